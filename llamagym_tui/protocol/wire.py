@@ -1,0 +1,156 @@
+"""The wire between the two processes: a length of four bytes, big-endian, then one event or command as msgpack.
+
+Guarantees that a peer gets a whole message or a `WireError`, never half of one, and that a frame of nonsense cannot
+make it allocate more than `MAX_FRAME_BYTES`. Which version the other side speaks is for ``Hello`` and ``StartRun`` to
+say; broken pipes stay ``OSError``, because their meaning differs by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import BinaryIO, TypeVar, cast
+
+import msgspec
+
+from llamagym_tui.errors import WireError
+from llamagym_tui.protocol.commands import AnyCommand, Command
+from llamagym_tui.protocol.events import AnyEvent, Event
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Longest payload that is sent or accepted."""
+HEADER_BYTES = 4
+"""Length of the length."""
+
+_encoder = msgspec.msgpack.Encoder()
+_events: msgspec.msgpack.Decoder[AnyEvent] = msgspec.msgpack.Decoder(AnyEvent)
+_commands: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
+M = TypeVar("M")
+
+
+def encode_event(event: Event) -> bytes:
+    """The payload of a frame that tells an event."""
+    return _encoder.encode(event)
+
+
+def decode_event(payload: bytes) -> AnyEvent:
+    """The event that a payload tells.
+
+    Raises:
+        WireError: the payload is no event of this protocol.
+    """
+    return _decode(_events, payload, "event", "trainer")
+
+
+def encode_command(command: Command) -> bytes:
+    """The payload of a frame that asks something of the trainer."""
+    return _encoder.encode(command)
+
+
+def decode_command(payload: bytes) -> AnyCommand:
+    """The command that a payload asks for.
+
+    Raises:
+        WireError: the payload is no command of this protocol.
+    """
+    return _decode(_commands, payload, "command", "user interface")
+
+
+def write_frame(stream: BinaryIO, payload: bytes) -> None:
+    """Write one frame to a blocking stream, and flush it.
+
+    Raises:
+        WireError: the payload is longer than a peer accepts.
+        OSError: the other side has gone.
+    """
+    frame = memoryview(framed(payload))
+    while frame:  # a raw stream may take less than it is given
+        frame = frame[stream.write(frame) :]
+    stream.flush()
+
+
+def framed(payload: bytes) -> bytes:
+    """A payload with its length before it.
+
+    Raises:
+        WireError: the payload is longer than a peer accepts.
+    """
+    _check_length(len(payload))
+    return len(payload).to_bytes(HEADER_BYTES, "big") + payload
+
+
+def read_frame(stream: BinaryIO) -> bytes | None:
+    """The next payload of a blocking stream; None at its end.
+
+    Raises:
+        WireError: the stream ended within a frame, or what it holds is no frame.
+    """
+    header = _read_up_to(stream, HEADER_BYTES)
+    if not header:
+        return None
+    length = _length(header)
+    payload = _read_up_to(stream, length)
+    if len(payload) < length:
+        raise _torn(len(payload), length)
+    return payload
+
+
+async def read_frame_async(reader: asyncio.StreamReader) -> bytes | None:
+    """The next payload of an asyncio stream; None at its end.
+
+    Raises:
+        WireError: the stream ended within a frame, or what it holds is no frame.
+    """
+    try:
+        header = await reader.readexactly(HEADER_BYTES)
+    except asyncio.IncompleteReadError as ended:
+        if not ended.partial:
+            return None
+        raise _torn(len(ended.partial), HEADER_BYTES) from ended
+    length = _length(header)
+    try:
+        return await reader.readexactly(length)
+    except asyncio.IncompleteReadError as ended:
+        raise _torn(len(ended.partial), length) from ended
+
+
+def _read_up_to(stream: BinaryIO, length: int) -> bytes:
+    """Bytes of a stream, fewer only at its end; a raw stream gives them in pieces."""
+    pieces: list[bytes] = []
+    missing = length
+    while missing and (piece := stream.read(missing)):
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces)
+
+
+def _length(header: bytes) -> int:
+    if len(header) < HEADER_BYTES:
+        raise _torn(len(header), HEADER_BYTES)
+    length = int.from_bytes(header, "big")
+    _check_length(length)
+    return length
+
+
+def _check_length(length: int) -> None:
+    if length > MAX_FRAME_BYTES:
+        raise WireError(
+            f"A frame of {length} bytes is longer than the {MAX_FRAME_BYTES} that the wire carries; "
+            "something other than the protocol was written to the pipe: look into the run's log."
+        )
+
+
+def _torn(got: int, expected: int) -> WireError:
+    return WireError(
+        f"The pipe ended within a frame, after {got} of {expected} bytes; "
+        "the other process died while it was writing: look into the run's log."
+    )
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[M], payload: bytes, noun: str, sender: str) -> M:
+    try:
+        return cast(M, decoder.decode(payload))
+    except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors
+        raise WireError(
+            f"A frame of {len(payload)} bytes is no {noun} of this protocol ({error}); "
+            f"start the {sender} from the same version of llamagym-tui."
+        ) from error

@@ -1,0 +1,229 @@
+"""The wire carries every message whole, or says that it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import WireError
+from llamagym_tui.protocol import wire
+from llamagym_tui.protocol.commands import AnyCommand, Command, Evaluate, SetSystemPrompt, StartRun, Stop
+from llamagym_tui.protocol.events import AnyEvent, EpisodesCounted, Event, PhaseChanged, TokensStreamed
+
+EVENTS = get_args(AnyEvent)
+COMMANDS = get_args(AnyCommand)
+
+
+def example(kind: Any) -> Any:
+    """A value of a type, made from its annotations, different from every default."""
+    info = msgspec.inspect.type_info(kind) if isinstance(kind, type) else kind
+    match info:
+        case msgspec.inspect.StructType():
+            return info.cls(**{field.name: example(field.type) for field in info.fields})
+        case msgspec.inspect.LiteralType():
+            return info.values[-1]
+        case msgspec.inspect.UnionType():
+            return example(info.types[0])
+        case msgspec.inspect.ListType():
+            return [example(info.item_type), example(info.item_type)]
+        case msgspec.inspect.DictType():
+            return {"größe": example(info.value_type)}
+        case msgspec.inspect.BoolType():
+            return True
+        case msgspec.inspect.IntType():
+            return 41
+        case msgspec.inspect.FloatType():
+            return 0.625
+        case msgspec.inspect.StrType():
+            return "zwölf 🂡\n\x00"
+    raise AssertionError(f"no example of {info}; add one here")
+
+
+def named(kind: type) -> str:
+    return kind.__name__
+
+
+def subclasses(kind: type) -> set[type]:
+    return {inner for outer in kind.__subclasses__() for inner in {outer} | subclasses(outer)}
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=named)
+def test_every_event_arrives_as_it_was_sent(kind: type[Event]) -> None:
+    event = example(kind)
+    pipe = io.BytesIO()
+    wire.write_frame(pipe, wire.encode_event(event))
+    pipe.seek(0)
+    arrived = wire.decode_event(wire.read_frame(pipe) or b"")
+    assert type(arrived) is kind
+    assert arrived == event
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=named)
+def test_every_command_arrives_as_it_was_sent(kind: type[Command]) -> None:
+    command = example(kind)
+    pipe = io.BytesIO()
+    wire.write_frame(pipe, wire.encode_command(command))
+    pipe.seek(0)
+    arrived = wire.decode_command(wire.read_frame(pipe) or b"")
+    assert type(arrived) is kind
+    assert arrived == command
+
+
+def test_no_event_and_no_command_is_left_out_of_its_union() -> None:
+    assert subclasses(Event) == set(EVENTS)
+    assert subclasses(Command) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("kind", [*EVENTS, *COMMANDS], ids=named)
+def test_every_message_has_a_tag_of_its_own(kind: type) -> None:
+    tags = [other.__struct_config__.tag for other in (EVENTS if kind in EVENTS else COMMANDS)]
+    assert tags.count(kind.__struct_config__.tag) == 1
+
+
+def test_a_frame_is_a_big_endian_length_and_the_payload() -> None:
+    assert wire.framed(b"abc") == b"\x00\x00\x00\x03abc"
+
+
+def test_messages_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        example(PhaseChanged).phase = "failed"
+
+
+def test_floats_that_are_no_numbers_survive() -> None:
+    event = TokensStreamed(at_s=math.inf, episode=0, turn=0, text="")
+    assert wire.decode_event(wire.encode_event(event)).at_s == math.inf
+
+
+def test_start_run_carries_the_whole_configuration() -> None:
+    config = RunConfig(agent="blackjack", run_dir="/runs/1", seed=3, episodes=7)
+    arrived = wire.decode_command(wire.encode_command(StartRun(protocol=1, config=config)))
+    assert isinstance(arrived, StartRun)
+    assert arrived.config == config
+
+
+def test_a_setting_out_of_range_does_not_get_over_the_wire() -> None:
+    config = RunConfig(agent="blackjack", run_dir="r", n_envs=0)  # structs check nothing when made
+    with pytest.raises(WireError, match="n_envs"):
+        wire.decode_command(wire.encode_command(StartRun(protocol=1, config=config)))
+
+
+class Trickle(io.RawIOBase):
+    """A raw stream that gives and takes one byte at a time, as a pipe may."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.content:
+            return 0
+        buffer[:1] = self.content[:1]
+        del self.content[0]
+        return 1
+
+    def write(self, data: Any) -> int:
+        self.content += bytes(data[:1])
+        return 1
+
+
+def test_a_frame_in_single_bytes_is_put_together() -> None:
+    pipe: Any = Trickle()
+    wire.write_frame(pipe, b"payload")
+    wire.write_frame(pipe, b"")
+    assert [wire.read_frame(pipe), wire.read_frame(pipe), wire.read_frame(pipe)] == [b"payload", b"", None]
+
+
+def test_end_of_file_between_frames_is_the_end() -> None:
+    pipe = io.BytesIO(wire.framed(b"one"))
+    assert wire.read_frame(pipe) == b"one"
+    assert wire.read_frame(pipe) is None
+
+
+@pytest.mark.parametrize("kept", [1, 3, 4, 6])
+def test_end_of_file_within_a_frame_is_an_error(kept: int) -> None:
+    torn = wire.framed(b"abc")[:kept]
+    with pytest.raises(WireError, match="ended within a frame"):
+        wire.read_frame(io.BytesIO(torn))
+    with pytest.raises(WireError, match="ended within a frame"):
+        asyncio.run(read_async(torn))
+
+
+def test_a_length_over_the_cap_is_refused_before_anything_is_read() -> None:
+    header = (wire.MAX_FRAME_BYTES + 1).to_bytes(4, "big")
+    with pytest.raises(WireError, match="longer than"):
+        wire.read_frame(io.BytesIO(header))
+    with pytest.raises(WireError, match="longer than"):
+        asyncio.run(read_async(header))
+
+
+def test_a_payload_over_the_cap_is_not_sent() -> None:
+    pipe = io.BytesIO()
+    with pytest.raises(WireError, match="longer than"):
+        wire.write_frame(pipe, bytes(wire.MAX_FRAME_BYTES + 1))
+    assert pipe.getvalue() == b""
+
+
+def test_a_library_that_prints_to_the_pipe_is_noticed() -> None:
+    with pytest.raises(WireError, match="other than the protocol"):
+        wire.read_frame(io.BytesIO(b"Loading checkpoint shards: 100%"))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xfe garbage",
+        msgspec.msgpack.encode([1, 2]),
+        msgspec.msgpack.encode({"type": "Nonsense"}),
+        msgspec.msgpack.encode({"type": "PhaseChanged", "phase": "dancing"}),
+        msgspec.msgpack.encode({"type": "PhaseChanged"}),
+        wire.encode_event(PhaseChanged(phase="loading"))[:-1],
+        wire.encode_event(PhaseChanged(phase="loading")) + b"\x00",
+        b"\x82\xa4type\xacPhaseChanged\xa5phase\xa2\xc3\x28",  # not UTF-8
+        b"\x82\xa4type\xacPhaseChanged\xa1x" + b"\x91" * 100_000,  # a nest without a floor
+    ],
+)
+def test_a_payload_of_nonsense_is_an_error(payload: bytes) -> None:
+    with pytest.raises(WireError, match="no event of this protocol"):
+        wire.decode_event(payload)
+
+
+def test_an_event_is_no_command_and_a_command_no_event() -> None:
+    with pytest.raises(WireError, match="no command"):
+        wire.decode_command(wire.encode_event(PhaseChanged(phase="loading")))
+    with pytest.raises(WireError, match="no event"):
+        wire.decode_event(wire.encode_command(Stop()))
+
+
+def test_asyncio_reads_the_same_frames() -> None:
+    payloads = [wire.encode_command(SetSystemPrompt(system_prompt="x" * 200_000)), wire.encode_command(Evaluate())]
+    assert asyncio.run(read_async(b"".join(map(wire.framed, payloads)))) == payloads
+
+
+async def read_async(content: bytes) -> list[bytes]:
+    reader = asyncio.StreamReader()
+    reader.feed_data(content)
+    reader.feed_eof()
+    payloads = []
+    while (payload := await wire.read_frame_async(reader)) is not None:
+        payloads.append(payload)
+    return payloads
+
+
+def test_the_largest_event_of_a_busy_run_fits() -> None:
+    counted = EpisodesCounted(
+        returns=[-1.0] * 100_000, lengths=[2] * 100_000, parse_failures=0, mode="train", prompt_version=0,
+        policy_version=0, episodes=100_000, env_steps=200_000, episodes_per_s=1.0,
+    )  # fmt: skip
+    assert wire.decode_event(wire.encode_event(counted)) == counted
