@@ -1,0 +1,62 @@
+"""A session's lifecycle: what may follow what."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.phases import IllegalTransition, Phase, entered, is_over
+
+ENDS = [Phase.STOPPED, Phase.FAILED]
+
+
+def test_the_phases_are_the_words_of_the_protocol() -> None:
+    assert {str(phase) for phase in Phase} == set(get_args(events.Phase))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ["loading", "rolling_out", "updating", "rolling_out", "stopped"],
+        ["loading", "rolling_out", "paused", "evaluating", "paused", "rolling_out", "evaluating", "rolling_out"],
+        ["loading", "stopped"],
+    ],
+)
+def test_an_ordinary_life_is_allowed(path: list[str]) -> None:
+    phase = Phase.LOADING
+    for following in path[1:]:
+        phase = entered(phase, Phase(following))
+    assert phase == path[-1]
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in ENDS])
+def test_everything_that_lives_can_fail(phase: Phase) -> None:
+    assert entered(phase, Phase.FAILED) is Phase.FAILED
+    assert not is_over(phase)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("then", list(Phase))
+def test_nothing_follows_an_end(end: Phase, then: Phase) -> None:
+    assert is_over(end)
+    with pytest.raises(IllegalTransition):
+        entered(end, then)
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ("loading", "updating"),
+        ("loading", "paused"),
+        ("rolling_out", "rolling_out"),
+        ("paused", "updating"),
+        ("updating", "evaluating"),
+        ("updating", "stopped"),
+        ("rolling_out", "loading"),
+    ],
+)
+def test_a_jump_raises_and_names_both_phases(now: str, then: str) -> None:
+    with pytest.raises(IllegalTransition, match=f"from {now} to {then}"):
+        entered(Phase(now), Phase(then))
