@@ -1,0 +1,76 @@
+# Needs Python 3.11 or newer, make and a C library. `make` alone says what there is.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+# Word(s) after the program's name: `make play ARGS="./cliff.py --seed 3"`.
+ARGS ?= blackjack
+# Two workers: the suite is written for two cores.
+WORKERS ?= 2
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python` overrides.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PLAY_STAMP := $(VENV)/.installed-play
+DEV_STAMP := $(VENV)/.installed-dev
+# One thread in each test process: more of them on few cores is slower, not faster.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+
+.PHONY: help play test test-all lint format types imports pytest pictures wheel clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+play: $(PLAY_STAMP) ## install what is missing and open the playground
+	@$(BIN)/llamagym-tui $(ARGS)
+
+test: lint types imports pytest ## every check that a change has to pass
+
+test-all: lint types imports ## the same with the tests marked slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu"
+
+lint: $(DEV_STAMP) ## ruff: rules and layout
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(DEV_STAMP) ## ruff: repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(DEV_STAMP) ## mypy
+	$(BIN)/mypy
+
+imports: $(DEV_STAMP) ## import rules
+	$(BIN)/lint-imports
+
+pytest: $(DEV_STAMP) ## the tests that are not marked slow
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
+
+wheel: $(DEV_STAMP) ## dist/*.whl
+	rm -rf build
+	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
+	rm -rf build
+
+pictures: $(DEV_STAMP) ## docs/pictures, exported from the running app
+	$(BIN)/python scripts/take_pictures.py
+
+clean: ## remove what the checks and builds leave behind; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage snapshot_report.html
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found; install it, or name it: make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and pinned: a range lets a fresh Linux machine fetch several GB of accelerator packages.
+$(PLAY_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV); this takes some minutes the first time."
+	$(PIP) install -c constraints.txt torch==2.13.0
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(DEV_STAMP): $(PLAY_STAMP)
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
