@@ -1,0 +1,154 @@
+"""``events.jsonl``: what a session told, one JSON object a line, in order; `replay` reads it.
+
+The file grows with time, not with speed. Tokens are left out (the whole reply stands in ``TurnFinished``), and of the
+watched episodes only as many are kept, each of them whole, as the budget of `CONVERSATION_EVENTS_PER_S` allows. All
+else is kept; the session itself sends it at a bounded rate. A line torn by a crash is skipped when reading and cut
+off when the log is opened again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeFinished,
+    EpisodeStarted,
+    Event,
+    ObservationShown,
+    TokensStreamed,
+    TurnFinished,
+)
+
+CONVERSATION_EVENTS_PER_S = 10.0
+"""Events of watched episodes that are kept, on average over a run."""
+CONVERSATION_BURST = 40.0
+"""Events that may be kept at once after a quiet while."""
+FLUSH_EVERY_S = 1.0
+"""Seconds after which an event stands in the file at the latest, once another one comes."""
+
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+class ConversationBudget:
+    """Which watched episodes are kept: whole ones, as often as their events can be afforded.
+
+    An episode is kept if the budget is not overdrawn at its start, and may overdraw it; the debt is paid by time.
+    """
+
+    def __init__(self) -> None:
+        self._budget = CONVERSATION_BURST
+        self._at_s = 0.0
+        self._kept_episode: int | None = None
+
+    def keeps(self, event: Event) -> bool:
+        """Whether an event belongs into the file."""
+        if isinstance(event, TokensStreamed):
+            return False
+        if not isinstance(event, EpisodeStarted | ObservationShown | TurnFinished | EpisodeFinished):
+            return True
+        if isinstance(event, EpisodeStarted):
+            self._earn(event.at_s)
+            self._kept_episode = event.episode if self._budget > 0 else None
+        if event.episode != self._kept_episode:
+            return False
+        self._budget -= 1
+        return True
+
+    def _earn(self, at_s: float) -> None:
+        earned = max(0.0, at_s - self._at_s) * CONVERSATION_EVENTS_PER_S
+        self._budget = min(CONVERSATION_BURST, self._budget + earned)
+        self._at_s = at_s
+
+
+class EventLog:
+    """An ``events.jsonl`` that is being written."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Open the file for appending; a torn last line is cut off.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        _cut_torn_line(path)
+        self._file = path.open("ab")
+        self._encoder = msgspec.json.Encoder()
+        self._conversations = ConversationBudget()
+        self._clock = clock
+        self._flushed_at = clock()
+
+    def append(self, event: Event) -> None:
+        """Add an event, if it is of those that are kept.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._file.closed or not self._conversations.keeps(event):
+            return
+        self._file.write(self._encoder.encode(event) + b"\n")
+        if self._clock() - self._flushed_at >= FLUSH_EVERY_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._file.flush()
+        self._flushed_at = self._clock()
+
+    def close(self) -> None:
+        """Flush and close; again does nothing.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._file.close()
+
+
+def read(path: Path) -> Iterator[AnyEvent]:
+    """The events of a log, in order; a torn last line is left out.
+
+    Raises:
+        RunStoreError: the file is not there, or a line other than the last is no event.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield _event(path, number, line)
+    except OSError as error:
+        raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
+
+
+def _event(path: Path, number: int, line: bytes) -> AnyEvent:
+    try:
+        return _decoder.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise RunStoreError(
+            f"Line {number} of {path} is no event ({error}); "
+            "the file was changed, or was written by another version of llamagym-tui."
+        ) from error
+
+
+def _cut_torn_line(path: Path) -> None:
+    """End a file after its last whole line."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        end = file.seek(0, 2)
+        whole = 0
+        while end:  # backwards, a block at a time
+            start = max(0, end - 65536)
+            file.seek(start)
+            if (newline := file.read(end - start).rfind(b"\n")) >= 0:
+                whole = start + newline + 1
+                break
+            end = start
+        file.truncate(whole)

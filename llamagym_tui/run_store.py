@@ -1,0 +1,261 @@
+"""Run folders: settings, events, log, model and checkpoint of one run, and where runs live.
+
+A folder belongs to one process at a time (a lock file says so) and holds one run, which a resumed session continues.
+``model/`` and ``checkpoint/`` are written by `llamagym_tui.engine.checkpoint`; this module knows their places only,
+so that the UI process can list and replay runs without torch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from llamagym_tui import event_log
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted
+
+CONFIG_FILE = "config.json"
+EVENTS_FILE = "events.jsonl"
+LOG_FILE = "trainer.log"
+MODEL_DIR = "model"
+CHECKPOINT_DIR = "checkpoint"
+LOCK_FILE = ".lock"
+DATA_VARIABLE = "LLAMAGYM_TUI_DATA"
+"""Environment variable that replaces the user's data folder."""
+
+
+def utc_now() -> datetime:
+    """The time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+class RunStore:
+    """The folder of a run that is under way."""
+
+    def __init__(self, run_dir: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Name a folder; nothing is read or written yet.
+
+        Args:
+            run_dir: the folder.
+            clock: seconds, monotonic; for flushing.
+        """
+        self.run_dir = Path(run_dir)
+        self._clock = clock
+        self._lock = FileLock(self.run_dir / LOCK_FILE)
+        self._events: event_log.EventLog | None = None
+
+    @classmethod
+    def create(cls, config: RunConfig, *, clock: Callable[[], float] = time.monotonic) -> RunStore:
+        """The folder of a run, made and ready to be appended to; the settings are written.
+
+        Raises:
+            RunStoreError: the folder holds a run and ``resume`` is off, or holds none and it is on, or the two
+                runs differ in agent or model; or it cannot be written, or another process writes it.
+        """
+        store = cls(config.run_dir, clock=clock)
+        store._check(config)
+        try:
+            store.run_dir.mkdir(parents=True, exist_ok=True)
+            store._lock.acquire(timeout=0)
+            store.write_config(config)
+            store._events = event_log.EventLog(store.run_dir / EVENTS_FILE, clock=clock)
+        except Timeout as error:
+            raise RunStoreError(
+                f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
+            ) from error
+        except OSError as error:
+            store.close()
+            raise RunStoreError(
+                f"The run folder {store.run_dir} cannot be written ({error.strerror or error}); "
+                "choose another one with --run-dir."
+            ) from error
+        return store
+
+    @property
+    def log_path(self) -> Path:
+        """Everything that the trainer's libraries print."""
+        return self.run_dir / LOG_FILE
+
+    @property
+    def model_dir(self) -> Path:
+        """The model as transformers or PEFT load it."""
+        return self.run_dir / MODEL_DIR
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """What a resumed run needs beside the model."""
+        return self.run_dir / CHECKPOINT_DIR
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write the settings, whole or not at all.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        draft = self.run_dir / f"{CONFIG_FILE}.part"
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+        draft.replace(self.run_dir / CONFIG_FILE)
+
+    def append(self, event: Event) -> None:
+        """Add an event to ``events.jsonl``; `llamagym_tui.event_log` says which are kept.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._events is not None:
+            self._events.append(event)
+
+    def flush(self) -> None:
+        """Hand all events to the operating system.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if self._events is not None:
+            self._events.flush()
+
+    def close(self) -> None:
+        """Flush, close and give the folder free; again does nothing.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        events, self._events = self._events, None
+        try:
+            if events is not None:
+                events.close()
+        finally:
+            self._lock.release()
+
+    def _check(self, config: RunConfig) -> None:
+        if not config.resume:
+            if held := [name for name in (CONFIG_FILE, EVENTS_FILE, MODEL_DIR) if (self.run_dir / name).exists()]:
+                raise RunStoreError(
+                    f"{self.run_dir} already holds a run ({held[0]}); "
+                    "go on with it by --resume, or choose another folder with --run-dir."
+                )
+            return
+        earlier = read_config(self.run_dir)
+        for setting, now, then in [
+            ("agent", config.agent, earlier.agent),
+            ("model", config.model, earlier.model),
+        ]:
+            if now != then:
+                raise RunStoreError(
+                    f"The run in {self.run_dir} has {setting} {then}, not {now}; "
+                    f"resume it with the same {setting}, or begin a new one in another folder."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """A run on disk."""
+
+    run_dir: Path
+    config: RunConfig
+    started_at: datetime
+    """When it was begun, or resumed last (UTC)."""
+    has_checkpoint: bool
+    """Whether it can be resumed."""
+
+
+def data_dir() -> Path:
+    """The user's data folder of this program; not made."""
+    if override := os.environ.get(DATA_VARIABLE):
+        return Path(override)
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("llamagym-tui", appauthor=False))
+
+
+def runs_dir() -> Path:
+    """Where runs live that were given no folder; not made."""
+    return data_dir() / "runs"
+
+
+def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
+    """A folder for a new run, named by time and agent; not made.
+
+    Args:
+        agent_name: short name of the agent; characters that do not belong into a file name are replaced.
+        clock: the time of day.
+    """
+    agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
+    name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
+    candidate, number = runs_dir() / name, 2
+    while candidate.exists():
+        candidate, number = runs_dir() / f"{name}-{number}", number + 1
+    return candidate
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a path is the folder of a run."""
+    return (Path(path) / CONFIG_FILE).is_file() and (Path(path) / EVENTS_FILE).is_file()
+
+
+def read_config(run_dir: str | Path) -> RunConfig:
+    """The settings of a run.
+
+    Raises:
+        RunStoreError: the folder holds no run, or its settings are not of this version.
+    """
+    path = Path(run_dir) / CONFIG_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunConfig)
+    except OSError as error:
+        raise RunStoreError(
+            f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."
+        ) from error
+    except ValueError as error:
+        raise RunStoreError(f"{path} has no settings of a run ({error}); name another run folder.") from error
+
+
+def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
+    """The events of a run, in order; a torn last line is left out.
+
+    Raises:
+        RunStoreError: there are none, or a line other than the last is no event.
+    """
+    return event_log.read(Path(run_dir) / EVENTS_FILE)
+
+
+def last_system_prompt(run_dir: str | Path) -> str | None:
+    """The system prompt that was active at a run's end; None if it never started.
+
+    Raises:
+        RunStoreError: as `read_events`.
+    """
+    prompt = None
+    for event in read_events(run_dir):
+        if isinstance(event, RunStarted | PromptChanged):
+            prompt = event.system_prompt
+    return prompt
+
+
+def list_runs() -> list[RunInfo]:
+    """Runs in the user's data folder, the latest first; folders that hold no readable run are left out."""
+    return sorted(_runs(), key=lambda run: run.started_at, reverse=True)
+
+
+def _runs() -> Iterator[RunInfo]:
+    folders = runs_dir().iterdir() if runs_dir().is_dir() else ()
+    for folder in folders:
+        try:
+            config = read_config(folder)
+        except RunStoreError:
+            continue
+        yield RunInfo(
+            run_dir=folder,
+            config=config,
+            started_at=datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC),
+            has_checkpoint=(folder / CHECKPOINT_DIR).is_dir(),
+        )

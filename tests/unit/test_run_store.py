@@ -1,0 +1,149 @@
+"""Run folders: made, refused, resumed, listed."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from llamagym_tui import run_store
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
+from llamagym_tui.run_store import RunStore
+
+
+def config(run_dir: Path, **settings: object) -> RunConfig:
+    return RunConfig(agent="blackjack", run_dir=str(run_dir), **settings)  # type: ignore[arg-type]
+
+
+def started(prompt: str) -> RunStarted:
+    return RunStarted(
+        agent="blackjack", env_id="Blackjack-v1", model="bundled", run_dir="r", seed=0, n_envs=1, mode="train",
+        system_prompt=prompt, prompt_version=0, action_names=[], baselines={}, parameters=1, trainable=1,
+        device="cpu", threads=1,
+    )  # fmt: skip
+
+
+def test_a_new_folder_holds_the_settings_and_takes_events(tmp_path: Path) -> None:
+    settings = config(tmp_path / "deep" / "run", seed=3, ppo=PPOConfig(lr=1e-3))
+    store = RunStore.create(settings)
+    store.append(PhaseChanged(phase="loading"))
+    store.close()
+    assert run_store.read_config(store.run_dir) == settings
+    assert list(run_store.read_events(store.run_dir)) == [PhaseChanged(phase="loading")]
+    assert run_store.is_run(store.run_dir)
+    assert (store.log_path.name, store.model_dir.name) == ("trainer.log", "model")
+
+
+def test_a_folder_with_only_a_log_is_free(tmp_path: Path) -> None:
+    (tmp_path / "trainer.log").write_text("starting")
+    RunStore.create(config(tmp_path)).close()
+
+
+@pytest.mark.parametrize("name", ["config.json", "events.jsonl", "model"])
+def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(
+        RunStoreError, match=r"already holds a run .* --resume, or choose another folder with --run-dir"
+    ):
+        RunStore.create(config(tmp_path))
+    assert (tmp_path / name).read_text() == "{}"
+
+
+def test_a_resumed_run_appends_and_takes_new_settings(tmp_path: Path) -> None:
+    for settings in [config(tmp_path), config(tmp_path, resume=True, episodes=9)]:
+        store = RunStore.create(settings)
+        store.append(PhaseChanged(phase="loading"))
+        store.close()
+    assert len(list(run_store.read_events(tmp_path))) == 2
+    assert run_store.read_config(tmp_path).episodes == 9
+
+
+def test_a_resumed_run_loses_its_torn_last_line_only(tmp_path: Path) -> None:
+    store = RunStore.create(config(tmp_path))
+    store.append(PhaseChanged(phase="loading"))
+    store.close()
+    with (tmp_path / "events.jsonl").open("ab") as file:
+        file.write(b'{"type":"Pha')
+    store = RunStore.create(config(tmp_path, resume=True))
+    store.append(PhaseChanged(phase="stopped"))
+    store.close()
+    assert [event.phase for event in run_store.read_events(tmp_path)] == ["loading", "stopped"]  # type: ignore[union-attr]
+
+
+def test_resuming_where_no_run_is_says_so_and_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RunStoreError, match="holds no run"):
+        RunStore.create(config(tmp_path / "gone", resume=True))
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("setting", ["agent", "model"])
+def test_a_run_is_not_resumed_with_another_agent_or_model(tmp_path: Path, setting: str) -> None:
+    RunStore.create(config(tmp_path)).close()
+    other = msgspec.structs.replace(config(tmp_path, resume=True), **{setting: "other"})
+    with pytest.raises(RunStoreError, match=rf"has {setting} (blackjack|bundled), not other"):
+        RunStore.create(other)
+
+
+def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
+    store = RunStore.create(config(tmp_path))
+    with pytest.raises(RunStoreError, match="Another process trains in"):
+        RunStore.create(config(tmp_path, resume=True))
+    store.close()
+    RunStore.create(config(tmp_path, resume=True)).close()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunStoreError, match=r"cannot be written .* choose another one with --run-dir"):
+        RunStore.create(config(tmp_path / "file" / "run"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunStoreError, match="cannot be written"):
+        RunStore.create(config(tmp_path / "run"))
+
+
+def test_settings_that_are_not_ours_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(RunStoreError, match="has no settings of a run"):
+        run_store.read_config(tmp_path)
+
+
+def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None:
+    store = RunStore.create(config(tmp_path))
+    for event in [started("first"), PromptChanged(prompt_version=1, system_prompt="second")]:
+        store.append(event)
+    store.close()
+    assert run_store.last_system_prompt(tmp_path) == "second"
+
+
+def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
+    first = run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon)
+    assert first == tmp_path / "runs" / "20250304-120000-ALE-Pong-v5"
+    first.mkdir(parents=True)
+    assert run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon).name == "20250304-120000-ALE-Pong-v5-2"
+
+
+def test_runs_are_listed_latest_first_and_other_folders_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    assert run_store.list_runs() == []
+    for age_s, name in [(200, "old"), (100, "young")]:
+        RunStore.create(config(tmp_path / "runs" / name)).close()
+        os.utime(tmp_path / "runs" / name / "config.json", (1e9 - age_s, 1e9 - age_s))
+    (tmp_path / "runs" / "young" / "checkpoint").mkdir()
+    (tmp_path / "runs" / "nothing").mkdir()
+    assert [(run.run_dir.name, run.has_checkpoint) for run in run_store.list_runs()] == [
+        ("young", True),
+        ("old", False),
+    ]
