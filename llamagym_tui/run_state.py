@@ -1,0 +1,264 @@
+"""What the screens show of a run: a pure reducer from events to one frozen state.
+
+``RunState`` holds what the trainer confirmed and, apart from it, what was asked for and is not confirmed yet. Its
+memory is bounded however long the run lasts. It knows neither Textual nor the process that sends the events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, assert_never
+
+from llamagym_tui.config import Mode, RunConfig
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    CheckpointSaved,
+    EpisodeFinished,
+    EpisodesCounted,
+    EpisodeStarted,
+    EvaluationFinished,
+    Hello,
+    ModeChanged,
+    ObservationShown,
+    Phase,
+    PhaseChanged,
+    PromptChanged,
+    RunFinished,
+    RunStarted,
+    SessionFailed,
+    TokensStreamed,
+    TurnFinished,
+    UpdateFinished,
+    UpdateStats,
+    WarningRaised,
+)
+from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
+from llamagym_tui.transcript import Transcript, clipped
+
+MAX_MARKS = 32
+"""Marks kept on the chart; the oldest go first."""
+
+
+class Mark(NamedTuple):
+    """An episode at which play changed by a person's hand: a line in the chart."""
+
+    episode: int
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """A run as it is known so far."""
+
+    agent: str
+    """As the user named it, until the trainer gives the agent's title."""
+    model: str
+    run_dir: str
+    phase: Phase = "loading"
+    detail: str = "starting the trainer"
+    """What is being done in this phase, for people."""
+    pid: int | None = None
+    """Process id of the trainer."""
+    run: RunStarted | None = None
+    """What the trainer told when the model was loaded; None before."""
+
+    mode: Mode = "train"
+    mode_requested: Mode | None = None
+    """Asked for and not confirmed."""
+    pause_requested: bool | None = None
+    """True: a pause was asked for, False: going on was; None: nothing unconfirmed."""
+    system_prompt: str | None = None
+    """As the trainer has it; None: not known yet."""
+    prompt_version: int = 0
+    prompt_requested: str | None = None
+    """Asked for and not confirmed."""
+    watched: EpisodeStarted | None = None
+    """The watched episode under way or last."""
+
+    episodes: int = 0
+    env_steps: int = 0
+    episodes_per_s: float = 0.0
+    returns: ReturnSeries = field(default_factory=ReturnSeries)
+    recent: tuple[float, ...] = ()
+    """Last returns of the present mode and prompt, at most `RECENT`."""
+    marks: tuple[Mark, ...] = ()
+    updates: int = 0
+    stats: UpdateStats | None = None
+    """Figures of the last update."""
+    evaluation: EvaluationFinished | None = None
+    checkpoint: CheckpointSaved | None = None
+    transcript: Transcript = field(default_factory=Transcript)
+    warning: str = ""
+    """The last warning."""
+    failure: str = ""
+    """Why the run ended badly, for people; empty while it did not."""
+    finished: RunFinished | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a trainer is there to take commands."""
+        return not self.failure and self.finished is None and self.phase not in ("stopped", "failed")
+
+    @property
+    def training(self) -> bool:
+        """Whether quitting now would interrupt PPO."""
+        return self.live and self.run is not None and self.mode == "train"
+
+    @property
+    def prompt_awaits_reset(self) -> bool:
+        """Whether the watched episode still has an older prompt than the confirmed one."""
+        return self.live and self.watched is not None and self.watched.prompt_version < self.prompt_version
+
+    @property
+    def recent_mean(self) -> MeanReturn | None:
+        """Mean return of the last episodes under the present mode and prompt."""
+        return mean_return(self.recent)
+
+
+def initial_state(config: RunConfig) -> RunState:
+    """The state before the trainer is up."""
+    return RunState(
+        agent=config.agent,
+        model=config.model,
+        run_dir=config.run_dir,
+        mode=config.mode,
+        system_prompt=config.system_prompt,
+    )
+
+
+def mode_asked(state: RunState, mode: Mode) -> RunState:
+    """The state after a mode was asked for; the mode itself changes when the trainer confirms."""
+    return replace(state, mode_requested=mode)
+
+
+def pause_asked(state: RunState, pause: bool) -> RunState:
+    """The state after a pause, or its end, was asked for."""
+    return replace(state, pause_requested=pause)
+
+
+def prompt_asked(state: RunState, system_prompt: str) -> RunState:
+    """The state after a system prompt was asked for."""
+    return replace(state, prompt_requested=system_prompt)
+
+
+def trainer_lost(state: RunState, message: str) -> RunState:
+    """The state after the trainer process ended without a word."""
+    return _ended(replace(state, phase="failed", failure=state.failure or message))
+
+
+def reduce(state: RunState, event: AnyEvent) -> RunState:
+    """The state after an event."""
+    match event:
+        case Hello():
+            return replace(state, pid=event.pid, detail="the trainer is up")
+        case PhaseChanged():
+            return _phase_changed(state, event)
+        case RunStarted():
+            return _run_started(state, event)
+        case EpisodeStarted():
+            return replace(state, watched=event, transcript=state.transcript.tell(event))
+        case ObservationShown() | TokensStreamed() | TurnFinished() | EpisodeFinished():
+            return replace(state, transcript=state.transcript.tell(event))
+        case EpisodesCounted():
+            return _episodes_counted(state, event)
+        case UpdateFinished():
+            return replace(state, updates=event.update, stats=event.stats, episodes=max(state.episodes, event.episodes))
+        case PromptChanged():
+            return _prompt_changed(state, event)
+        case ModeChanged():
+            return _mode_changed(state, event)
+        case EvaluationFinished():
+            return replace(state, evaluation=event, transcript=state.transcript.note(_evaluation_text(event)))
+        case CheckpointSaved():
+            return replace(state, checkpoint=event)
+        case WarningRaised():
+            message = clipped(event.message)
+            return replace(state, warning=message, transcript=state.transcript.note(f"Warning: {message}"))
+        case SessionFailed():
+            return _ended(replace(state, phase="failed", failure=clipped(event.message)))
+        case RunFinished():
+            return _ended(replace(state, phase="stopped", detail="", finished=event, episodes_per_s=0.0))
+        case _:
+            assert_never(event)
+
+
+def _phase_changed(state: RunState, event: PhaseChanged) -> RunState:
+    asked = state.pause_requested
+    confirmed = asked is not None and asked == (event.phase == "paused")
+    return replace(
+        state,
+        phase=event.phase,
+        detail=event.detail,
+        pause_requested=None if confirmed else asked,
+        episodes_per_s=0.0 if event.phase == "paused" else state.episodes_per_s,
+    )
+
+
+def _run_started(state: RunState, event: RunStarted) -> RunState:
+    return replace(
+        state,
+        agent=event.agent,
+        model=event.model,
+        run_dir=event.run_dir,
+        run=event,
+        mode=event.mode,
+        system_prompt=event.system_prompt,
+        prompt_version=event.prompt_version,
+    )
+
+
+def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
+    returns = state.returns
+    if not returns.sums:
+        returns = ReturnSeries(start=max(0, event.episodes - len(event.returns)))
+    present = event.mode == state.mode and event.prompt_version == state.prompt_version
+    recent = (*state.recent, *event.returns)[-RECENT:] if present else state.recent
+    return replace(
+        state,
+        returns=returns.add(event.returns),
+        recent=recent,
+        episodes=event.episodes,
+        env_steps=event.env_steps,
+        episodes_per_s=event.episodes_per_s,
+    )
+
+
+def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
+    # An answer to an older request leaves the newer one pending.
+    asked = None if state.prompt_requested == event.system_prompt else state.prompt_requested
+    changed = replace(
+        state, system_prompt=event.system_prompt, prompt_version=event.prompt_version, prompt_requested=asked
+    )
+    return _marked(changed, f"prompt v{event.prompt_version}", "taken; the next episode has it")
+
+
+def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
+    asked = None if state.mode_requested == event.mode else state.mode_requested
+    changed = replace(state, mode=event.mode, mode_requested=asked)
+    meaning = (
+        "episodes train the model" if event.mode == "train" else "nothing is trained"
+    )
+    return _marked(changed, event.mode, meaning)
+
+
+def _marked(state: RunState, label: str, meaning: str) -> RunState:
+    """A notice and a mark; the recent mean starts anew, for play is another now."""
+    return replace(
+        state,
+        recent=(),
+        marks=(*state.marks, Mark(state.episodes, label))[-MAX_MARKS:],
+        transcript=state.transcript.note(f"{label}: {meaning}"),
+    )
+
+
+def _ended(state: RunState) -> RunState:
+    """Nothing that was asked for will be confirmed any more."""
+    return replace(state, mode_requested=None, pause_requested=None, prompt_requested=None, episodes_per_s=0.0)
+
+
+def _evaluation_text(event: EvaluationFinished) -> str:
+    how = "greedy" if event.greedy else "sampled"
+    return (
+        f"Evaluation: mean return {event.mean_return:+.3f} ± {event.return_stderr:.3f} "
+        f"over {event.episodes:,} {how} episodes"
+    )

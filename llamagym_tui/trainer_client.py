@@ -1,0 +1,173 @@
+"""The UI's side of the trainer process: starts it, talks to it over its own two pipes, notices its death.
+
+The child is never an orphan: its commands end when this process does, and it leaves on end-of-file; `stop` asks,
+waits, terminates, then kills. Everything that the child prints goes to the run's log, not to the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import TrainerDied, WireError
+from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
+from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished, SessionFailed
+from llamagym_tui.protocol.wire import decode_event, encode_command, framed, read_frame_async
+
+TRAINER = (sys.executable, "-m", "llamagym_tui.trainer")
+"""Command of the trainer process; the log's path follows."""
+BUFFER_BYTES = 1024 * 1024
+"""Bytes of events that may wait here before the child has to wait for the UI."""
+GRACE_S = 3.0
+"""Seconds for a process to be gone after it closed its pipe, or was terminated."""
+
+
+class Client(Protocol):
+    """What the app needs of a trainer: the process below, or a scripted one in tests."""
+
+    log_path: Path | None
+
+    async def start(self, config: RunConfig) -> None:
+        """Start the trainer and its run."""
+
+    async def send(self, command: AnyCommand) -> None:
+        """Ask something of the trainer; nothing happens once it has gone."""
+
+    def events(self) -> AsyncIterator[AnyEvent]:
+        """What the trainer tells, until it ends; raises ``TrainerDied`` if it ended without being asked."""
+
+    async def stop(self, timeout_s: float) -> None:
+        """End the trainer, by force after `timeout_s`."""
+
+
+class TrainerClient:
+    """One trainer process, started once."""
+
+    def __init__(self, command: Sequence[str] = TRAINER) -> None:
+        """A client whose process is not started yet."""
+        self.log_path: Path | None = None
+        self._command = command
+        self._config: RunConfig | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading = False
+        self._asked_to_stop = False
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the process, negative for a signal; None while it runs or before it started."""
+        return self._process.returncode if self._process else None
+
+    async def start(self, config: RunConfig) -> None:
+        """Start the process and ask it to begin the run.
+
+        Raises:
+            TrainerDied: the process or its log could not be made.
+        """
+        from llamagym_tui.run_store import RunStore
+
+        self._config = config
+        self.log_path = RunStore(Path(config.run_dir)).log_path
+        try:
+            self.log_path.parent.mkdir(parents=True, exist_ok=True)
+            with self.log_path.open("ab") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    str(self.log_path),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                    limit=BUFFER_BYTES,
+                    # Of its own session: a terminal that closes takes the UI, and the child still saves its work.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise TrainerDied(f"The trainer could not be started in {config.run_dir}: {error}.") from error
+        await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
+
+    async def send(self, command: AnyCommand) -> None:
+        """Ask something of the trainer; a trainer that has gone is told by `events`, not here."""
+        if self._process is None or self._process.stdin is None or self.exit_code is not None:
+            return
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(framed(encode_command(command)))
+            await self._process.stdin.drain()
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        """What the trainer tells, in order, until its process has ended.
+
+        Raises:
+            TrainerDied: it ended, or spoke nonsense, without having been asked to stop.
+        """
+        assert self._process is not None and self._process.stdout is not None, "start() comes first"
+        told_its_end = False
+        fault: WireError | None = None
+        self._reading = True
+        try:
+            while (payload := await read_frame_async(self._process.stdout)) is not None:
+                event = decode_event(payload)
+                told_its_end = told_its_end or isinstance(event, RunFinished | SessionFailed)
+                yield event
+        except WireError as error:
+            fault = error
+        finally:
+            self._reading = False
+        await self._ended_within(GRACE_S)
+        if not told_its_end and not self._asked_to_stop:
+            raise TrainerDied(self._obituary(fault)) from fault
+
+    async def stop(self, timeout_s: float) -> None:
+        """Ask the trainer to checkpoint and end; after `timeout_s` terminate it, then kill it."""
+        if self._process is None or self.exit_code is not None:
+            return
+        self._asked_to_stop = True
+        drain = None if self._reading else asyncio.create_task(self._drain())
+        try:
+            await self.send(Stop())
+            await self._ended_within(timeout_s)
+        finally:
+            if drain is not None:
+                drain.cancel()
+
+    async def _ended_within(self, timeout_s: float) -> None:
+        """Return when the process has ended, which it does by force when the time is over."""
+        process = self._process
+        assert process is not None
+        for last_resort in (process.terminate, process.kill):
+            try:
+                await asyncio.wait_for(asyncio.shield(process.wait()), timeout_s)
+                return
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    last_resort()
+                timeout_s = GRACE_S
+        await process.wait()
+
+    async def _drain(self) -> None:
+        """Read and forget: a child blocked on a full pipe would never get to see the command to stop."""
+        assert self._process is not None and self._process.stdout is not None
+        while await self._process.stdout.read(BUFFER_BYTES):
+            pass
+
+    def _obituary(self, fault: WireError | None) -> str:
+        """One or two sentences: how it ended, where its log is, how to go on."""
+        assert self._config is not None
+        if fault is not None:
+            how = f"The trainer spoke nonsense and was ended ({fault})."
+        else:
+            how = f"The trainer died ({_cause(self.exit_code)})."
+        resume = shlex.join(["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir])
+        return f"{how} Its log is {self.log_path}. Go on from the last checkpoint with: {resume}"
+
+
+def _cause(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-exit_code).name}"
+    return f"exit code {exit_code}"

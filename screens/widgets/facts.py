@@ -1,0 +1,103 @@
+"""How each fact of a conversation is said: a label, a text, and whether it stands on a rule.
+
+Roles are told by their words, colour only helps: each piece names a style of the `ConversationView`. Every text that
+comes from a model, an environment or a file goes through `literal` here, before it is wrapped or measured.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.transcript import Fact, Notice, Reply
+
+MINUS = "\N{MINUS SIGN}"
+HOW_READ = {
+    "json": "read as JSON",
+    "pattern": "read by pattern",
+    "keyword": "read by keyword",
+    "custom": "read by the agent",
+    "human": "chosen by you",
+    "failed": "no action in the reply: fallback",
+}
+"""How a reply was read, for people."""
+
+
+class Piece(NamedTuple):
+    """A stretch of text and the name of its style."""
+
+    text: str
+    style: str
+
+
+class Said(NamedTuple):
+    """A paragraph of the conversation."""
+
+    label: str
+    """Who or what speaks; empty for a rule or a notice."""
+    label_style: str
+    pieces: tuple[Piece, ...]
+    rule: bool = False
+    """Whether it is drawn as a line across the width."""
+    one_line: bool = False
+    """Whether it is cut at the width instead of wrapped."""
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """A signed number with a real minus sign; whole numbers have no decimals unless asked for."""
+    if decimals is None:
+        decimals = 0 if float(value).is_integer() else 3
+    return f"{value:+,.{decimals}f}".replace("-", MINUS) if value else f"{0:.{decimals}f}"
+
+
+def said(fact: Fact, *, prompt_is_new: bool) -> list[Said]:
+    """The paragraphs that tell a fact.
+
+    Args:
+        fact: what happened.
+        prompt_is_new: whether the system prompt is told in full, or in a line because it stands above.
+    """
+    match fact:
+        case EpisodeStarted():
+            heading = f"episode {fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
+            prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
+            return [
+                Said("", "rule", (Piece(heading, "heading"),), rule=True),
+                Said("system", "label", (prompt,), one_line=not prompt_is_new),
+            ]
+        case ObservationShown():
+            return [Said("env", "label", (Piece(literal(fact.text), "env"),))]
+        case Reply():
+            text = literal(fact.text) + ("" if fact.done else "▌")
+            return [Said("agent", "agent-label", (Piece(text, "agent"),))]
+        case TurnFinished():
+            return [_action(fact)]
+        case EpisodeFinished():
+            return [_end(fact)]
+        case Notice():
+            return [Said("", "notice", (Piece(literal(fact.text), "notice"),))]
+        case _:
+            assert_never(fact)
+
+
+def _action(turn: TurnFinished) -> Said:
+    failed = turn.how == "failed"
+    return Said(
+        "action",
+        "warning" if failed else "label",
+        (
+            Piece(literal(turn.action_name), "action"),
+            Piece(f" · {HOW_READ[turn.how]}", "warning" if failed else "aside"),
+            Piece(f" · reward {number(turn.reward)}", "aside"),
+        ),
+    )
+
+
+def _end(episode: EpisodeFinished) -> Said:
+    value = episode.episode_return
+    style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
+    turns = "1 turn" if episode.length == 1 else f"{episode.length:,} turns"
+    return Said(
+        "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(f" · {turns}, {episode.end}", "aside"))
+    )

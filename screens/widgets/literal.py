@@ -1,0 +1,50 @@
+"""The boundary that every text from a model, an environment or a user's file crosses before it is drawn.
+
+Textual passes control characters on to the terminal and reads square brackets as markup. `literal` makes what could
+steer a terminal visible instead; `literal_content` also keeps brackets as they are. What is saved keeps the raw text.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.content import Content
+from textual.style import Style
+
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def _table() -> dict[int, str | None]:
+    """What each harmful code point is shown as."""
+    pictures = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
+    c1 = range(0x80, 0xA0)
+    bidi = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    line_ends = (0x2028, 0x2029)
+    # A lone surrogate cannot be encoded: writing it to the terminal would end the app.
+    surrogates = range(0xD800, 0xE000)
+    return {
+        **pictures,
+        0x7F: "\N{SYMBOL FOR DELETE}",
+        **dict.fromkeys((*c1, *bidi, *line_ends, *surrogates), REPLACEMENT),
+    }
+
+
+_TABLE: Final = _table()
+
+
+def literal(text: str) -> str:
+    """The text with everything that could steer a terminal shown as a harmless character.
+
+    Kept: ``\\n`` and ``\\t``. Shown otherwise: C0, DEL, C1, bidirectional overrides, line separators, surrogates.
+    """
+    return text.replace("\r\n", "\n").translate(_TABLE)
+
+
+def one_line(text: str) -> str:
+    """The literal text on one line."""
+    return literal(" ".join(text.split()))
+
+
+def literal_content(text: str, style: Style | str = "") -> Content:
+    """The literal text as content, in which brackets are brackets."""
+    return Content.styled(literal(text), style) if style else Content(literal(text))
