@@ -1,0 +1,158 @@
+"""Demonstrations on disk: append, read, check, merge and sum up files of JSON Lines.
+
+A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
+The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `demo_faults`'.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import platformdirs
+from filelock import Timeout
+
+from llamagym_tui import jsonl
+from llamagym_tui.agent import Agent
+from llamagym_tui.demo_faults import Fault, faults
+from llamagym_tui.demonstration import Demonstration, decode, encode, is_whole, utc_timestamp
+from llamagym_tui.errors import DemoFileError
+
+__all__ = [
+    "DemoFile",
+    "Demonstration",
+    "Fault",
+    "Merged",
+    "append",
+    "check",
+    "data_dir",
+    "default_path",
+    "merge",
+    "read",
+    "summaries",
+    "utc_timestamp",
+]
+
+
+class DemoFile(NamedTuple):
+    """A file of demonstrations, summed up."""
+
+    path: Path
+    episodes: int
+    mean_return: float
+    """0 when there are none."""
+    unreadable: int
+    """Lines that are no demonstration."""
+
+
+class Merged(NamedTuple):
+    """What a merge wrote."""
+
+    episodes: int
+    duplicates: int
+    """Episodes left out because an equal one came before."""
+
+
+def data_dir() -> Path:
+    """The user's data folder; the environment variable LLAMAGYM_TUI_DATA overrides it."""
+    override = os.environ.get("LLAMAGYM_TUI_DATA")
+    return (
+        Path(override).expanduser() if override else Path(platformdirs.user_data_dir("llamagym-tui", appauthor=False))
+    )
+
+
+def default_path(agent_name: str) -> Path:
+    """The file to which a person's episodes with an agent are appended."""
+    return data_dir() / "demos" / f"{agent_name}.jsonl"
+
+
+def append(path: Path, demo: Demonstration) -> None:
+    """Add one demonstration as the last line, on disk when this returns.
+
+    A torn last line, left by a crash, is moved to ``<path>.torn`` first.
+
+    Raises:
+        DemoFileError: the episode was not saved, and the file has what it had before.
+    """
+    line = encode(demo)
+    try:
+        jsonl.append_line(path, line, is_whole=is_whole)
+    except Timeout as error:
+        raise DemoFileError(f"{path} is held by another program; try again when that one is done.") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DemoFileError(
+            f"The episode was not saved to {path} ({reason}); make room, or check its rights."
+        ) from error
+
+
+def read(path: Path) -> list[Demonstration]:
+    """All demonstrations of a file; a torn last line is not one.
+
+    Raises:
+        DemoFileError: the file is not there, or a line is faulty; the message names it.
+    """
+    demos = []
+    for line in _lines(path):
+        try:
+            demos.append(decode(line.content))
+        except msgspec.DecodeError as error:
+            if line.torn:
+                break
+            raise DemoFileError(
+                f"{path}, line {line.number}: {error}; see `llamagym-tui demos check {path}`."
+            ) from error
+    return demos
+
+
+def check(path: Path, agent: Agent | None = None) -> list[Fault]:
+    """What is wrong with a file, by line; an empty list says that it can be trained on.
+
+    Args:
+        path: a file of demonstrations, ours or of any origin.
+        agent: whose reading the replies must agree with; None: replies are not read.
+    Raises:
+        DemoFileError: the file cannot be read at all.
+    """
+    return faults(_lines(path), agent)
+
+
+def merge(paths: Sequence[Path], output: Path) -> Merged:
+    """Write the demonstrations of several files to one, in order, equal ones once.
+
+    Raises:
+        DemoFileError: an input is faulty, or the output cannot be written; it is then left as it was.
+    """
+    episodes = [encode(demo) for path in paths for demo in read(path)]
+    unique = list(dict.fromkeys(episodes))
+    try:
+        jsonl.replace_lines(output, unique)
+    except OSError as error:
+        raise DemoFileError(f"{output} cannot be written ({error.strerror or error}); choose another place.") from error
+    return Merged(len(unique), len(episodes) - len(unique))
+
+
+def summaries(folder: Path) -> list[DemoFile]:
+    """The files of demonstrations in a folder, by name; unreadable lines are counted, not raised."""
+    return [_summary(path) for path in sorted(folder.glob("*.jsonl"))] if folder.is_dir() else []
+
+
+def _lines(path: Path) -> list[jsonl.Line]:
+    try:
+        return list(jsonl.lines(path))
+    except OSError as error:
+        raise DemoFileError(f"{path} cannot be read ({error.strerror or error}); check the path.") from error
+
+
+def _summary(path: Path) -> DemoFile:
+    returns: list[float] = []
+    unreadable = 0
+    for line in _lines(path):
+        try:
+            returns.append(decode(line.content).episode_return)
+        except msgspec.DecodeError:
+            unreadable += 1
+    return DemoFile(path, len(returns), sum(returns) / len(returns) if returns else 0.0, unreadable)
