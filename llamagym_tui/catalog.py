@@ -119,7 +119,7 @@ def _generic_agent(env_id: str, known: list[str]) -> type[Agent]:
     try:
         gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise UsageError(_unknown(env_id, [*known, *gymnasium.registry])) from error
+        raise UsageError(_unknown(env_id, known, list(gymnasium.registry))) from error
     env = _made(env_id, {})
     try:
         names = _numbered(env.action_space)
@@ -168,10 +168,8 @@ def _made(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         raise UsageError(f"The environment {env_id} cannot be made: {reason[0]}") from error
 
 
-def _unknown(spec: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(spec, names, n=3, cutoff=0.5)
-    folded = {name.lower(): name for name in names}
-    close += [folded[name] for name in difflib.get_close_matches(spec.lower(), list(folded), n=3, cutoff=0.6)]
-    nearest = list(dict.fromkeys(close))[:3]
-    hint = f"did you mean {' or '.join(nearest)}?" if nearest else "see `llamagym-tui agents`."
+def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:
+    folded = {name.lower(): name for name in [*env_ids, *agents]}
+    nearest = [folded[name] for name in difflib.get_close_matches(spec.lower(), list(folded), n=3, cutoff=0.6)]
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"built in: {', '.join(agents)}."
     return f"There is no agent named {spec!r}; {hint}"

@@ -6,13 +6,11 @@ The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import platformdirs
 from filelock import Timeout
 
 from llamagym_tui import jsonl
@@ -20,6 +18,7 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.demo_faults import Fault, faults
 from llamagym_tui.demonstration import Demonstration, decode, encode, is_whole, utc_timestamp
 from llamagym_tui.errors import DemoFileError
+from llamagym_tui.run_store import data_dir
 
 __all__ = [
     "DemoFile",
@@ -28,8 +27,8 @@ __all__ = [
     "Merged",
     "append",
     "check",
-    "data_dir",
     "default_path",
+    "demos_dir",
     "merge",
     "read",
     "summaries",
@@ -56,17 +55,14 @@ class Merged(NamedTuple):
     """Episodes left out because an equal one came before."""
 
 
-def data_dir() -> Path:
-    """The user's data folder; the environment variable LLAMAGYM_TUI_DATA overrides it."""
-    override = os.environ.get("LLAMAGYM_TUI_DATA")
-    return (
-        Path(override).expanduser() if override else Path(platformdirs.user_data_dir("llamagym-tui", appauthor=False))
-    )
+def demos_dir() -> Path:
+    """Where a person's demonstrations live; not made. LLAMAGYM_TUI_DATA replaces the user's data folder."""
+    return data_dir() / "demos"
 
 
 def default_path(agent_name: str) -> Path:
     """The file to which a person's episodes with an agent are appended."""
-    return data_dir() / "demos" / f"{agent_name}.jsonl"
+    return demos_dir() / f"{agent_name}.jsonl"
 
 
 def append(path: Path, demo: Demonstration) -> None:
