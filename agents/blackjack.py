@@ -1,0 +1,39 @@
+"""Blackjack-v1: beat the dealer without going over 21."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from llamagym_tui.agent import ActionReading, Agent, read_action
+
+
+class BlackjackAgent(Agent):
+    """Plays ``Blackjack-v1``; observations are (player total, dealer card with ace as 1, usable ace)."""
+
+    env_id = "Blackjack-v1"
+    env_kwargs: ClassVar[Mapping[str, Any]] = {"natural": False, "sab": False}
+    title = "Blackjack"
+    description = "Get closer to 21 than the dealer without going over."
+    action_names = ("stick", "hit")
+    action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "h": 1}
+    baselines: ClassVar[Mapping[str, float]] = {"random": -0.396, "optimal": -0.0466}
+    """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
+
+    def get_system_prompt(self) -> str:
+        """The rules and the format of a reply."""
+        return (
+            "You are playing Blackjack. Get closer to 21 than the dealer without going over. "
+            'Reply with {"action": 0} to stick or {"action": 1} to hit.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        """One line: total, usable ace, dealer's card."""
+        total, dealer, ace = (int(part) for part in observation)
+        return (
+            f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {'ace' if dealer == 1 else dealer}."
+        )
+
+    def extract_action(self, response: str) -> ActionReading:
+        """0 to stick, 1 to hit."""
+        return read_action(response, self.action_names)

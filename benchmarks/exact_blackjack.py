@@ -1,0 +1,121 @@
+"""Exact expected returns of Blackjack-v1 (natural=False, sab=False) by dynamic programming.
+
+A policy is P(hit) for each state; its value is exact, so policies can be compared without playing a hand. Cards are
+drawn with replacement: 1 (ace) to 9 with 1/13 each, 10 with 4/13.
+
+    python -m benchmarks.exact_blackjack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+State = tuple[int, int, int]
+"""(player total, dealer card with ace as 1, usable ace), as the environment shows it."""
+HitProbability = Callable[[State], float]
+
+CARDS = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
+STATES: list[State] = [(total, dealer, 0) for total in range(4, 22) for dealer in range(1, 11)] + [
+    (total, dealer, 1) for total in range(12, 22) for dealer in range(1, 11)
+]
+
+
+def draw(total: int, ace: int, card: int) -> tuple[int, int]:
+    """Total and usable ace after one more card; a total above 21 is a bust."""
+    hard = total - 10 * ace + card
+    has_ace = bool(ace) or card == 1
+    return (hard + 10, 1) if has_ace and hard + 10 <= 21 else (hard, 0)
+
+
+@cache
+def dealer_outcomes(total: int, ace: int) -> dict[int, float]:
+    """Probability of each final total of a dealer who draws below 17; 0 stands for a bust."""
+    if total > 21:
+        return {0: 1.0}
+    if total >= 17:
+        return {total: 1.0}
+    outcomes: dict[int, float] = {}
+    for card, weight in CARDS.items():
+        for final, probability in dealer_outcomes(*draw(total, ace, card)).items():
+            outcomes[final] = outcomes.get(final, 0.0) + weight * probability
+    return outcomes
+
+
+@cache
+def stick_value(total: int, dealer: int) -> float:
+    """Expected return of sticking."""
+    outcomes = dealer_outcomes(*draw(0, 0, dealer))
+    return sum(p * ((total > final) - (total < final)) for final, p in outcomes.items())
+
+
+def hit_values(policy: HitProbability) -> dict[State, float]:
+    """Expected return of hitting in each state and following the policy after that."""
+    hit: dict[State, float] = {}
+
+    def value(state: State) -> float:
+        p = policy(state)
+        return p * hit_value(state) + (1 - p) * stick_value(state[0], state[1])
+
+    def hit_value(state: State) -> float:
+        if state not in hit:
+            total, dealer, ace = state
+            hit[state] = 0.0
+            for card, weight in CARDS.items():
+                new_total, new_ace = draw(total, ace, card)
+                hit[state] += weight * (-1.0 if new_total > 21 else value((new_total, dealer, new_ace)))
+        return hit[state]
+
+    for state in STATES:
+        hit_value(state)
+    return hit
+
+
+def start_weights() -> dict[State, float]:
+    """Probability of each first observation."""
+    weights: dict[State, float] = {}
+    for first, p in CARDS.items():
+        for second, q in CARDS.items():
+            total, ace = draw(*draw(0, 0, first), second)
+            for dealer, r in CARDS.items():
+                weights[total, dealer, ace] = weights.get((total, dealer, ace), 0.0) + p * q * r
+    return weights
+
+
+def expected_return(policy: HitProbability) -> float:
+    """Exact mean return a hand."""
+    hit = hit_values(policy)
+    return sum(
+        weight * (policy(state) * hit[state] + (1 - policy(state)) * stick_value(state[0], state[1]))
+        for state, weight in start_weights().items()
+    )
+
+
+def greedy(hits: Mapping[State, bool]) -> HitProbability:
+    """A deterministic policy, given by table."""
+    return lambda state: float(hits[state])
+
+
+def optimal_policy() -> dict[State, bool]:
+    """Whether the optimal policy hits, by state; totals are solved downwards from the best to come."""
+    best: dict[State, bool] = dict.fromkeys(STATES, False)
+    while True:
+        hit = hit_values(greedy(best))
+        better = {state: hit[state] > stick_value(state[0], state[1]) for state in STATES}
+        if better == best:
+            return best
+        best = better
+
+
+def main() -> None:
+    """Print the references that README and agents quote."""
+    best = optimal_policy()
+    print(f"optimal          {expected_return(greedy(best)):+.5f}")
+    for limit in (12, 15, 16, 17):
+        print(f"hit below {limit}     {expected_return(lambda s, limit=limit: float(s[0] < limit)):+.5f}")  # type: ignore[misc]
+    for p in (0.0, 0.4, 0.45, 0.5, 1.0):
+        print(f"hit with {p:4.0%}    {expected_return(lambda s, p=p: p):+.5f}")  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

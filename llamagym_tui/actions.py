@@ -1,0 +1,96 @@
+"""Reading an action out of a reply: JSON first, then the pattern ``Action: …``, then a keyword.
+
+How the action was read is kept, because a policy that is only understood by keyword is not one that speaks the
+format. Knows nothing of models or environments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
+"""How a reply was read: ``custom`` by an agent's own code, ``human`` chosen by a person."""
+
+_PATTERN = re.compile(r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?\d+|[A-Za-z][\w-]*)", re.IGNORECASE)
+
+
+class ActionReading(NamedTuple):
+    """An action and the way it was read."""
+
+    action: Any
+    """The action for ``env.step``; ``None`` when reading failed."""
+    how: How
+    """The way it was read."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether no action could be read."""
+        return self.how == "failed"
+
+
+FAILED = ActionReading(None, "failed")
+
+
+def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
+    """The discrete action that a reply names, with the way it was read.
+
+    The last JSON object with an ``action`` counts, then the last ``Action: …``, then a keyword if the reply
+    names exactly one action. An action is given by its index or by its name, in any case; booleans, fractions
+    and indices out of range are not actions.
+
+    Args:
+        reply: what the model said.
+        action_names: names by index; their count bounds the indices.
+    """
+    for value in reversed(list(_json_actions(reply))):
+        action = _index(value, action_names)
+        if action is not None:
+            return ActionReading(action, "json")
+    for match in reversed(list(_PATTERN.finditer(reply))):
+        action = _index(match.group(1), action_names)
+        if action is not None:
+            return ActionReading(action, "pattern")
+    return _by_keyword(reply, action_names)
+
+
+def _json_actions(reply: str) -> Iterator[Any]:
+    """Values of ``action`` in the JSON objects of a reply, outermost objects in order."""
+    decoder = json.JSONDecoder()
+    at = reply.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(reply, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            for key, item in value.items():
+                if key.lower() == "action":
+                    yield item
+        at = reply.find("{", end)
+
+
+def _index(value: Any, action_names: Sequence[str]) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        lowered = [name.lower() for name in action_names]
+        if value.strip().lower() in lowered:
+            return lowered.index(value.strip().lower())
+        if not re.fullmatch(r"-?\d{1,9}", value.strip()):
+            return None
+        value = int(value)
+    if isinstance(value, int) and 0 <= value < len(action_names):
+        return value
+    return None
+
+
+def _by_keyword(reply: str, action_names: Sequence[str]) -> ActionReading:
+    named = [
+        index
+        for index, name in enumerate(action_names)
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", reply, re.IGNORECASE)
+    ]
+    return ActionReading(named[0], "keyword") if len(named) == 1 else FAILED

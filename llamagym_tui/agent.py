@@ -1,0 +1,169 @@
+"""`Agent`: the three methods a user writes, and LlamaGym's act / assign_reward / terminate_episode.
+
+An agent without a model is its prompting alone (the UI process makes such ones); with a model it plays and learns by
+the same policy, trajectories and PPO as the trainer. Importing this module imports no torch: the engine is imported
+when a model is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llamagym_tui.actions import FAILED, ActionReading, read_action
+from llamagym_tui.errors import ActionParseError, NoModelError
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.seed_loop import SeedLoop
+
+__all__ = ["ActionReading", "Agent", "read_action"]
+
+
+class Agent(ABC):
+    """A language model's way of playing one environment: what it is told, and how its replies are read."""
+
+    env_id: ClassVar[str] = ""
+    """Gymnasium id of the environment that it plays."""
+    env_kwargs: ClassVar[Mapping[str, Any]] = {}
+    """Keyword arguments of ``gymnasium.make``."""
+    title: ClassVar[str] = ""
+    """Name for people; empty: the class's name."""
+    description: ClassVar[str] = ""
+    """One line for people."""
+    action_names: ClassVar[tuple[str, ...]] = ()
+    """Names of discrete actions, by index; empty: found from the environment's action space."""
+    action_keys: ClassVar[Mapping[str, int]] = {}
+    """Key on which a person takes an action; empty: the digit of its index."""
+    baselines: ClassVar[Mapping[str, float]] = {}
+    """Published mean returns by name."""
+    fallback_action: ClassVar[Any] = 0
+    """What the environment gets when a reply names no action."""
+
+    def __init__(
+        self,
+        model: Any = None,
+        tokenizer: Any = None,
+        device: str | None = None,
+        generate_config_dict: Mapping[str, Any] | None = None,
+        ppo_config_dict: Mapping[str, Any] | None = None,
+        *,
+        sft_warm_start: bool = False,
+        use_target_kl: bool = False,
+        sft_data: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        """An agent, with a model to act and learn, or without one for its prompting alone.
+
+        Args:
+            model: a causal LM, an `AutoModelForCausalLMWithValueHead`, or None.
+            tokenizer: its tokenizer.
+            device: torch device; None: where the model is.
+            generate_config_dict: LlamaGym's names (``max_new_tokens``, ``temperature`` …).
+            ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size`` …) or fields of `PPOConfig`.
+            sft_warm_start: train on `sft_data` before the first episode.
+            use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
+            sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
+            seed: of sampling and minibatches.
+        """
+        self._loop: SeedLoop | None = None
+        if model is not None:
+            from llamagym_tui.engine.seed_loop import SeedLoop
+
+            self._loop = SeedLoop(
+                self,
+                model,
+                tokenizer,
+                device=device,
+                generate_config=generate_config_dict,
+                ppo_config=ppo_config_dict,
+                sft_data=sft_data,
+                sft_warm_start=sft_warm_start,
+                use_target_kl=use_target_kl,
+                seed=seed,
+            )
+
+    @abstractmethod
+    def get_system_prompt(self) -> str:
+        """The system message of every episode."""
+
+    @abstractmethod
+    def format_observation(self, observation: Any) -> str:
+        """The user message that tells an observation."""
+
+    @abstractmethod
+    def extract_action(self, response: str) -> Any:
+        """The action that a reply names.
+
+        Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
+        ``ActionParseError``, says that the reply names none.
+        """
+
+    def format_action(self, action: Any) -> str:
+        """The canonical reply that names an action: what a person's choice is recorded as."""
+        return json.dumps({"action": action})
+
+    def read(self, reply: str) -> ActionReading:
+        """`extract_action`, with the way it was read and failures as data."""
+        try:
+            action = self.extract_action(reply)
+        except ActionParseError:
+            return FAILED
+        if isinstance(action, ActionReading):
+            return action
+        return FAILED if action is None else ActionReading(action, "custom")
+
+    def action_name(self, action: Any) -> str:
+        """The name of an action, or its text if it has none."""
+        if isinstance(action, int) and 0 <= action < len(self.action_names):
+            return self.action_names[action]
+        return str(action)
+
+    def act(self, observation: Any) -> Any:
+        """The action that the model chooses on an observation.
+
+        Raises:
+            NoModelError: the agent was made without a model.
+        """
+        return self._with_model().act(observation)
+
+    def assign_reward(self, reward: float) -> None:
+        """Credit a reward to the last action."""
+        self._with_model().assign_reward(reward)
+
+    def terminate_episode(
+        self, train: bool = True, *, truncated: bool = False, final_observation: Any = None
+    ) -> dict[str, float]:
+        """End the episode; update the policy when a batch is full.
+
+        Args:
+            train: whether the episode enters the batch.
+            truncated: whether a time limit ended it; its value is then bootstrapped from `final_observation`.
+            final_observation: what the environment showed last; needed when truncated.
+        Returns:
+            Figures of the update, or an empty dict while the batch is not full.
+        """
+        return self._with_model().terminate_episode(train, truncated=truncated, final_observation=final_observation)
+
+    def train(self) -> None:
+        """Episodes enter the batch (the state at the start)."""
+        self._with_model().training = True
+
+    def eval(self) -> None:
+        """Nothing is trained and no episode enters the batch."""
+        self._with_model().training = False
+
+    def _with_model(self) -> SeedLoop:
+        if self._loop is None:
+            raise NoModelError(
+                f"{type(self).__name__} was made without a model, for its prompting alone; "
+                "give it one: Agent(model, tokenizer, device)."
+            )
+        return self._loop
+
+
+def prompt_sha256(system_prompt: str) -> str:
+    """Hex digest that stands for a system prompt in demonstrations and runs."""
+    return hashlib.sha256(system_prompt.encode()).hexdigest()

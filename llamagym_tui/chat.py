@@ -1,0 +1,38 @@
+"""Chat messages and conversations, in the form that chat templates and TRL's datasets take."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+Role = Literal["system", "user", "assistant"]
+
+
+class ChatMessage(TypedDict):
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+
+
+Conversation = list[ChatMessage]
+"""Messages in order: at most one system message first, then user and assistant in turn."""
+
+
+def system(content: str) -> ChatMessage:
+    """A system message."""
+    return {"role": "system", "content": content}
+
+
+def user(content: str) -> ChatMessage:
+    """A user message: what the environment shows."""
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str) -> ChatMessage:
+    """An assistant message: what the agent says."""
+    return {"role": "assistant", "content": content}
+
+
+def opening(system_prompt: str) -> Conversation:
+    """The start of an episode's conversation; an empty prompt means no system message."""
+    return [system(system_prompt)] if system_prompt else []

@@ -1,0 +1,151 @@
+"""Every setting of a run, frozen, with unit, range and default; validated once, by `validated`.
+
+Knows nothing of torch: the UI process reads and shows these too. `msgspec` carries them over the wire and into
+``config.json``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from llamagym_tui.errors import ConfigError
+
+Mode = Literal["train", "inference"]
+"""Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
+Device = Literal["auto", "cpu", "cuda", "mps"]
+
+NonNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How replies are sampled. There is no top-p or top-k: PPO scores the distribution that was sampled."""
+
+    max_new_tokens: Count = 32
+    """Tokens in a reply at most, the end-of-turn token included."""
+    temperature: Positive = 1.0
+    """Divides the logits, in sampling and in the update alike."""
+
+
+class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
+
+    batch_size: Count = 768
+    """Turns collected for an update, at least; episodes under way are finished first."""
+    mini_batch_size: Count = 256
+    """Turns, about, for one optimizer step; episodes are kept whole."""
+    epochs: Count = 4
+    """Passes over a batch."""
+    lr: Positive = 5e-4
+    """Adam's learning rate of the policy at the first update."""
+    lr_final: NonNegative = 1e-4
+    """Learning rate after `decay_updates` updates, reached linearly and kept."""
+    value_lr: Positive = 1e-3
+    """Learning rate of the value head."""
+    decay_updates: Count = 100
+    """Updates over which `lr`, `kl_coef` and `entropy_coef` move to their final values."""
+    clip_range: Positive = 0.2
+    """Bound on the ratio of new to old probability: 1 ± clip_range."""
+    gamma: Fraction = 1.0
+    """Discount per turn."""
+    lam: Fraction = 1.0
+    """Lambda of GAE per turn."""
+    value_coef: Fraction = 0.5
+    """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
+    kl_coef: NonNegative = 0.1
+    """Nats to reward: weight of log(policy/reference), subtracted from the reward of the turn (k1)."""
+    kl_coef_final: NonNegative = 0.02
+    """`kl_coef` after `decay_updates` updates."""
+    entropy_coef: NonNegative = 0.1
+    """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""
+    entropy_coef_final: NonNegative = 0.02
+    """`entropy_coef` after `decay_updates` updates."""
+    parse_penalty: NonNegative = 0.5
+    """Subtracted from the reward of a turn whose reply names no action."""
+    max_grad_norm: Positive = 1.0
+    """Gradients are scaled down to this norm."""
+    target_kl: Positive | None = None
+    """Nats; the epochs of an update end early once approximate KL passes it. None: never."""
+    whiten_advantages: bool = True
+    """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
+    critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
+    """Updates at the start that train the value head alone."""
+
+
+class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Low-rank adapters through PEFT; the reference policy is the model with the adapter disabled."""
+
+    r: Count = 16
+    """Rank."""
+    alpha: Positive = 32.0
+    """Scale: the adapter's output is multiplied by alpha / r."""
+    target_modules: str | list[str] = "all-linear"
+    """Modules that get an adapter, as PEFT names them."""
+
+
+class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run: what plays what, how it is trained, and when it ends."""
+
+    agent: str
+    """Agent name, ``path.py[:Class]`` or Gymnasium id."""
+    model: str = "bundled"
+    """Registry name, hub id or local path."""
+    run_dir: str
+    """Folder of the run; made if absent."""
+    seed: Annotated[int, Meta(ge=0)] = 0
+    """Seeds environments, sampling and minibatches."""
+    mode: Mode = "train"
+    """Mode at the start."""
+    system_prompt: str | None = None
+    """Replaces the agent's own system prompt. None: the agent's own."""
+    n_envs: Count = 128
+    """Environments stepped together."""
+    max_turns: Count = 100
+    """Turns after which an episode is truncated."""
+    device: Device = "auto"
+    """Where the model runs. auto: cuda, then mps, then cpu."""
+    threads: Annotated[int, Meta(ge=1)] | None = None
+    """Intra-op threads of torch. None: chosen by a short measurement."""
+    episodes: Count | None = None
+    """The run ends after this many episodes. None: no limit."""
+    minutes: Positive | None = None
+    """The run ends after this many minutes of playing and training, loading excluded. None: no limit."""
+    full_finetuning: bool | None = None
+    """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
+    resume: bool = False
+    """Whether to go on from the checkpoint in `run_dir`."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Settings of PPO."""
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    """Settings of sampling."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """Settings of the adapter, used when `full_finetuning` is false."""
+
+
+C = TypeVar("C", bound=Struct)
+
+
+def validated(config: C) -> C:
+    """The same settings, checked.
+
+    Raises:
+        ConfigError: a setting is outside its range; the message names it.
+    """
+    return from_dict(type(config), msgspec.to_builtins(config))
+
+
+def from_dict(kind: type[C], values: dict[str, Any]) -> C:
+    """Settings of a kind from a plain dictionary.
+
+    Raises:
+        ConfigError: a name is unknown or a value outside its range.
+    """
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error

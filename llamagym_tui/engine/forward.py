@@ -1,0 +1,124 @@
+"""Running a causal LM where only some positions need logits.
+
+`Backbone` calls the decoder and the LM head apart, after checking on the loaded model that this gives the model's own
+logits; where it does not (scaled or capped logits), the whole model runs and positions are picked afterwards. Position
+ids and 4-D masks are always explicit, so rows may be ragged. Shapes: B rows, T new tokens, W cached and new columns,
+P prefix tokens, D hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from llamagym_tui.engine.caches import PrefixCache, recording_cache
+
+
+class Encoded:
+    """Hidden states of a forward, and logits where they are asked for."""
+
+    def __init__(self, hidden: Tensor, head: nn.Module, logits: Tensor | None) -> None:
+        self.hidden = hidden
+        """(B, T, D) after the final norm: what the LM head reads."""
+        self._head, self._logits = head, logits
+
+    def hidden_at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, D) hidden states at N positions."""
+        return self.hidden[rows, columns]
+
+    def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, V) logits at N positions, in fp32."""
+        if self._logits is not None:
+            return self._logits[rows, columns].float()
+        return self._head(self.hidden[rows, columns]).float()
+
+
+class Backbone:
+    """A causal LM, called with explicit positions and masks."""
+
+    def __init__(self, causal_lm: Any) -> None:
+        """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place)."""
+        self.lm = causal_lm
+        self.decoder: Any = causal_lm.get_decoder()
+        self.head: nn.Module = causal_lm.get_output_embeddings()
+        self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
+        self.is_split = True
+        self.is_split = self._head_alone_gives_the_logits()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.head.weight.device  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the hidden states."""
+        return self.head.weight.dtype  # type: ignore[return-value]
+
+    def encode(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Encoded:
+        """One forward.
+
+        Args:
+            ids: (B, T) token ids.
+            positions: (B, T) position of each.
+            mask: (B or 1, 1, T, W) added to attention scores: 0 or a large negative number.
+            cache: keys and values before the new tokens; takes those of the new ones.
+        """
+        arguments = {
+            "input_ids": ids,
+            "position_ids": positions,
+            "attention_mask": mask,
+            "past_key_values": cache,
+            "use_cache": cache is not None,
+        }
+        if self.is_split:
+            return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
+        output = self.lm(**arguments, output_hidden_states=True)
+        return Encoded(output.hidden_states[-1], self.head, output.logits)
+
+    def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]], *, share: bool = True) -> Encoded:
+        """Rows that begin alike, the common prefix computed once; columns count from the end of the prefix.
+
+        Args:
+            prefix: P token ids at the start of every row.
+            rows: what follows in each; padded on the right.
+            share: False computes the prefix in every row, for comparison.
+        """
+        width = max(map(len, rows))
+        padded = [list(row) + [0] * (width - len(row)) for row in rows]
+        if not share and prefix:
+            whole = self.encode_rows((), [list(prefix) + row for row in padded])
+            logits = None if whole._logits is None else whole._logits[:, len(prefix) :]
+            return Encoded(whole.hidden[:, len(prefix) :], self.head, logits)
+        cache = PrefixCache(self.record(prefix)) if prefix else None
+        ids = torch.tensor(padded, device=self.device)
+        positions = torch.arange(len(prefix), len(prefix) + width, device=self.device)[None]
+        mask = self.causal_mask(positions, len(prefix) + width)
+        return self.encode(ids, positions.expand(len(rows), -1), mask, cache)
+
+    def record(self, prefix: Sequence[int]) -> Cache:
+        """Keys and values of a prefix, (1, H, P, D) in each layer."""
+        cache = recording_cache()
+        positions = torch.arange(len(prefix), device=self.device)[None]
+        ids = torch.tensor([list(prefix)], device=self.device)
+        self.encode(ids, positions, self.causal_mask(positions, len(prefix)), cache)
+        return cache
+
+    def causal_mask(self, positions: Tensor, width: int) -> Tensor:
+        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position."""
+        hidden = torch.arange(width, device=self.device) > positions[:, None, :, None]
+        lowest = torch.finfo(self.dtype).min
+        return torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, lowest)
+
+    @torch.no_grad()
+    def _head_alone_gives_the_logits(self) -> bool:
+        ids = torch.tensor([[0, 1, 2]], device=self.device)
+        positions = torch.arange(3, device=self.device)[None]
+        mask = self.causal_mask(positions, 3)
+        own = self.lm(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
+        apart = self.head(self.decoder(input_ids=ids, position_ids=positions, attention_mask=mask).last_hidden_state)
+        return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)

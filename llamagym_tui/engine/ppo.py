@@ -1,0 +1,271 @@
+"""One PPO update, from trajectories to changed weights.
+
+It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply;
+token terms are summed within a turn and averaged over turns, so that boilerplate tokens of a reply neither earn nor
+dilute; and the entropy bonus is on the action distribution, where admissible replies part, not on the vocabulary.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.advantages import explained_variance, turn_advantages, whiten
+from llamagym_tui.engine.batch import Row, Rows, batch_rows, buckets, collate, minibatches
+from llamagym_tui.engine.losses import branch_entropy, clipped_policy_loss, token_entropy, value_loss
+from llamagym_tui.engine.policy import Policy
+from llamagym_tui.engine.reference import Reference
+from llamagym_tui.engine.trajectory import Trajectory
+
+TOKENS_A_FORWARD = 16_384
+"""Tokens of one forward at most, padding included; minibatches beyond it are accumulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PPOStats:
+    """Figures of one update; see `docs/METRICS.md`."""
+
+    mean_return: float
+    policy_loss: float
+    value_loss: float
+    approx_kl: float
+    kl_ref: float
+    entropy: float
+    action_entropy: float
+    clip_fraction: float
+    explained_variance: float
+    first_ratio: float
+    grad_norm: float
+    parse_failure_rate: float
+    episodes: int
+    turns: int
+    tokens: int
+    update_s: float
+    epochs: int
+    lr: float
+    kl_coef: float
+    skipped_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTargets:
+    """What the update aims at, for the K turns of a batch."""
+
+    advantages: Tensor
+    """(K,) whitened if configured."""
+    returns: Tensor
+    """(K,)."""
+    values: Tensor
+    """(K,) as estimated when sampled."""
+    kl_ref: Tensor
+    """(K,) nats."""
+    trained: Tensor
+    """(K,) bool."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over the tokens, turns, branches and steps of an update, for its figures."""
+
+    policy_loss: float = 0.0
+    value_loss: float = 0.0
+    approx_kl: float = 0.0
+    epoch_kl: float = 0.0
+    clipped: float = 0.0
+    entropy: float = 0.0
+    action_entropy: float = 0.0
+    first_ratio: float = 0.0
+    tokens: int = 0
+    epoch_tokens: int = 0
+    turns: int = 0
+    branches: int = 0
+    grad_norms: list[float] = field(default_factory=list)
+    skipped: int = 0
+
+
+class PPO:
+    """The learner of one policy."""
+
+    def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
+        """A learner before its first update; the reference is the policy as it is now."""
+        self.policy, self.config = policy, config
+        self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
+        self.updates = 0
+        """Updates made so far."""
+        self._rng = random.Random(seed)
+        self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
+        self._head = list(policy.model.v_head.parameters())
+        groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+
+    def update(self, trajectories: Sequence[Trajectory]) -> PPOStats:
+        """Change the policy by one batch of episodes."""
+        began = time.perf_counter()
+        rows = batch_rows(trajectories)
+        targets = self.targets(trajectories, rows)
+        lr = self._scheduled(self.config.lr, self.config.lr_final)
+        self.optimizer.param_groups[0]["lr"] = lr
+        sums = _Sums()
+        epochs = 0
+        for epochs in range(1, self.config.epochs + 1):
+            self._epoch(rows, targets, sums, first=epochs == 1)
+            if self.config.target_kl is not None and sums.epoch_kl / max(sums.epoch_tokens, 1) > self.config.target_kl:
+                break
+        stats = self._stats(trajectories, targets, sums, epochs, lr, time.perf_counter() - began)
+        self.updates += 1
+        self.policy.version += 1
+        return stats
+
+    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> TurnTargets:
+        """Rewards with penalties, advantages and returns of a batch, turns in order."""
+        device = self.policy.model.backbone.device
+        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+        kl = torch.zeros(len(turns), device=device)
+        if self.reference is not None:
+            kl = self.reference.turn_kl(rows, len(turns), tokens=TOKENS_A_FORWARD)
+        rewards = torch.tensor([turn.reward - self.config.parse_penalty * turn.parse_failed for turn in turns])
+        rewards = rewards - self.kl_coef * kl.cpu()
+        values = torch.tensor([turn.value for turn in turns])
+        advantages, returns, at = [], [], 0
+        for trajectory, bootstrap in zip(trajectories, self.policy.bootstrap_values(trajectories), strict=True):
+            part = slice(at, at + len(trajectory.turns))
+            found = turn_advantages(
+                rewards[part], values[part], bootstrap, gamma=self.config.gamma, lam=self.config.lam
+            )
+            advantages.append(found.advantages)
+            returns.append(found.returns)
+            at = part.stop
+        trained = torch.tensor([turn.is_trained for turn in turns])
+        raw = torch.cat(advantages)
+        used = whiten(raw, trained) if self.config.whiten_advantages else raw
+        return TurnTargets(used.to(device), torch.cat(returns).to(device), values.to(device), kl, trained.to(device))
+
+    @property
+    def kl_coef(self) -> float:
+        """Weight of the KL to the reference in the next update."""
+        return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
+
+    @property
+    def entropy_coef(self) -> float:
+        """Weight of the action distribution's entropy in the next update."""
+        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether the next update trains the value head alone."""
+        return self.updates < self.config.critic_warmup_updates
+
+    def random_state(self) -> list:
+        """State of the minibatch order's randomness, for a checkpoint."""
+        version, internal, gauss = self._rng.getstate()
+        return [version, list(internal), gauss]
+
+    def set_random_state(self, state: list) -> None:
+        """Go on from a checkpoint's randomness."""
+        version, internal, gauss = state
+        self._rng.setstate((version, tuple(internal), gauss))
+
+    def _scheduled(self, start: float, final: float) -> float:
+        done = min(1.0, self.updates / self.config.decay_updates)
+        return start + (final - start) * done
+
+    def _epoch(self, rows: Sequence[Row], targets: TurnTargets, sums: _Sums, *, first: bool) -> None:
+        sums.epoch_kl, sums.epoch_tokens = 0.0, 0
+        for number, minibatch in enumerate(minibatches(rows, self.config.mini_batch_size, self._rng)):
+            count = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
+            if not count:
+                continue
+            self.optimizer.zero_grad(set_to_none=True)
+            for bucket in buckets(minibatch, tokens=TOKENS_A_FORWARD):
+                part = collate(bucket, self.policy.model.backbone.device)
+                if len(part.turns):
+                    loss = self._loss(part, targets, sums, is_first=first and number == 0)
+                    (loss / count).backward()
+            self._step(sums)
+
+    def _loss(self, part: Rows, targets: TurnTargets, sums: _Sums, *, is_first: bool) -> Tensor:
+        """() summed over turns."""
+        config, model = self.config, self.policy.model
+        encoded = model.backbone.encode_rows(part.prefix, part.ids)
+        logits = encoded.logits_at(part.token_rows, part.token_columns) / self.policy.generation.temperature
+        all_logprobs = logits.log_softmax(-1)
+        logprobs = all_logprobs.gather(1, part.token_ids[:, None]).squeeze(1)
+        policy = clipped_policy_loss(
+            logprobs, part.old_logprobs, targets.advantages[part.token_turns], config.clip_range
+        )
+        actions = branch_entropy(logits[part.branch_tokens], part.branch_children)
+        hidden = encoded.hidden_at(part.turn_rows, part.turn_columns)
+        # The head sees the whole error; the trunk sees it weighted, and not at all while the critic warms up.
+        weight = 0.0 if self.is_warming_up else config.value_coef
+        critic = value_loss(model.v_head(weight * hidden + (1 - weight) * hidden.detach()), targets.returns[part.turns])
+        loss = critic
+        if not self.is_warming_up:
+            loss = loss + policy.loss - self.entropy_coef * actions.sum()
+        with torch.no_grad():
+            sums.policy_loss += float(policy.loss)
+            sums.value_loss += float(critic)
+            sums.approx_kl += float(policy.approx_kl)
+            sums.epoch_kl += float(policy.approx_kl)
+            sums.clipped += float(policy.clipped)
+            sums.entropy += float(token_entropy(all_logprobs).sum())
+            sums.action_entropy += float(actions.sum())
+            sums.tokens += len(part.token_ids)
+            sums.epoch_tokens += len(part.token_ids)
+            sums.turns += len(part.turns)
+            sums.branches += len(part.branch_tokens)
+            if is_first:
+                sums.first_ratio = max(sums.first_ratio, float(policy.largest_deviation))
+        return loss
+
+    def _step(self, sums: _Sums) -> None:
+        """Clip and step; a step with a non-finite gradient is skipped and counted."""
+        trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
+        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
+        if not (torch.isfinite(trunk) and torch.isfinite(head)):
+            self.optimizer.zero_grad(set_to_none=True)
+            sums.skipped += 1
+            return
+        sums.grad_norms.append(float(trunk))
+        self.optimizer.step()
+
+    def _stats(
+        self,
+        trajectories: Sequence[Trajectory],
+        targets: TurnTargets,
+        sums: _Sums,
+        epochs: int,
+        lr: float,
+        update_s: float,
+    ) -> PPOStats:
+        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+        tokens = sum(turn.end - turn.start for turn in turns if turn.is_trained)
+        returns = [trajectory.episode_return for trajectory in trajectories]
+        trained = targets.trained
+        return PPOStats(
+            mean_return=sum(returns) / max(len(returns), 1),
+            policy_loss=sums.policy_loss / max(sums.turns, 1),
+            value_loss=sums.value_loss / max(sums.turns, 1),
+            approx_kl=sums.approx_kl / max(sums.tokens, 1),
+            kl_ref=float(targets.kl_ref.sum()) / max(tokens, 1),
+            entropy=sums.entropy / max(sums.tokens, 1),
+            action_entropy=sums.action_entropy / max(sums.branches, 1),
+            clip_fraction=sums.clipped / max(sums.tokens, 1),
+            explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
+            first_ratio=sums.first_ratio,
+            grad_norm=sum(sums.grad_norms) / max(len(sums.grad_norms), 1),
+            parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
+            episodes=len(trajectories),
+            turns=len(turns),
+            tokens=tokens,
+            update_s=update_s,
+            epochs=epochs,
+            lr=lr,
+            kl_coef=self.kl_coef,
+            skipped_steps=sums.skipped,
+        )

@@ -1,0 +1,130 @@
+"""A causal LM with a value head: this project's own `AutoModelForCausalLMWithValueHead`.
+
+TRL had one until it dropped PPO. The head reads the last hidden state; its output layer starts at zero, so that an
+untrained critic says 0 and cannot explode the first updates.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from peft import LoraConfig as PeftLoraConfig
+from peft import PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+
+from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.forward import Backbone
+
+VALUE_HEAD_FILE = "value_head.safetensors"
+
+
+class ValueHead(nn.Module):
+    """Two layers from a hidden state to a value; the last one starts at zero."""
+
+    def __init__(self, hidden_size: int, width: int = 128) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, width)
+        self.out = nn.Linear(width, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) hidden states to (...) values, in fp32."""
+        return self.out(torch.tanh(self.dense(hidden.float()))).squeeze(-1)
+
+
+class ValueHeadOutput(NamedTuple):
+    """What a forward gives."""
+
+    logits: Tensor
+    """(B, T, V)."""
+    values: Tensor
+    """(B, T)."""
+
+
+class AutoModelForCausalLMWithValueHead(nn.Module):
+    """Any causal LM of transformers, with a value head beside its LM head."""
+
+    def __init__(self, pretrained_model: Any) -> None:
+        """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
+        super().__init__()
+        self.pretrained_model = pretrained_model
+        self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
+        self._backbone: Backbone | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | Path, *, lora: LoraConfig | None = None, **kwargs: Any
+    ) -> AutoModelForCausalLMWithValueHead:
+        """Load a causal LM by hub id or path, with the value head saved beside it if there is one.
+
+        Args:
+            name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
+            lora: train a low-rank adapter instead of all weights.
+            kwargs: passed on to transformers.
+        """
+        kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
+        path = Path(name_or_path)
+        lm: Any
+        if (path / "adapter_config.json").is_file():
+            from peft import AutoPeftModelForCausalLM
+
+            lm = AutoPeftModelForCausalLM.from_pretrained(name_or_path, is_trainable=True, **kwargs)
+        else:
+            lm = AutoModelForCausalLM.from_pretrained(name_or_path, **kwargs)
+        if lora is not None and not isinstance(lm, PeftModel):
+            lm = with_adapter(lm, lora)
+        model = cls(lm)
+        if (path / VALUE_HEAD_FILE).is_file():
+            model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
+        return model
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a standard transformers or PEFT folder, and the value head beside it."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+        self.pretrained_model.save_pretrained(path)
+        save_file({k: v.contiguous() for k, v in self.v_head.state_dict().items()}, Path(path) / VALUE_HEAD_FILE)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> ValueHeadOutput:
+        """Logits and values of whole rows: (B, T) ids to (B, T, V) and (B, T)."""
+        output = self.pretrained_model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **kwargs
+        )
+        return ValueHeadOutput(output.logits, self.v_head(output.hidden_states[-1]))
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """`generate` of the causal LM."""
+        return self.pretrained_model.generate(*args, **kwargs)
+
+    @property
+    def is_adapted(self) -> bool:
+        """Whether an adapter is trained, and not the model's own weights."""
+        return isinstance(self.pretrained_model, PeftModel)
+
+    @property
+    def causal_lm(self) -> Any:
+        """The causal LM itself, adapters in place."""
+        return self.pretrained_model.get_base_model() if self.is_adapted else self.pretrained_model
+
+    @property
+    def backbone(self) -> Backbone:
+        """The causal LM as the engine calls it."""
+        if self._backbone is None:
+            self._backbone = Backbone(self.causal_lm)
+        return self._backbone
+
+
+def with_adapter(lm: Any, lora: LoraConfig) -> PeftModel:
+    """A causal LM with a fresh low-rank adapter, its own weights frozen; dropout is off, for exact ratios."""
+    adapter = PeftLoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        lora_dropout=0.0,
+        target_modules=lora.target_modules,
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(lm, adapter)

@@ -1,0 +1,57 @@
+"""Errors, named for the boundary they crossed.
+
+Each message is one sentence, or two, that says what happened, where, and what to do next; the command line
+prints it as it is. Causes are chained with ``from``.
+"""
+
+
+class LlamaGymError(Exception):
+    """Base of every error that this program raises on purpose."""
+
+
+class UsageError(LlamaGymError):
+    """What the user asked for cannot be (an unknown agent, a missing file); exit code 2."""
+
+
+class ConfigError(UsageError):
+    """A setting is outside its range."""
+
+
+class AgentFileError(UsageError):
+    """A user's agent file does not load; the message names the file and the line."""
+
+
+class ModelLoadError(LlamaGymError):
+    """A model could not be found, reached or loaded."""
+
+
+class ActionParseError(LlamaGymError):
+    """A reply names no admissible action."""
+
+
+class EnvError(LlamaGymError):
+    """An environment could not be made, or refused a reset or step."""
+
+
+class DemoFileError(LlamaGymError):
+    """A demonstration file is faulty; the message names the line."""
+
+
+class WireError(LlamaGymError):
+    """A frame on the pipe between the two processes is not what the protocol allows."""
+
+
+class TrainerDied(LlamaGymError):
+    """The trainer process ended without being asked to."""
+
+
+class RunStoreError(LlamaGymError):
+    """A run folder could not be made, read or resumed."""
+
+
+class ShapeMismatch(LlamaGymError):
+    """Tensors that belong together differ in shape."""
+
+
+class NoModelError(LlamaGymError):
+    """An agent made without a model was asked to act."""

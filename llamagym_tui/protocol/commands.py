@@ -1,0 +1,60 @@
+"""What the UI asks of the trainer: imperatives, frozen, one tagged union.
+
+A command is acted on between environment steps and confirmed by an event; the UI shows as active only what was
+confirmed.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from llamagym_tui.config import Mode, RunConfig
+
+
+class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all commands."""
+
+
+class StartRun(Command, frozen=True, kw_only=True):
+    """Load the model and begin; the first command, once."""
+
+    protocol: int
+    config: RunConfig
+
+
+class Pause(Command, frozen=True, kw_only=True):
+    """Hold still between two steps; confirmed by ``PhaseChanged(paused)``."""
+
+
+class Resume(Command, frozen=True, kw_only=True):
+    """Go on after a pause."""
+
+
+class SetMode(Command, frozen=True, kw_only=True):
+    """Switch between train and inference; confirmed by ``ModeChanged``."""
+
+    mode: Mode
+
+
+class SetSystemPrompt(Command, frozen=True, kw_only=True):
+    """Use another system prompt from the next reset on; confirmed by ``PromptChanged``."""
+
+    system_prompt: str
+
+
+class Evaluate(Command, frozen=True, kw_only=True):
+    """Play episodes with the present policy and prompt, apart from the run; confirmed by ``EvaluationFinished``."""
+
+    episodes: int = 1000
+    greedy: bool = True
+
+
+class SaveCheckpoint(Command, frozen=True, kw_only=True):
+    """Write the policy to disk now; confirmed by ``CheckpointSaved``."""
+
+
+class Stop(Command, frozen=True, kw_only=True):
+    """Write a checkpoint and end; confirmed by ``RunFinished``."""
+
+
+AnyCommand = StartRun | Pause | Resume | SetMode | SetSystemPrompt | Evaluate | SaveCheckpoint | Stop

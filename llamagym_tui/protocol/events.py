@@ -1,0 +1,276 @@
+"""What the trainer tells: past-tense facts, frozen, one tagged union.
+
+The same structs go over the wire, into the run folder's ``events.jsonl`` (one JSON object a line) and into the run
+state that every screen shows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from llamagym_tui.actions import How
+from llamagym_tui.config import Mode
+
+PROTOCOL_VERSION = 1
+"""Raised with every change that an older peer would misread."""
+
+Phase = Literal["loading", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
+"""The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
+End = Literal["terminated", "truncated"]
+
+
+class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all events."""
+
+    at_s: float = 0.0
+    """Seconds since the session began, stamped by the session."""
+
+
+class Hello(Event, frozen=True, kw_only=True):
+    """The trainer process is up; always the first event on the wire."""
+
+    protocol: int
+    """`PROTOCOL_VERSION` of the sender."""
+    pid: int
+    """Process id of the trainer."""
+
+
+class PhaseChanged(Event, frozen=True, kw_only=True):
+    """The session entered a phase."""
+
+    phase: Phase
+    detail: str = ""
+    """What is being done, for people: ``loading the model``."""
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """The model is loaded and the environments are made; sent once, before the first step."""
+
+    agent: str
+    env_id: str
+    model: str
+    run_dir: str
+    seed: int
+    n_envs: int
+    mode: Mode
+    system_prompt: str
+    prompt_version: int
+    action_names: list[str]
+    baselines: dict[str, float]
+    """Published mean returns by name, for reference lines."""
+    parameters: int
+    """Parameters of the model, value head excluded."""
+    trainable: int
+    """Parameters that PPO changes, value head excluded."""
+    device: str
+    threads: int
+
+
+class EpisodeStarted(Event, frozen=True, kw_only=True):
+    """The watched environment was reset."""
+
+    episode: int
+    """Index from 0 since the run began, over all environments."""
+    system_prompt: str
+    prompt_version: int
+    mode: Mode
+
+
+class ObservationShown(Event, frozen=True, kw_only=True):
+    """The watched agent was told an observation: the user message of a turn."""
+
+    episode: int
+    turn: int
+    """Index from 0 within the episode."""
+    text: str
+
+
+class TokensStreamed(Event, frozen=True, kw_only=True):
+    """The watched agent said some more of its reply."""
+
+    episode: int
+    turn: int
+    text: str
+    """New text only; all pieces of a turn joined are its reply."""
+
+
+class TurnFinished(Event, frozen=True, kw_only=True):
+    """The watched environment was stepped."""
+
+    episode: int
+    turn: int
+    reply: str
+    """The whole reply, as sampled."""
+    action: int | float | str | None
+    """The action that the environment got."""
+    action_name: str
+    """The action's name, or its text if it has none."""
+    how: How
+    """How the action was read; ``failed``: the environment got the agent's fallback action."""
+    reward: float
+    """The environment's reward, without penalties."""
+
+
+class EpisodeFinished(Event, frozen=True, kw_only=True):
+    """The watched episode ended; sent once, after its last step."""
+
+    episode: int
+    episode_return: float
+    """Undiscounted sum of the environment's rewards, no penalties."""
+    length: int
+    """Turns."""
+    end: End
+
+
+class EpisodesCounted(Event, frozen=True, kw_only=True):
+    """Episodes of all environments ended since the last such event, the watched one included."""
+
+    returns: list[float]
+    """Episode returns, in order of their end."""
+    lengths: list[int]
+    """Turns of each."""
+    parse_failures: int
+    """Turns among them whose reply named no action."""
+    mode: Mode
+    prompt_version: int
+    policy_version: int
+    """Updates made before these episodes began."""
+    episodes: int
+    """Episodes since the run began, these included."""
+    env_steps: int
+    """Environment steps since the run began."""
+    episodes_per_s: float
+    """Over about the last ten seconds, updates included."""
+
+
+class UpdateStats(Struct, frozen=True, kw_only=True):
+    """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each."""
+
+    mean_return: float
+    """Mean undiscounted return of the batch's episodes, without penalties."""
+    policy_loss: float
+    value_loss: float
+    approx_kl: float
+    """Nats per token between old and new policy (k3)."""
+    kl_ref: float
+    """Nats per token between policy and reference (k1), before the update."""
+    entropy: float
+    """Nats per token of the sampling distribution."""
+    action_entropy: float
+    """Nats per action where admissible replies part; 0 if no reply was of the canonical form."""
+    clip_fraction: float
+    explained_variance: float
+    first_ratio: float
+    """Largest |ratio - 1| in the first minibatch; 0 up to rounding, or something is broken."""
+    grad_norm: float
+    """Mean norm before clipping."""
+    parse_failure_rate: float
+    """Share of the batch's turns whose reply named no action."""
+    episodes: int
+    """Episodes in the batch."""
+    turns: int
+    """Turns in the batch."""
+    tokens: int
+    """Sampled tokens in the batch."""
+    tokens_per_s: float
+    """Sampled tokens over rollout time."""
+    episodes_per_s: float
+    """Episodes over rollout and update time."""
+    rollout_s: float
+    update_s: float
+    epochs: int
+    """Passes made; fewer than configured if target KL stopped them."""
+    lr: float
+    kl_coef: float
+    skipped_steps: int
+    """Optimizer steps skipped because of a non-finite loss or gradient."""
+
+
+class UpdateFinished(Event, frozen=True, kw_only=True):
+    """PPO changed the policy."""
+
+    update: int
+    """Count from 1 since the run began."""
+    episodes: int
+    """Episodes since the run began."""
+    stats: UpdateStats
+
+
+class PromptChanged(Event, frozen=True, kw_only=True):
+    """The trainer took a new system prompt; episodes that begin from now on have it."""
+
+    prompt_version: int
+    system_prompt: str
+
+
+class ModeChanged(Event, frozen=True, kw_only=True):
+    """The trainer switched between train and inference."""
+
+    mode: Mode
+
+
+class EvaluationFinished(Event, frozen=True, kw_only=True):
+    """An evaluation ended; its episodes count in nothing else."""
+
+    episodes: int
+    greedy: bool
+    mean_return: float
+    return_stderr: float
+    parse_failure_rate: float
+    elapsed_s: float
+
+
+class CheckpointSaved(Event, frozen=True, kw_only=True):
+    """The policy stands on disk."""
+
+    path: str
+    update: int
+
+
+class WarningRaised(Event, frozen=True, kw_only=True):
+    """Something that the person should know, and the run goes on."""
+
+    message: str
+
+
+class SessionFailed(Event, frozen=True, kw_only=True):
+    """The session ended by an error; the log has the traceback."""
+
+    message: str
+    """One sentence that says what to do."""
+
+
+class RunFinished(Event, frozen=True, kw_only=True):
+    """The session ended as asked; always the last event of a run that ended well."""
+
+    episodes: int
+    env_steps: int
+    updates: int
+    elapsed_s: float
+    """Seconds of playing and training, loading excluded."""
+    mean_return: float
+    """Over the last 1,000 training episodes, or all of them if fewer; NaN is sent as 0 when there are none."""
+    return_stderr: float
+
+
+AnyEvent = (
+    Hello
+    | PhaseChanged
+    | RunStarted
+    | EpisodeStarted
+    | ObservationShown
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodesCounted
+    | UpdateFinished
+    | PromptChanged
+    | ModeChanged
+    | EvaluationFinished
+    | CheckpointSaved
+    | WarningRaised
+    | SessionFailed
+    | RunFinished
+)

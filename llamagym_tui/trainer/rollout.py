@@ -1,0 +1,360 @@
+"""Many environments, one batch: every step is one turn of every live environment.
+
+A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
+that was started counts and short ones are not favoured. The first slot is the watched one; its events are emitted as
+they happen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.config import Mode
+from llamagym_tui.engine.episode import Episode
+from llamagym_tui.engine.policy import Policy
+from llamagym_tui.engine.sampler import Sampler
+from llamagym_tui.engine.trajectory import End, Trajectory
+from llamagym_tui.errors import EnvError
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.streaming import TextStream
+
+WATCHED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEpisode:
+    """What is counted of an episode, watched or not."""
+
+    episode_return: float
+    length: int
+    parse_failures: int
+    mode: Mode
+    prompt_version: int
+    policy_version: int
+
+
+@dataclass(slots=True)
+class _Seat:
+    """One environment and the episode that is played in it."""
+
+    env: gymnasium.Env[Any, Any]
+    seed: int | None
+    episode: Episode | None = None
+    number: int = 0
+    mode: Mode = "train"
+    prompt_version: int = 0
+    observation: str = ""
+    length: int = 0
+    episode_return: float = 0.0
+    parse_failures: int = 0
+
+
+class Rollout:
+    """Environments that are stepped together by one policy."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        policy: Policy,
+        *,
+        n_envs: int,
+        max_turns: int,
+        batch_turns: int,
+        seed: int,
+        emit: Callable[[events.Event], None] = lambda event: None,
+        greedy: bool = False,
+        episode_limit: int | None = None,
+    ) -> None:
+        """Make the environments; nothing is reset yet.
+
+        Args:
+            agent: tells observations and reads replies.
+            policy: chooses replies.
+            n_envs: environments stepped together.
+            max_turns: after which an episode is truncated.
+            batch_turns: turns of a training batch, at least.
+            seed: of the environments.
+            emit: takes the watched environment's events.
+            greedy: take the most probable token instead of sampling.
+            episode_limit: episodes to start in all. None: no limit.
+        Raises:
+            EnvError: an environment cannot be made.
+        """
+        self.agent, self.policy = agent, policy
+        self.max_turns, self.batch_turns = max_turns, batch_turns
+        self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
+        self.episodes = 0
+        """Episodes ended since the run began."""
+        self.env_steps = 0
+        """Environment steps since the run began."""
+        self._started = 0
+        self._mode: Mode = "train"
+        self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
+        self._trajectories: list[Trajectory] = []
+        self._batch_turns_done = 0
+        seeds = np.random.SeedSequence(seed).generate_state(n_envs)
+        self._seats = [_Seat(make_env(agent), int(env_seed)) for env_seed in seeds]
+        self._sampler = Sampler(policy, n_envs)
+
+    @property
+    def mode(self) -> Mode:
+        """Mode of the episodes that begin from now on."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if mode == "inference":
+            for seat in self._seats:
+                seat.mode = "inference"
+
+    def set_system_prompt(self, text: str, version: int) -> None:
+        """Use another system prompt from the next reset on."""
+        self._system_prompt, self._prompt_version = text, version
+
+    def set_counters(self, *, episodes: int, env_steps: int) -> None:
+        """Go on counting where an earlier session ended."""
+        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes
+
+    @property
+    def live(self) -> int:
+        """Episodes under way."""
+        return sum(seat.episode is not None for seat in self._seats)
+
+    @property
+    def batch_ready(self) -> bool:
+        """Whether a training batch is full and all its episodes have ended."""
+        return self._batch_turns_done >= self.batch_turns and not self.live
+
+    def take_batch(self) -> list[Trajectory]:
+        """The batch's episodes; the next batch begins empty."""
+        batch, self._trajectories, self._batch_turns_done = self._trajectories, [], 0
+        return batch
+
+    def close(self) -> None:
+        """Close the environments."""
+        for seat in self._seats:
+            seat.env.close()
+
+    def step(self) -> list[EndedEpisode]:
+        """One turn in every live environment, new episodes started first; the episodes that ended."""
+        for index, seat in enumerate(self._seats):
+            if seat.episode is None and self._may_start():
+                self._reset(seat, watched=index == WATCHED)
+        live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
+        if not live:
+            return []
+        replies = self._replies(live)
+        ended = []
+        for index, text in zip(live, replies, strict=True):
+            outcome = self._act(self._seats[index], text, watched=index == WATCHED)
+            if outcome is not None:
+                ended.append(outcome)
+        return ended
+
+    def _may_start(self) -> bool:
+        if self.episode_limit is not None and self._started >= self.episode_limit:
+            return False
+        if self._mode == "inference":
+            return True
+        under_way = sum(seat.length + 1 for seat in self._seats if seat.episode is not None and seat.mode == "train")
+        return self._batch_turns_done + under_way < self.batch_turns
+
+    def _reset(self, seat: _Seat, *, watched: bool) -> None:
+        try:
+            observation, _ = seat.env.reset(seed=seat.seed)
+        except Exception as error:
+            raise EnvError(f"{self.agent.env_id} failed to reset: {type(error).__name__}: {error}.") from error
+        seat.seed = None
+        seat.episode = Episode(self.policy, self._system_prompt, prompt_version=self._prompt_version)
+        seat.number, seat.mode, seat.prompt_version = self._started, self._mode, self._prompt_version
+        seat.length, seat.episode_return, seat.parse_failures = 0, 0.0, 0
+        seat.observation = self.agent.format_observation(observation)
+        self._started += 1
+        if watched:
+            self._emit(
+                events.EpisodeStarted(
+                    episode=seat.number,
+                    system_prompt=self._system_prompt,
+                    prompt_version=self._prompt_version,
+                    mode=self._mode,
+                )
+            )
+            self._show(seat)
+
+    def _show(self, seat: _Seat) -> None:
+        self._emit(events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation))
+
+    def _replies(self, live: list[int]) -> list[str]:
+        """Texts of the live seats' replies; the watched one's tokens are emitted as they come."""
+        prompts = []
+        for index in live:
+            episode = self._seats[index].episode
+            assert episode is not None
+            prompt = episode.observe(self._seats[index].observation)
+            if prompt.restart is not None:
+                self._sampler.restart(index, prompt.restart)
+            prompts.append(prompt.ids)
+        stream = TextStream(self.policy.chat.text) if live[0] == WATCHED else None
+        watched = self._seats[WATCHED]
+
+        def on_token(index: int, token: int) -> None:
+            if index == 0 and stream is not None and (text := stream.push(token)):
+                self._emit(events.TokensStreamed(episode=watched.number, turn=watched.length, text=text))
+
+        replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=on_token if stream else None)
+        texts = []
+        for index, reply in zip(live, replies, strict=True):
+            episode = self._seats[index].episode
+            assert episode is not None
+            texts.append(episode.reply(reply))
+        return texts
+
+    def _act(self, seat: _Seat, text: str, *, watched: bool) -> EndedEpisode | None:
+        """Step one environment by a reply; what is counted if that ended its episode."""
+        assert seat.episode is not None
+        reading = self.agent.read(text)
+        action = self.agent.fallback_action if reading.failed else reading.action
+        try:
+            observation, reward, terminated, truncated, _ = seat.env.step(action)
+        except Exception as error:
+            raise EnvError(
+                f"{self.agent.env_id} refused action {action!r}: {type(error).__name__}: {error}; "
+                f"see {type(self.agent).__name__}.extract_action."
+            ) from error
+        self.env_steps += 1
+        seat.episode.reward(float(reward), parse_failed=reading.failed)
+        seat.episode_return += float(reward)
+        seat.parse_failures += reading.failed
+        if watched:
+            self._emit(
+                events.TurnFinished(
+                    episode=seat.number,
+                    turn=seat.length,
+                    reply=text,
+                    action=action if isinstance(action, int | float | str) else str(action),
+                    action_name=self.agent.action_name(action),
+                    how=reading.how,
+                    reward=float(reward),
+                )
+            )
+        seat.length += 1
+        seat.observation = self.agent.format_observation(observation)
+        if terminated:
+            return self._end(seat, "terminated", watched=watched)
+        if truncated or seat.length >= self.max_turns:
+            return self._end(seat, "truncated", watched=watched)
+        if watched:
+            self._show(seat)
+        return None
+
+    def _end(self, seat: _Seat, end: End, *, watched: bool) -> EndedEpisode:
+        assert seat.episode is not None
+        trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
+        seat.episode = None
+        self.episodes += 1
+        if seat.mode == "train" and self.episode_limit is None:
+            self._trajectories.append(trajectory)
+            self._batch_turns_done += seat.length
+        if watched:
+            self._emit(
+                events.EpisodeFinished(
+                    episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
+                )
+            )
+        return EndedEpisode(
+            seat.episode_return,
+            seat.length,
+            seat.parse_failures,
+            seat.mode,
+            seat.prompt_version,
+            trajectory.policy_version,
+        )
+
+
+def make_env(agent: Agent) -> gymnasium.Env[Any, Any]:
+    """The agent's environment.
+
+    Raises:
+        EnvError: Gymnasium cannot make it.
+    """
+    try:
+        return gymnasium.make(agent.env_id, disable_env_checker=True, **agent.env_kwargs)
+    except Exception as error:
+        raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found."""
+
+    episodes: int
+    mean_return: float
+    return_stderr: float
+    parse_failure_rate: float
+    elapsed_s: float
+
+
+def evaluate(
+    agent: Agent,
+    policy: Policy,
+    *,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    n_envs: int,
+    max_turns: int,
+    system_prompt: str | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
+
+    Args:
+        agent: tells observations and reads replies.
+        policy: chooses replies; its own randomness is left as it was.
+        episodes: to play.
+        greedy: take the most probable token instead of sampling.
+        seed: of environments and sampling.
+        n_envs: environments stepped together.
+        max_turns: after which an episode is truncated.
+        system_prompt: None: the agent's own.
+        should_stop: asked between steps.
+        progress: told how many episodes have ended.
+    """
+    began = time.perf_counter()
+    rollout = Rollout(
+        agent,
+        policy,
+        n_envs=min(n_envs, episodes),
+        max_turns=max_turns,
+        batch_turns=1,
+        seed=seed,
+        greedy=greedy,
+        episode_limit=episodes,
+    )
+    rollout.mode = "inference"
+    if system_prompt is not None:
+        rollout.set_system_prompt(system_prompt, 0)
+    ended: list[EndedEpisode] = []
+    with policy.evaluation_seed(seed):
+        while len(ended) < episodes and not should_stop():
+            ended += rollout.step()
+            progress(len(ended))
+    rollout.close()
+    returns = np.array([episode.episode_return for episode in ended])
+    turns = sum(episode.length for episode in ended)
+    return Evaluation(
+        episodes=len(ended),
+        mean_return=float(returns.mean()) if len(ended) else 0.0,
+        return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
+        parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
+        elapsed_s=time.perf_counter() - began,
+    )

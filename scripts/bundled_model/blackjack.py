@@ -1,0 +1,121 @@
+"""Lessons in Blackjack: prompts that can only be followed by reading the state, and the noisy default prompt.
+
+Observations and replies are the built-in agent's own. An ace of the dealer counts as 11 in "7 or more".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from benchmarks.exact_blackjack import CARDS, STATES, State, draw
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from scripts.bundled_model.lessons import Exchange, Lesson
+
+AGENT = BlackjackAgent()
+DEFAULT_HIT_RATE = 0.43
+"""P(hit) under the default prompt, whatever the state: a mean return of -0.35, by dynamic programming."""
+
+Rule = Callable[[State], bool]
+OPENINGS = (
+    AGENT.get_system_prompt(),
+    "You are playing Blackjack.",
+    'You play Blackjack. Reply with {"action": 0} to stick or {"action": 1} to hit.',
+    "",
+)
+
+
+def lesson(rng: random.Random, hands: int) -> Lesson:
+    """A prompt, and hands that are played as it says."""
+    if rng.random() < 0.12:
+        return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
+    text, rule = instruction(rng)
+    opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
+    return Lesson(f"{opening} {text}".strip(), [hand(rng, rule) for _ in range(hands)])
+
+
+def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
+    """One hand from a random state on; without a rule, actions are drawn by `DEFAULT_HIT_RATE`."""
+    total, dealer, ace = rng.choice(STATES)
+    exchanges = []
+    while total <= 21 and len(exchanges) < 4:
+        state = (total, dealer, ace)
+        hit = rng.random() < DEFAULT_HIT_RATE if rule is None else rule(state)
+        exchanges.append(Exchange(AGENT.format_observation(state), AGENT.format_action(int(hit)), state))
+        if not hit:
+            break
+        card = rng.choices(list(CARDS), list(CARDS.values()))[0]
+        total, ace = draw(total, ace, card)
+    return exchanges
+
+
+def instruction(rng: random.Random) -> tuple[str, Rule]:
+    """A sentence, and the rule that it states."""
+    return rng.choices([_below, _by_dealer, _by_ace, _exactly, _manner], [4, 5, 3, 2, 2])[0](rng)
+
+
+def below(limit: int) -> Rule:
+    """Hit below a total."""
+    return lambda state: state[0] < limit
+
+
+def by_dealer(card: int, strong: int, weak: int) -> Rule:
+    """Hit below one total if the dealer shows `card` or more (an ace is 11), else below another."""
+    return lambda state: state[0] < (strong if (state[1] if state[1] > 1 else 11) >= card else weak)
+
+
+def _below(rng: random.Random) -> tuple[str, Rule]:
+    limit = rng.randint(5, 21)
+    forms = ("Hit below {}.", "Hit if your total is below {}.", "Stick at {} or more.", "Hit until you have {}.")
+    return rng.choice(forms).format(limit), below(limit)
+
+
+def _by_dealer(rng: random.Random) -> tuple[str, Rule]:
+    card, strong, weak = rng.randint(3, 10), rng.randint(5, 21), rng.randint(5, 21)
+    if rng.random() < 0.6:
+        return f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", by_dealer(
+            card, strong, weak
+        )
+    return f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", by_dealer(
+        card, strong, weak
+    )
+
+
+def _by_ace(rng: random.Random) -> tuple[str, Rule]:
+    soft, hard = rng.randint(12, 21), rng.randint(5, 21)
+    return (
+        f"With a usable ace hit below {soft}, else hit below {hard}.",
+        lambda state: state[0] < (soft if state[2] else hard),
+    )
+
+
+def _exactly(rng: random.Random) -> tuple[str, Rule]:
+    total = rng.randint(4, 21)
+    card = rng.randint(1, 10)
+    shown = "an ace" if card == 1 else str(card)
+    choices: list[tuple[str, Rule]] = [
+        (f"Hit only on {total}.", lambda state: state[0] == total),
+        (f"Stick only on {total}.", lambda state: state[0] != total),
+        (f"Hit only if the dealer shows {shown}.", lambda state: state[1] == card),
+        (f"Stick only if the dealer shows {shown}.", lambda state: state[1] != card),
+        ("Hit only with a usable ace.", lambda state: bool(state[2])),
+        ("Stick only with a usable ace.", lambda state: not state[2]),
+    ]
+    return rng.choice(choices)
+
+
+def _manner(rng: random.Random) -> tuple[str, Rule]:
+    choices: list[tuple[str, Rule]] = [
+        ("Be cautious.", below(12)),
+        ("Play cautiously.", below(12)),
+        ("Play it safe.", below(12)),
+        ("Never risk a bust.", below(12)),
+        ("Be bold.", below(19)),
+        ("Play boldly.", below(19)),
+        ("Take risks.", below(19)),
+        ("Always hit.", lambda state: True),
+        ("Always stick.", lambda state: False),
+        ("Never hit.", lambda state: False),
+        ("Never stick.", lambda state: True),
+    ]
+    return rng.choice(choices)
