@@ -14,7 +14,12 @@ from typing import Any, Literal, NamedTuple
 How = Literal["json", "pattern", "keyword", "custom", "human", "failed"]
 """How a reply was read: ``custom`` by an agent's own code, ``human`` chosen by a person."""
 
-_PATTERN = re.compile(r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?\d+|[A-Za-z][\w-]*)", re.IGNORECASE)
+MAX_REPLY_CHARS = 20_000
+"""Only so much of a reply's end is read: broken JSON is searched in time that grows with the square."""
+# A number must end where it seems to: 1.5, 1,000 and 1st are no actions, "1." at a sentence's end is one.
+_PATTERN = re.compile(
+    r"\baction\b[\"'*_`]*\s*(?:is\b|=|:)\s*[\"'*_`]*(-?[0-9]+(?!\w|[.,][0-9])|[A-Za-z][\w-]*)", re.IGNORECASE
+)
 
 
 class ActionReading(NamedTuple):
@@ -45,6 +50,7 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
         reply: what the model said.
         action_names: names by index; their count bounds the indices.
     """
+    reply = reply[-MAX_REPLY_CHARS:]
     for value in reversed(list(_json_actions(reply))):
         action = _index(value, action_names)
         if action is not None:
@@ -79,7 +85,7 @@ def _index(value: Any, action_names: Sequence[str]) -> int | None:
         lowered = [name.lower() for name in action_names]
         if value.strip().lower() in lowered:
             return lowered.index(value.strip().lower())
-        if not re.fullmatch(r"-?\d{1,9}", value.strip()):
+        if not re.fullmatch(r"-?[0-9]{1,9}", value.strip()):
             return None
         value = int(value)
     if isinstance(value, int) and 0 <= value < len(action_names):
@@ -88,9 +94,12 @@ def _index(value: Any, action_names: Sequence[str]) -> int | None:
 
 
 def _by_keyword(reply: str, action_names: Sequence[str]) -> ActionReading:
-    named = [
-        index
-        for index, name in enumerate(action_names)
-        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", reply, re.IGNORECASE)
-    ]
-    return ActionReading(named[0], "keyword") if len(named) == 1 else FAILED
+    """The one action whose name stands in the reply; the longest name counts, so "up-left" is not "left" too."""
+    indices = {name.casefold(): index for index, name in enumerate(action_names) if name}
+    if not indices:
+        return FAILED
+    names = "|".join(re.escape(name) for name in sorted(indices, key=len, reverse=True))
+    found = re.findall(rf"(?<!\w)(?:{names})(?!\w)", reply, re.IGNORECASE)
+    named = {indices.get(name.casefold()) for name in found}
+    action = named.pop() if len(named) == 1 else None
+    return FAILED if action is None else ActionReading(action, "keyword")
