@@ -1,8 +1,8 @@
 """Run folders: settings, events, log, model and checkpoint of one run, and where runs live.
 
 A folder belongs to one process at a time (a lock file says so) and holds one run, which a resumed session continues.
-``model/`` and ``checkpoint/`` are written by `llamagym_tui.engine.checkpoint`; this module knows their places only,
-so that the UI process can list and replay runs without torch.
+``model/``, which is the checkpoint too, is written by `llamagym_tui.engine.checkpoint`; this module knows its place
+only, so that the UI process can list and replay runs without torch.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ CONFIG_FILE = "config.json"
 EVENTS_FILE = "events.jsonl"
 LOG_FILE = "trainer.log"
 MODEL_DIR = "model"
-CHECKPOINT_DIR = "checkpoint"
+OLD_MODEL_DIR = "model.old"
+"""What a crash amid a checkpoint leaves; the engine resumes from it."""
 LOCK_FILE = ".lock"
+_OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 DATA_VARIABLE = "LLAMAGYM_TUI_DATA"
 """Environment variable that replaces the user's data folder."""
 
@@ -87,13 +89,8 @@ class RunStore:
 
     @property
     def model_dir(self) -> Path:
-        """The model as transformers or PEFT load it."""
+        """The model as transformers or PEFT load it, and what a resumed run needs beside it."""
         return self.run_dir / MODEL_DIR
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """What a resumed run needs beside the model."""
-        return self.run_dir / CHECKPOINT_DIR
 
     def write_config(self, config: RunConfig) -> None:
         """Write the settings, whole or not at all.
@@ -138,7 +135,7 @@ class RunStore:
 
     def _check(self, config: RunConfig) -> None:
         if not config.resume:
-            if held := [name for name in (CONFIG_FILE, EVENTS_FILE, MODEL_DIR) if (self.run_dir / name).exists()]:
+            if held := [name for name in _OF_A_RUN if (self.run_dir / name).exists()]:
                 raise RunStoreError(
                     f"{self.run_dir} already holds a run ({held[0]}); "
                     "go on with it by --resume, or choose another folder with --run-dir."
@@ -257,5 +254,5 @@ def _runs() -> Iterator[RunInfo]:
             run_dir=folder,
             config=config,
             started_at=datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC),
-            has_checkpoint=(folder / CHECKPOINT_DIR).is_dir(),
+            has_checkpoint=(folder / MODEL_DIR).is_dir() or (folder / OLD_MODEL_DIR).is_dir(),
         )

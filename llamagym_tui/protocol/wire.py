@@ -8,7 +8,7 @@ say; broken pipes stay ``OSError``, because their meaning differs by side.
 from __future__ import annotations
 
 import asyncio
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -148,7 +148,7 @@ def _torn(got: int, expected: int) -> WireError:
 
 def _decode(decoder: msgspec.msgpack.Decoder[M], payload: bytes, noun: str, sender: str) -> M:
     try:
-        return cast(M, decoder.decode(payload))
+        return decoder.decode(payload)
     except (ValueError, RecursionError) as error:  # msgspec's and Unicode's errors are ValueErrors
         raise WireError(
             f"A frame of {len(payload)} bytes is no {noun} of this protocol ({error}); "

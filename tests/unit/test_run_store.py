@@ -44,7 +44,7 @@ def test_a_folder_with_only_a_log_is_free(tmp_path: Path) -> None:
     RunStore.create(config(tmp_path)).close()
 
 
-@pytest.mark.parametrize("name", ["config.json", "events.jsonl", "model"])
+@pytest.mark.parametrize("name", ["config.json", "events.jsonl", "model", "model.old"])
 def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
     with pytest.raises(
@@ -141,7 +141,7 @@ def test_runs_are_listed_latest_first_and_other_folders_left_out(
     for age_s, name in [(200, "old"), (100, "young")]:
         RunStore.create(config(tmp_path / "runs" / name)).close()
         os.utime(tmp_path / "runs" / name / "config.json", (1e9 - age_s, 1e9 - age_s))
-    (tmp_path / "runs" / "young" / "checkpoint").mkdir()
+    (tmp_path / "runs" / "young" / "model").mkdir()
     (tmp_path / "runs" / "nothing").mkdir()
     assert [(run.run_dir.name, run.has_checkpoint) for run in run_store.list_runs()] == [
         ("young", True),

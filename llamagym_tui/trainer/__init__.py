@@ -1,0 +1,1 @@
+"""The background process: environments, policy, PPO; commands in, events out. Knows nothing of Textual."""

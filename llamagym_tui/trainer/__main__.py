@@ -1,0 +1,123 @@
+"""The trainer process: ``python -m llamagym_tui.trainer LOG_PATH``, commands on stdin, events on stdout.
+
+Nothing heavy is imported before ``Hello`` is sent. The process ends when it is asked to, when its commands end (its
+parent is gone), or by an error; within `GRACE_S` of the end of its commands in any case, so it is never an orphan.
+Exit codes: 0 stopped, 1 failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from llamagym_tui.errors import LlamaGymError, WireError
+from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
+from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
+from llamagym_tui.protocol.wire import decode_command, encode_event, read_frame, write_frame
+from llamagym_tui.trainer.descriptors import Wire, quiet_libraries, take_over_wire
+
+GRACE_S = 20.0
+"""Seconds that a step or update under way has to end, and a checkpoint to be written, once the parent is gone."""
+log = logging.getLogger("llamagym_tui.trainer")
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one session; the exit code."""
+    if len(arguments) != 1:
+        print("Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.", file=sys.stderr)
+        return 2
+    wire = take_over_wire(Path(arguments[0]))
+    quiet_libraries()
+    faulthandler.enable()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    _heed_signals(asked)
+    try:
+        _sender(wire, asked)(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    except OSError:
+        log.exception("nobody listens")
+        return 1
+    threading.Thread(target=listen, args=(wire.commands, asked), name="commands", daemon=True).start()
+    return _serve(asked, _sender(wire, asked))
+
+
+def listen(commands: BinaryIO, asked: queue.SimpleQueue[AnyCommand]) -> None:
+    """Queue commands until there are no more; then ask for a stop, and see to it."""
+    try:
+        while (payload := read_frame(commands)) is not None:
+            asked.put(decode_command(payload))
+        log.info("the commands have ended")
+    except (OSError, WireError):
+        log.exception("the commands cannot be read any more")
+    asked.put(Stop())
+    time.sleep(GRACE_S)  # a process that ends in time takes this daemon thread with it
+    log.error("still busy %.0f s after the commands have ended: leaving without a checkpoint", GRACE_S)
+    logging.shutdown()
+    os._exit(1)
+
+
+def _serve(asked: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
+    try:
+        return _session(asked, send)
+    except LlamaGymError as error:  # before there is a session that could tell it
+        log.exception("no session")
+        send(SessionFailed(message=str(error)))
+        return 1
+
+
+def _session(asked: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
+    first = asked.get()
+    if isinstance(first, Stop):
+        return 0
+    if not isinstance(first, StartRun):
+        raise WireError(f"The first command was {type(first).__name__}, not StartRun; this is a fault of the program.")
+    if first.protocol != PROTOCOL_VERSION:
+        raise WireError(
+            f"The user interface speaks version {first.protocol} of the protocol and the trainer version "
+            f"{PROTOCOL_VERSION}; install one version of llamagym-tui and start it again."
+        )
+    from llamagym_tui.run_store import RunStore
+    from llamagym_tui.trainer.phases import Phase
+    from llamagym_tui.trainer.session import Session
+
+    session = Session(first.config, RunStore.create(first.config), asked, sinks=[send])
+    return 0 if session.run() is Phase.STOPPED else 1
+
+
+def _sender(wire: Wire, asked: queue.SimpleQueue[AnyCommand]) -> Callable[[Event], None]:
+    """Writes events to the wire; once nobody reads them, asks for a stop."""
+
+    def send(event: Event) -> None:
+        try:
+            write_frame(wire.events, encode_event(event))
+        except OSError:
+            asked.put(Stop())
+            raise
+
+    return send
+
+
+def _heed_signals(asked: queue.SimpleQueue[AnyCommand]) -> None:
+    """A signal to end is a stop, the second one the end; ctrl+c is the user interface's."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        asked.put(Stop())
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, stop)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""How a session gets its parts: agent, model, policy, PPO, environments, checkpoints.
+
+Each method is the one place that calls that part of the engine; tests replace them by fakes. Importing this module
+imports no torch: the engine is imported when the first part is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llamagym_tui import catalog
+from llamagym_tui.agent import Agent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol.events import Event
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.models import LoadedModel
+    from llamagym_tui.engine.policy import Policy
+    from llamagym_tui.engine.ppo import PPO
+    from llamagym_tui.trainer.rollout import Evaluation, Rollout
+
+EVALUATION_SEED = 1_000_000
+"""Distance of an evaluation's seed from the run's."""
+SMALL_MODEL = 20_000_000
+"""Parameters up to which the number of threads is measured; beyond, all cores are faster and measuring is slow."""
+
+
+@dataclass(frozen=True)
+class Builders:
+    """The real parts, as a run's settings want them."""
+
+    config: RunConfig
+
+    def agent(self) -> Agent:
+        """The agent, for its prompting alone; its actions have names.
+
+        Raises:
+            UsageError: there is none of that name, or its file is faulty.
+        """
+        agent = catalog.find_agent(self.config.agent)()
+        if not agent.action_names:
+            agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
+        return agent
+
+    def model(self) -> LoadedModel:
+        """The model with its value head, and its tokenizer.
+
+        Raises:
+            ModelLoadError: it is not found, not reachable, or no causal LM.
+        """
+        from llamagym_tui.engine.models import load_model_and_tokenizer
+
+        config = self.config
+        return load_model_and_tokenizer(
+            config.model, config.device, full_finetuning=config.full_finetuning, lora=config.lora
+        )
+
+    def policy(self, agent: Agent, loaded: LoadedModel) -> Policy:
+        """The policy, which knows the canonical reply of each action."""
+        from llamagym_tui.engine.policy import Policy
+
+        replies = [agent.format_action(index) for index in range(len(agent.action_names))]
+        return Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
+
+    def ppo(self, policy: Policy) -> PPO:
+        """What changes the policy."""
+        from llamagym_tui.engine.ppo import PPO
+
+        return PPO(policy, self.config.ppo, self.config.seed)
+
+    def rollout(self, agent: Agent, policy: Policy, emit: Callable[[Event], None]) -> Rollout:
+        """The environments, not reset yet.
+
+        Raises:
+            EnvError: an environment cannot be made.
+        """
+        from llamagym_tui.trainer.rollout import Rollout
+
+        config = self.config
+        return Rollout(
+            agent,
+            policy,
+            n_envs=config.n_envs,
+            max_turns=config.max_turns,
+            batch_turns=config.ppo.batch_size,
+            seed=config.seed,
+            emit=emit,
+        )
+
+    def threads(self, agent: Agent, policy: Policy, loaded: LoadedModel) -> int:
+        """Set torch's threads, to those asked for or to the fastest number; that number."""
+        import torch
+
+        from llamagym_tui.engine.threads import calibrate_threads
+        from llamagym_tui.trainer.rollout import Rollout
+
+        config = self.config
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        elif loaded.parameters <= SMALL_MODEL and loaded.device == "cpu":
+            # Greedy, so that the policy's own randomness is left as it was.
+            trial = Rollout(
+                agent, policy, n_envs=config.n_envs, max_turns=1, batch_turns=1, seed=config.seed, greedy=True
+            )
+            trial.mode = "inference"
+            calibrate_threads(trial.step)
+            trial.close()
+        return torch.get_num_threads()
+
+    def evaluate(
+        self,
+        agent: Agent,
+        policy: Policy,
+        *,
+        episodes: int,
+        greedy: bool,
+        system_prompt: str,
+        should_stop: Callable[[], bool],
+        progress: Callable[[int], None],
+    ) -> Evaluation:
+        """Episodes in environments of their own, on seeds that training does not see."""
+        from llamagym_tui.trainer import rollout
+
+        return rollout.evaluate(
+            agent,
+            policy,
+            episodes=episodes,
+            greedy=greedy,
+            seed=EVALUATION_SEED + self.config.seed,
+            n_envs=self.config.n_envs,
+            max_turns=self.config.max_turns,
+            system_prompt=system_prompt,
+            should_stop=should_stop,
+            progress=progress,
+        )
+
+    def save(self, run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
+        """Write the model and all that a resumed run needs; the folder that was written."""
+        from llamagym_tui.engine.checkpoint import save_checkpoint
+
+        return save_checkpoint(run_dir, policy, ppo, counters)
+
+    def restore(self, run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
+        """Read what `save` wrote into policy and PPO; the counters.
+
+        Raises:
+            RunStoreError: there is no checkpoint, or it is broken.
+        """
+        from llamagym_tui.engine.checkpoint import load_checkpoint
+
+        return load_checkpoint(run_dir, policy, ppo)

@@ -1,0 +1,77 @@
+"""Checkpoints as the session sees them: what it counts, when to write, and whether anything is new.
+
+What stands in a checkpoint beside the counters, and how it is written whole or not at all, is the engine's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.trainer.builders import Builders
+
+EVERY_S = 60.0
+"""Seconds of playing and training between two checkpoints."""
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint keeps of the session itself."""
+
+    episodes: int = 0
+    env_steps: int = 0
+    elapsed_s: float = 0.0
+    """Seconds of playing and training."""
+    system_prompt: str = ""
+    prompt_version: int = 0
+    recent_returns: list[float] = []
+    """Of the last training episodes, in order."""
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, builders: Builders, run_dir: Path) -> None:
+        """Checkpoints that have neither been read nor written yet."""
+        self._builders = builders
+        self._run_dir = run_dir
+        self._last = Counters()
+        self._tried_s = 0.0
+
+    def restore(self, policy: Any, ppo: Any) -> Counters:
+        """Read policy and PPO back; where the run stood.
+
+        Raises:
+            RunStoreError: the folder has no checkpoint, or one of another version.
+        """
+        try:
+            self._last = msgspec.convert(self._builders.restore(self._run_dir, policy, ppo), Counters)
+        except msgspec.ValidationError as error:
+            raise RunStoreError(
+                f"The checkpoint in {self._run_dir} is not of this version ({error}); "
+                "begin a new run in another folder: --run-dir."
+            ) from error
+        self._tried_s = self._last.elapsed_s
+        return self._last
+
+    def save(self, policy: Any, ppo: Any, counters: Counters) -> Path:
+        """Write a checkpoint; the folder that was written.
+
+        Raises:
+            OSError: it cannot be written; the one before still stands.
+        """
+        self._tried_s = counters.elapsed_s
+        path = self._builders.save(self._run_dir, policy, ppo, msgspec.to_builtins(counters))
+        self._last = counters
+        return path
+
+    def is_due(self, elapsed_s: float) -> bool:
+        """Whether the last attempt is long enough ago."""
+        return elapsed_s - self._tried_s >= EVERY_S
+
+    def has_news(self, counters: Counters) -> bool:
+        """Whether anything was played, or another prompt taken, since the last checkpoint."""
+        last = self._last
+        return (counters.env_steps, counters.prompt_version) != (last.env_steps, last.prompt_version)

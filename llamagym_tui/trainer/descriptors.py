@@ -1,0 +1,84 @@
+"""Who may write where: library prints go to a log, never to the wire, to stdout or over the screen.
+
+Works on file descriptors, so that C libraries and child processes are meant too, on POSIX and Windows alike. Imports
+nothing heavy: it has to come before everything that might print.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO, cast
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+class Wire(NamedTuple):
+    """The pipes of a trainer process, unbuffered."""
+
+    commands: BinaryIO
+    events: BinaryIO
+
+
+def take_over_wire(log_path: Path) -> Wire:
+    """The original stdin and stdout as the wire; from now on 0 reads nothing, and 1 and 2 write to the log."""
+    wire = Wire(_binary(os.dup(STDIN), "rb"), _binary(os.dup(STDOUT), "wb"))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, STDIN)
+    try:
+        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    except OSError:  # whoever writes into the run folder next says so in a sentence
+        log = os.dup(nothing)
+    for descriptor in (STDOUT, STDERR):
+        os.dup2(log, descriptor)
+    os.close(nothing)
+    os.close(log)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    return wire
+
+
+@contextmanager
+def diverted(log: BinaryIO, *, stderr: bool) -> Iterator[TextIO]:
+    """For a while, what is printed to stdout goes to a log, and what to stderr too if asked; yields the real stderr."""
+    _flush()
+    kept = {STDOUT: os.dup(STDOUT), STDERR: os.dup(STDERR)}
+    terminal = os.fdopen(os.dup(STDERR), "w", encoding="utf-8", errors="replace", buffering=1)
+    try:
+        os.dup2(log.fileno(), STDOUT)
+        if stderr:
+            os.dup2(log.fileno(), STDERR)
+        yield terminal
+    finally:
+        _flush()  # before the way back: what a library left in a buffer belongs to the log
+        for descriptor, original in kept.items():
+            os.dup2(original, descriptor)
+            os.close(original)
+        terminal.close()
+
+
+def quiet_libraries() -> None:
+    """Keep libraries that are imported from now on from drawing bars, warning of forks, and phoning home."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
+def _binary(descriptor: int, mode: str) -> BinaryIO:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(descriptor, os.O_BINARY)
+    return cast(BinaryIO, os.fdopen(descriptor, mode, buffering=0))

@@ -1,0 +1,265 @@
+"""A session's parts without torch and gymnasium: scripted, counted, on a clock that moves only when they work."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.protocol.events import EpisodeStarted, Event, PhaseChanged
+from llamagym_tui.run_store import RunStore
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.session import Session
+
+STEP_S = 0.125
+UPDATE_S = 1.0
+EPISODES_A_BATCH = 8
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class CoinAgent(Agent):
+    """Calls heads or tails."""
+
+    env_id = "Coin-v0"
+    action_names = ("heads", "tails")
+
+    def get_system_prompt(self) -> str:
+        return "Call the coin."
+
+    def format_observation(self, observation: Any) -> str:
+        return str(observation)
+
+    def extract_action(self, response: str) -> int:
+        return int(response)
+
+
+@dataclass(frozen=True)
+class Ended:
+    episode_return: float
+    mode: str
+    prompt_version: int
+    policy_version: int
+    length: int = 1
+    parse_failures: int = 0
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The engine's PPOStats, made up."""
+
+    mean_return: float = 0.5
+    policy_loss: float = 0.0
+    value_loss: float = 0.0
+    approx_kl: float = 0.0
+    kl_ref: float = 0.0
+    entropy: float = 0.0
+    action_entropy: float = 0.0
+    clip_fraction: float = 0.0
+    explained_variance: float = 0.0
+    first_ratio: float = 0.0
+    grad_norm: float = 0.0
+    parse_failure_rate: float = 0.0
+    episodes: int = EPISODES_A_BATCH
+    turns: int = EPISODES_A_BATCH
+    tokens: int = 40
+    update_s: float = UPDATE_S
+    epochs: int = 1
+    lr: float = 0.0
+    kl_coef: float = 0.0
+    skipped_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    episodes: int
+    mean_return: float = -0.25
+    return_stderr: float = 0.01
+    parse_failure_rate: float = 0.0
+    elapsed_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    name: str = "coin-model"
+    device: str = "cpu"
+    parameters: int = 10
+    trainable: int = 5
+
+
+@dataclass
+class Policy:
+    version: int = 0
+
+
+class PPO:
+    def __init__(self, clock: Clock, policy: Policy) -> None:
+        self.updates = 0
+        self.batches: list[list[Any]] = []
+        self._clock = clock
+        self._policy = policy
+
+    def update(self, batch: list[Any]) -> Stats:
+        self.batches.append(batch)
+        self._clock.now += UPDATE_S
+        self.updates += 1
+        self._policy.version += 1
+        return Stats()
+
+
+class Rollout:
+    """Two environments whose episodes last one step; tails wins every second time."""
+
+    def __init__(self, clock: Clock, policy: Policy, emit: Callable[[Event], None]) -> None:
+        self.mode = "train"
+        self.episodes = 0
+        self.env_steps = 0
+        self.prompt = ("", -1)
+        self.is_closed = False
+        self.before_step: Callable[[Rollout], None] = lambda rollout: None
+        self._clock, self._policy, self._emit = clock, policy, emit
+        self._batch: list[Ended] = []
+
+    def set_system_prompt(self, text: str, version: int) -> None:
+        self.prompt = (text, version)
+
+    def set_counters(self, *, episodes: int, env_steps: int) -> None:
+        self.episodes, self.env_steps = episodes, env_steps
+
+    @property
+    def batch_ready(self) -> bool:
+        return len(self._batch) >= EPISODES_A_BATCH
+
+    def fill_batch(self) -> None:
+        """As if train episodes had just ended."""
+        self._batch += [Ended(0.0, "train", 0, 0)] * EPISODES_A_BATCH
+
+    def take_batch(self) -> list[Ended]:
+        batch, self._batch = self._batch, []
+        return batch
+
+    def step(self) -> list[Ended]:
+        self.before_step(self)
+        self._clock.now += STEP_S
+        text, version = self.prompt
+        self._emit(EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train"))
+        ended = [Ended(float(won), self.mode, version, self._policy.version) for won in (0, 1)]
+        self.episodes += 2
+        self.env_steps += 2
+        if self.mode == "train":
+            self._batch += ended
+        return ended
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass(frozen=True)
+class FakeBuilders(Builders):
+    """Builders of the parts above; what they built stands in `made`."""
+
+    clock: Clock = field(default_factory=Clock)
+    made: dict[str, Any] = field(default_factory=dict)
+    saved: list[dict[str, Any]] = field(default_factory=list)
+    faults: dict[str, Exception] = field(default_factory=dict)
+    """Raised by the method of that name."""
+    before_step: Callable[[Rollout], None] = lambda rollout: None
+
+    def _fail(self, name: str) -> None:
+        if name in self.faults:
+            raise self.faults[name]
+
+    def agent(self) -> Agent:
+        self._fail("agent")
+        return CoinAgent()
+
+    def model(self) -> Any:
+        self._fail("model")
+        return Loaded()
+
+    def policy(self, agent: Agent, loaded: Any) -> Any:
+        self.made["policy"] = Policy()
+        return self.made["policy"]
+
+    def ppo(self, policy: Any) -> Any:
+        self.made["ppo"] = PPO(self.clock, policy)
+        return self.made["ppo"]
+
+    def rollout(self, agent: Agent, policy: Any, emit: Callable[[Event], None]) -> Any:
+        self.made["rollout"] = rollout = Rollout(self.clock, policy, emit)
+        rollout.before_step = self.before_step
+        return rollout
+
+    def threads(self, agent: Agent, policy: Any, loaded: Any) -> int:
+        return 1
+
+    def evaluate(self, agent: Agent, policy: Any, **arguments: Any) -> Any:
+        self.made["evaluated"] = arguments
+        done = 0
+        while done < arguments["episodes"] and not arguments["should_stop"]():
+            self.clock.now += STEP_S
+            done += 1
+            arguments["progress"](done)
+        return Evaluated(episodes=done)
+
+    def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
+        self._fail("save")
+        self.saved.append({**counters, "updates": ppo.updates})
+        return run_dir / "model"
+
+    def restore(self, run_dir: Path, policy: Any, ppo: Any) -> dict[str, Any]:
+        self._fail("restore")
+        counters = dict(self.saved[-1])
+        ppo.updates = policy.version = counters.pop("updates")
+        return counters
+
+
+class Stage:
+    """A session on fakes, with everything that it told."""
+
+    def __init__(self, run_dir: Path, *, faults: dict[str, Exception] | None = None, **settings: Any) -> None:
+        self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
+        self.asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+        self.events: list[Any] = []
+        self.builders = FakeBuilders(self.config, faults=faults or {}, before_step=self._before_step)
+        self.script: dict[int, list[AnyCommand]] = {}
+        """Commands by the number of steps made before they are asked."""
+        self.also_before_step: Callable[[Rollout], None] = lambda rollout: None
+        self.steps = 0
+        self.session = Session(
+            self.config,
+            RunStore.create(self.config),
+            self.asked,
+            sinks=[self.events.append],
+            clock=self.builders.clock,
+            builders=self.builders,
+        )
+
+    def _before_step(self, rollout: Rollout) -> None:
+        self.steps += 1
+        for command in self.script.get(self.steps, []):
+            self.asked.put(command)
+        self.also_before_step(rollout)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.builders.made[name]
+
+    def of(self, kind: type) -> list[Any]:
+        """Events of a kind, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def phases(self) -> list[str]:
+        """Phases that were told, repetitions left out."""
+        return [phase for phase, _ in groupby(event.phase for event in self.of(PhaseChanged))]
