@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from llamagym_tui.cli_demos import demos_app
-from llamagym_tui.cli_group import AgentOrCommand, PlayCommand, near_command
+from llamagym_tui.cli_group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from llamagym_tui.app import LlamaGymApp
 
 app = typer.Typer(
     cls=AgentOrCommand,
@@ -92,7 +95,7 @@ def home(
         _require_terminal("blackjack")
         from llamagym_tui.app import LlamaGymApp
 
-        LlamaGymApp(None).run()
+        _show(LlamaGymApp(None))
 
 
 @app.command(cls=PlayCommand, hidden=True)
@@ -114,7 +117,6 @@ def play(
     """Open the playground: watch the agent play and learn, and play yourself."""
     from llamagym_tui.run_options import prompt_text, run_config, thread_count
 
-    _refuse_misspelt_command(agent)
     config = run_config(
         agent=agent,
         run_dir=run_dir,
@@ -132,7 +134,7 @@ def play(
     _require_terminal(agent)
     from llamagym_tui.app import LlamaGymApp
 
-    LlamaGymApp(config).run()
+    _show(LlamaGymApp(config))
 
 
 @app.command()
@@ -254,10 +256,6 @@ def _require_terminal(agent: str) -> None:
         raise UsageError(f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`.")
 
 
-def _refuse_misspelt_command(word: str) -> None:
-    """A word that is close to a command was hardly meant as an agent."""
-    from llamagym_tui import catalog
-
-    command = near_command(word, ["train", "eval", "agents", "models", "runs", "demos"])
-    if command and word not in catalog.built_in() and catalog.agent_file(word) is None:
-        raise UsageError(f"There is no command or agent {word!r}; did you mean {command}?")
+def _show(screen_app: LlamaGymApp) -> None:
+    screen_app.run()
+    raise typer.Exit(screen_app.return_code or 0)

@@ -31,6 +31,7 @@ class AgentOrCommand(TyperGroup):
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
             return super().resolve_command(ctx, args)
+        _refuse_misspelt(word, [name for name, command in self.commands.items() if not command.hidden])
         return "AGENT", play, args
 
     def main(
@@ -66,9 +67,13 @@ class PlayCommand(TyperCommand):
         return ["[OPTIONS]"]
 
 
-def near_command(word: str, commands: Sequence[str]) -> str | None:
-    """The command that a word was probably meant to be."""
-    return next(iter(get_close_matches(word, commands, n=1, cutoff=0.7)), None)
+def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
+    """A word that is close to a command, and no agent, was hardly meant as an agent."""
+    from llamagym_tui import catalog
+
+    nearest = get_close_matches(word, commands, n=1, cutoff=0.7)
+    if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
+        raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")
 
 
 def _sentence(error: Exception) -> str:

@@ -1,0 +1,90 @@
+"""What an import brings in, seen from fresh interpreters: the import rules as they come out in `sys.modules`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import llamagym_tui
+
+HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+SCREEN = ("textual", "rich", "llamagym_tui.app", "llamagym_tui.screens")
+
+
+def modules_after(statements: str) -> set[str]:
+    """Names in `sys.modules` of a new interpreter that ran some statements."""
+    program = f"{statements}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+    return set(json.loads(outcome.stdout.splitlines()[-1]))
+
+
+def submodules(package: str) -> list[str]:
+    """All modules of a package, found without importing them."""
+    found = [package]
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    for info in pkgutil.iter_modules(spec.submodule_search_locations):
+        name = f"{package}.{info.name}"
+        found += submodules(name) if info.ispkg else [name]
+    return [name for name in found if not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "import llamagym_tui",
+        "from llamagym_tui import Agent",
+        "import llamagym_tui.app",
+        "import llamagym_tui.cli",
+        "import llamagym_tui.demos, llamagym_tui.human, llamagym_tui.run_state, llamagym_tui.trainer_client",
+        "from llamagym_tui import catalog; catalog.find_agent('blackjack')().get_system_prompt()",
+        "from llamagym_tui import catalog; catalog.action_names(catalog.find_agent('CartPole-v1'))",
+    ],
+)
+def test_the_ui_process_imports_nothing_that_brings_torch(statements: str) -> None:
+    refuse_heavy(modules_after(statements))
+
+
+def test_no_screen_imports_anything_that_brings_torch() -> None:
+    refuse_heavy(modules_after("import " + ", ".join(submodules("llamagym_tui.screens"))))
+
+
+def refuse_heavy(loaded: set[str]) -> None:
+    assert not loaded.intersection(HEAVY)
+    assert not [name for name in loaded if name.startswith(("llamagym_tui.engine", "llamagym_tui.trainer."))]
+
+
+def test_the_trainer_and_the_engine_import_no_screen() -> None:
+    names = [*submodules("llamagym_tui.engine"), *submodules("llamagym_tui.trainer")]
+    assert not modules_after("import " + ", ".join(names)).intersection(SCREEN)
+
+
+def test_the_engine_imports_no_environment() -> None:
+    assert "gymnasium" not in modules_after("import " + ", ".join(submodules("llamagym_tui.engine")))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    loaded = modules_after("from llamagym_tui.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass")
+    assert not loaded.intersection({*HEAVY, "textual", "gymnasium", "numpy", "datasets"})
+
+
+def test_finding_a_built_in_agent_imports_no_gymnasium() -> None:
+    loaded = modules_after("from llamagym_tui import catalog; catalog.find_agent('blackjack')")
+    assert "gymnasium" not in loaded
+
+
+def test_the_public_names_are_those_of_their_homes() -> None:
+    program = (
+        "import llamagym_tui, llamagym_tui.agent\n"
+        "assert llamagym_tui.Agent is llamagym_tui.agent.Agent\n"
+        "assert set(llamagym_tui.__all__) <= set(dir(llamagym_tui))"
+    )
+    modules_after(program)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        llamagym_tui.no_such_name  # noqa: B018
