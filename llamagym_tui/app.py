@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
@@ -32,7 +32,9 @@ from llamagym_tui.run_state import (
     reduce,
     trainer_lost,
 )
+from llamagym_tui.screens import playground
 from llamagym_tui.screens.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.too_small import MIN_HEIGHT, MIN_WIDTH
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ STOP_S = 20.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
+SCREENS = Path(playground.__file__).parent
+"""Where the style sheets are."""
 WIDE = 120
 """Cells from which chart and figures stand beside the conversation."""
 
@@ -61,6 +65,16 @@ THEME = Theme(
     background="#0e1116",
     surface="#141921",
     panel="#1d242f",
+    variables={
+        "scrollbar": "#2b3545",
+        "scrollbar-hover": "#3a475c",
+        "scrollbar-active": "#7db4ff",
+        "scrollbar-background": "#0e1116",
+        "scrollbar-background-hover": "#0e1116",
+        "scrollbar-background-active": "#0e1116",
+        "footer-background": "#1d242f",
+        "footer-key-foreground": "#7db4ff",
+    },
 )
 
 
@@ -100,7 +114,8 @@ class LlamaGymApp(App[None]):
             clock: time of day, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
         """
-        super().__init__()
+        # Textual loads no style sheet for a default screen.
+        super().__init__(css_path=SCREENS / ("playground.tcss" if config else "home.tcss"))
         self.register_theme(THEME)
         self.theme = THEME.name
         self.config = config
@@ -124,12 +139,210 @@ class LlamaGymApp(App[None]):
 
         return HomeScreen(built_in())
 
-    def on_ready(self) -> None:
-        """The first frame is painted: now the trainer may have the processor."""
+    def on_mount(self) -> None:
+        """The trainer may have the processor once the first frame is painted."""
         if self.config is not None:
-            self._start_trainer()
+            self.call_after_refresh(self._follow_trainer)
 
-    # Home
+    def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
+        """Open the playground of a new run."""
+        from llamagym_tui.catalog import agent_name
+        from llamagym_tui.run_store import new_run_dir
 
-    @on(Screen.Message if False else PlaygroundScreen.CommandAsked)
-    def _placeholder(self) -> None: ...
+        run_dir = new_run_dir(agent_name(message.spec), clock=self._clock)
+        self.config = RunConfig(agent=message.spec, run_dir=str(run_dir))
+        self.run_state = initial_state(self.config)
+        self.switch_screen(self._make_playground(self.config))
+        self.call_after_refresh(self._follow_trainer)
+
+    def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
+        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._demos_path()))
+        return self._playground
+
+    # The trainer
+
+    @work(exclusive=True, group="trainer", exit_on_error=False)
+    async def _follow_trainer(self) -> None:
+        """Start the trainer, take in what it tells until it ends."""
+        assert self.config is not None
+        self._client = self._client_factory()
+        try:
+            await self._client.start(self.config)
+            count = 0
+            async for event in self._client.events():
+                self._take_in(reduce(self._state, event))
+                count += 1
+                if count % YIELD_EVENTS == 0:
+                    await asyncio.sleep(0)
+        except LlamaGymError as error:
+            self._take_in(trainer_lost(self._state, str(error)))
+
+    @property
+    def _state(self) -> RunState:
+        assert self.run_state is not None, "there is no run at home"
+        return self.run_state
+
+    def _take_in(self, state: RunState) -> None:
+        """Keep a state, and paint it soon with whatever else comes until then."""
+        self.run_state = state
+        if not self._paint_due:
+            self._paint_due = True
+            self.set_timer(PAINT_S, self._paint)
+
+    def _paint(self) -> None:
+        self._paint_due = False
+        for screen in reversed(self.screen_stack):
+            if show := getattr(screen, "show", None):
+                show(self._state)
+            if not isinstance(screen, ModalScreen):
+                return
+
+    async def on_playground_screen_command_asked(self, message: PlaygroundScreen.CommandAsked) -> None:
+        """Note what is asked for as pending, and ask it."""
+        await self._ask(message.command)
+
+    async def _ask(self, command: AnyCommand) -> None:
+        match command:
+            case SetMode():
+                self._take_in(mode_asked(self._state, command.mode))
+            case Pause() | Resume():
+                self._take_in(pause_asked(self._state, isinstance(command, Pause)))
+            case SetSystemPrompt():
+                self._take_in(prompt_asked(self._state, command.system_prompt))
+        if self._client is not None:
+            await self._client.send(command)
+
+    # The person
+
+    def action_edit_prompt(self) -> None:
+        """Open the editor on the newest prompt, confirmed or not."""
+        from llamagym_tui.screens.prompt_editor import PromptEditor
+
+        try:
+            self.push_screen(PromptEditor(self._state, self._newest_prompt()), self._prompt_edited)
+        except LlamaGymError as error:
+            self.notify(literal(str(error)), severity="error", markup=False)
+
+    async def _prompt_edited(self, system_prompt: str | None) -> None:
+        if system_prompt is not None and self._state.live:
+            await self._ask(SetSystemPrompt(system_prompt=system_prompt))
+
+    def action_human_table(self) -> None:
+        """Open the person's table, which stays as it was left."""
+        from llamagym_tui.screens.human_table import HumanTableScreen
+
+        try:
+            game = self._game or self._make_game()
+        except LlamaGymError as error:
+            self.notify(literal(str(error)), severity="error", markup=False)
+            return
+        self._game = game
+        self.push_screen(HumanTableScreen(game, self._agent_title()))
+
+    def _make_game(self) -> HumanGame:
+        from llamagym_tui.catalog import agent_name
+        from llamagym_tui.human import HumanGame
+
+        assert self.config is not None
+        return HumanGame(
+            self._agent()(),
+            agent_name(self.config.agent),
+            self._demos_path(),
+            system_prompt=self._active_prompt,
+            next_seed=self._next_seed,
+            clock=self._clock,
+        )
+
+    def action_help(self) -> None:
+        """Say what keys and figures mean."""
+        from llamagym_tui.screens.dialogs import HelpDialog
+
+        self.push_screen(HelpDialog())
+
+    async def action_quit(self) -> None:
+        """Leave; ask first while something would be interrupted or lost, and at the second time leave at once."""
+        from llamagym_tui.screens.dialogs import QuitDialog
+
+        reasons = self._reasons_to_stay()
+        if self._leaving:
+            self._leave(0.0)
+        elif reasons and not isinstance(self.screen, QuitDialog):
+            self.push_screen(QuitDialog(reasons), self._quit_answered)
+        else:
+            self._leave(STOP_S)
+
+    def _quit_answered(self, leave: bool | None) -> None:
+        if leave:
+            self._leave(STOP_S)
+
+    def _reasons_to_stay(self) -> list[str]:
+        reasons = []
+        if self.run_state is not None and self.run_state.training:
+            reasons.append(
+                "The model is being trained. Leaving writes a checkpoint; the run can be resumed with "
+                f"--resume --run-dir {self.run_state.run_dir}"
+            )
+        if self._game is not None and (saved := self._game.saved).waiting:
+            reasons.append(f"{saved.waiting} of your episodes are not on disk and would be lost. {saved.fault}")
+        return reasons
+
+    @work(exclusive=True, group="leave")
+    async def _leave(self, timeout_s: float) -> None:
+        """End the trainer, then the app."""
+        self._leaving = True
+        if self._client is not None and self._state.live:
+            self.notify("The trainer writes its checkpoint. q leaves at once.", timeout=STOP_S, markup=False)
+            await self._client.stop(timeout_s)
+        if self._game is not None:
+            self._game.close()
+        self.exit(return_code=1 if self.run_state is not None and self.run_state.failure else 0)
+
+    # What the config leaves to the agent
+
+    def _agent(self) -> type[Agent]:
+        if self._agent_class is None:
+            from llamagym_tui.catalog import find_agent
+
+            assert self.config is not None
+            self._agent_class = find_agent(self.config.agent)
+        return self._agent_class
+
+    def _agent_title(self) -> str:
+        return self._agent().title or self._agent().__name__
+
+    def _active_prompt(self) -> str:
+        """As the trainer confirmed it; before it did, the agent's own."""
+        prompt = self._state.system_prompt
+        return self._agent()().get_system_prompt() if prompt is None else prompt
+
+    def _newest_prompt(self) -> str:
+        asked = self._state.prompt_requested
+        return self._active_prompt() if asked is None else asked
+
+    def _demos_path(self) -> Path:
+        from llamagym_tui.catalog import agent_name
+        from llamagym_tui.demos import default_path
+
+        assert self.config is not None
+        return default_path(agent_name(self.config.agent))
+
+
+def _trainer_process() -> Client:
+    from llamagym_tui.trainer_client import TrainerClient
+
+    return TrainerClient()
+
+
+def open_playground(config: RunConfig, *, agent_class: type[Agent] | None = None) -> int:
+    """Open the playground of a run; the exit code, 0 unless the run failed."""
+    return _exit_code(LlamaGymApp(config, agent_class=agent_class))
+
+
+def open_home() -> int:
+    """Open the choice of agents; the exit code."""
+    return _exit_code(LlamaGymApp())
+
+
+def _exit_code(app: LlamaGymApp) -> int:
+    app.run()
+    return app.return_code or 0

@@ -235,9 +235,7 @@ def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
 def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
     asked = None if state.mode_requested == event.mode else state.mode_requested
     changed = replace(state, mode=event.mode, mode_requested=asked)
-    meaning = (
-        "episodes train the model" if event.mode == "train" else "nothing is trained"
-    )
+    meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)
 
 

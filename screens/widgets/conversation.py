@@ -66,16 +66,16 @@ class ConversationView(ScrollView, can_focus=True):
     }
     """
 
-    def __init__(self, *, you: bool = False, placeholder: str = "", id: str | None = None) -> None:
+    def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
         """An empty conversation.
 
         Args:
-            you: whether a person speaks in the agent's place.
+            by_person: whether a person speaks in the agent's place.
             placeholder: what is said while there is nothing to tell.
             id: id of the widget.
         """
         super().__init__(id=id)
-        self._speaker = "you" if you else "agent"
+        self._by_person = by_person
         self._placeholder = placeholder
         self._entries: Sequence[Entry] = ()
         self._blocks: list[Block] = []
@@ -175,7 +175,7 @@ class ConversationView(ScrollView, can_focus=True):
         if isinstance(entry.fact, EpisodeStarted):
             told = entry.fact.system_prompt
         before = len(self._lines)
-        for paragraph in said(entry.fact, prompt_is_new=new_prompt):
+        for paragraph in said(entry.fact, prompt_is_new=new_prompt, by_person=self._by_person):
             self._lines.extend(self._laid_out(paragraph, width))
         self._blocks.append(Block(entry, len(self._lines) - before, told))
 
@@ -186,8 +186,7 @@ class ConversationView(ScrollView, can_focus=True):
             head = Content.assemble(("── ", self._style("rule")), text.truncate(max(1, width - 5)), " ")
             return [head + Content.styled("─" * max(0, width - head.cell_length), self._style("rule"))]
         room = width - GUTTER
-        label = self._speaker if paragraph.label == "agent" else paragraph.label
-        first = Content.styled(f"{label:<{GUTTER}}", self._style(paragraph.label_style))
+        first = Content.styled(f"{paragraph.label:<{GUTTER}}", self._style(paragraph.label_style))
         if paragraph.one_line:
             flat = Content.styled(" ".join(text.plain.split()), self._style(paragraph.pieces[0].style))
             return [first + flat.truncate(room, ellipsis=True)]

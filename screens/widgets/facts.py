@@ -51,16 +51,19 @@ def number(value: float, decimals: int | None = None) -> str:
     return f"{value:+,.{decimals}f}".replace("-", MINUS) if value else f"{0:.{decimals}f}"
 
 
-def said(fact: Fact, *, prompt_is_new: bool) -> list[Said]:
+def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Said]:
     """The paragraphs that tell a fact.
 
     Args:
         fact: what happened.
         prompt_is_new: whether the system prompt is told in full, or in a line because it stands above.
+        by_person: whether a person speaks in the agent's place.
     """
     match fact:
         case EpisodeStarted():
             heading = f"episode {fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
+            if by_person:
+                heading = f"your episode {fact.episode + 1:,}"
             prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
             return [
                 Said("", "rule", (Piece(heading, "heading"),), rule=True),
@@ -70,7 +73,7 @@ def said(fact: Fact, *, prompt_is_new: bool) -> list[Said]:
             return [Said("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
-            return [Said("agent", "agent-label", (Piece(text, "agent"),))]
+            return [Said("you" if by_person else "agent", "agent-label", (Piece(text, "agent"),))]
         case TurnFinished():
             return [_action(fact)]
         case EpisodeFinished():

@@ -1,0 +1,162 @@
+"""The playground: the watched conversation, the curve of mean return, PPO's figures, and the keys that steer a run.
+
+Composes and routes only: what it shows is a `RunState`, what a key asks for is posted as `CommandAsked`; the app
+talks to the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.events import ScreenResume
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.banner import Banner
+from llamagym_tui.screens.widgets.conversation import ConversationView
+from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
+from llamagym_tui.screens.widgets.too_small import TooSmall
+
+CHART_S = 0.5
+"""Seconds between two drawings of the chart, at least."""
+
+
+class PlaygroundScreen(Screen[None]):
+    """A run, live."""
+
+    CSS_PATH = "playground.tcss"
+    BINDING_GROUP_TITLE = "Playground"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "pause", "Pause", tooltip="Hold still between two steps."),
+        Binding("space", "resume", "Go on", tooltip="Go on playing and training."),
+        Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained."),
+        Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays."),
+        Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes."),
+        Binding("h", "app.human_table", "Play yourself", tooltip="Take the agent's place at a table of your own."),
+        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What the keys and figures mean."),
+        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave."),
+        Binding("end", "follow", "Newest line", show=False, tooltip="Follow the conversation again."),
+    ]
+
+    @dataclass
+    class CommandAsked(Message):
+        """A key asked something of the trainer."""
+
+        command: AnyCommand
+
+    def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
+        """A screen for a run.
+
+        Args:
+            state: what is known of it.
+            demos_path: tells where demonstrations are kept.
+        """
+        super().__init__()
+        self._state = state
+        self._demos_path = demos_path
+        self._keys: tuple[object, ...] = ()
+        self._chart_due = False
+
+    def compose(self) -> ComposeResult:
+        """Structure only; `show` brings the data."""
+        yield TooSmall()
+        yield RunHeader(self._state, id="run-header")
+        yield Banner()
+        with Container(id="body"):
+            with Vertical(id="conversation-pane"):
+                yield ConversationView(id="conversation", placeholder=waiting_text(self._state))
+                yield Static("▼ new lines below · end follows them", id="more", markup=False)
+            with Vertical(id="side"):
+                yield ReturnChart()
+                yield FiguresColumn(self._state, id="figures-column")
+            yield FiguresStrip(self._state, id="figures-strip")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """The keys of the conversation work at once."""
+        self.query_one(ConversationView).focus()
+        self.show(self._state)
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Catch up with what happened behind another screen."""
+        self.show(self._state)
+
+    def on_resize(self) -> None:
+        """The chart may have come into view."""
+        self.call_after_refresh(self._draw_chart)
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        self._state = state
+        if not self.is_mounted:
+            return
+        conversation = self.query_one(ConversationView)
+        conversation.say_while_empty(waiting_text(state))
+        conversation.show(state.transcript.entries)
+        self.query_one("#more").set_class(not conversation.following, "-shown")
+        self.query_one(Banner).show(state, self._demos_path)
+        self.query_one(RunHeader).show(state)
+        self.query_one(FiguresStrip).show(state)
+        self.query_one(FiguresColumn).show(state)
+        if not self._chart_due:
+            self._chart_due = True
+            self.set_timer(CHART_S, self._draw_chart)
+        keys = (state.live, state.phase, state.mode, state.run is None)
+        if keys != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
+
+    def _draw_chart(self) -> None:
+        self._chart_due = False
+        if self.is_current:
+            self.query_one(ReturnChart).show(self._state)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what the trainer can do now; the key of the opposite state is hidden."""
+        state = self._state
+        match action:
+            case "pause" | "resume":
+                if (action == "resume") != (state.phase == "paused"):
+                    return False
+            case "mode":
+                if parameters == (state.mode,):
+                    return False
+            case _:
+                return True
+        return True if state.live and state.run is not None else None
+
+    def action_pause(self) -> None:
+        """Ask the trainer to hold still."""
+        self.post_message(self.CommandAsked(Pause()))
+
+    def action_resume(self) -> None:
+        """Ask the trainer to go on."""
+        self.post_message(self.CommandAsked(Resume()))
+
+    def action_mode(self, mode: str) -> None:
+        """Ask for train or inference mode."""
+        self.post_message(self.CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
+
+    def action_follow(self) -> None:
+        """Follow the conversation's tail again."""
+        self.query_one(ConversationView).follow()
+        self.query_one("#more").remove_class("-shown")
+
+
+def waiting_text(state: RunState) -> str:
+    """What stands in place of a conversation that has not begun."""
+    if state.failure:
+        return "No conversation."
+    doing = one_line(state.detail) or PHASES[state.phase]
+    return f"{doing} … h opens a table for you meanwhile"

@@ -1,0 +1,104 @@
+"""What a person has to know now, in words: a dead trainer, a mode without training, what waits for confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.widgets import Static
+
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.facts import number
+from llamagym_tui.screens.widgets.literal import literal
+
+
+class Tone(StrEnum):
+    """How much a sentence weighs; the name of a style class."""
+
+    ERROR = "-error"
+    WARNING = "-warning"
+    NOTE = "-note"
+
+
+class Sentence(NamedTuple):
+    """Something to say."""
+
+    text: str
+    tone: Tone
+
+
+def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
+    """Everything there is to say, the weightiest first.
+
+    Args:
+        state: of the run.
+        demos_path: tells where demonstrations are kept; asked when the trainer is gone.
+    """
+    if state.failure:
+        return [
+            Sentence(f"{state.failure}", Tone.ERROR),
+            Sentence(f"Your demonstrations are safe in {demos_path()}; h still opens the table.", Tone.ERROR),
+        ]
+    if state.finished is not None:
+        return [Sentence(_farewell(state), Tone.NOTE)]
+    said = []
+    if state.mode == "inference":
+        said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
+    if state.phase == "paused":
+        said.append(Sentence("Paused. space goes on.", Tone.NOTE))
+    return said + _awaited(state)
+
+
+def _awaited(state: RunState) -> list[Sentence]:
+    """What was asked for and is not there yet."""
+    said = []
+    if state.mode_requested not in (None, state.mode):
+        said.append(Sentence(f"{state.mode_requested} mode is asked for; the trainer confirms it soon.", Tone.NOTE))
+    if state.prompt_requested is not None:
+        said.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
+    elif state.prompt_awaits_reset:
+        said.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
+    return said
+
+
+def _farewell(state: RunState) -> str:
+    end = state.finished
+    assert end is not None
+    return (
+        f"The run has ended: {end.episodes:,} episodes, {end.updates:,} updates, "
+        f"mean return {number(end.mean_return, 3)}. It is kept in {state.run_dir}."
+    )
+
+
+class Banner(Static):
+    """Sentences under the header, absent while there is nothing to say."""
+
+    DEFAULT_CSS = """
+    Banner {
+        display: none;
+        height: auto;
+        max-height: 8;
+        padding: 0 1;
+        &.-error { background: $error 20%; color: $text-error; }
+        &.-warning { background: $warning 15%; color: $text-warning; }
+        &.-note { background: $accent 12%; color: $text-accent; }
+    }
+    """
+
+    def __init__(self) -> None:
+        """A banner with nothing to say."""
+        super().__init__(id="banner", markup=False)
+        self._said: list[Sentence] = []
+
+    def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
+        """Say what a state calls for."""
+        said = sentences(state, demos_path)
+        if said == self._said:
+            return
+        self._said = said
+        self.display = bool(said)
+        for tone in Tone:
+            self.set_class(bool(said) and said[0].tone is tone, tone.value)
+        self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in said]))

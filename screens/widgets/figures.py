@@ -1,0 +1,144 @@
+"""The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` says what each means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textual.content import Content
+
+from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.return_series import Point, smoothing_window, thinned
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.facts import MINUS
+from llamagym_tui.screens.widgets.state_static import StateStatic
+
+BARS = "▁▂▃▄▅▆▇█"
+NAME = "$foreground 60%"
+VALUE = "bold"
+
+
+class Figure(NamedTuple):
+    """A short name and a value."""
+
+    name: str
+    value: str
+
+
+def ppo_figures(stats: UpdateStats) -> list[Figure]:
+    """What an update measured, the most telling first."""
+    return [
+        Figure("KL", plain(stats.approx_kl)),
+        Figure("KL ref", plain(stats.kl_ref)),
+        Figure("entropy", plain(stats.entropy)),
+        Figure("act. entr.", plain(stats.action_entropy)),
+        Figure("clip frac", share(stats.clip_fraction)),
+        Figure("expl. var", plain(stats.explained_variance)),
+        Figure("parse fail", share(stats.parse_failure_rate)),
+        Figure("value loss", plain(stats.value_loss)),
+        Figure("policy loss", plain(stats.policy_loss)),
+        Figure("grad norm", plain(stats.grad_norm)),
+        Figure("first ratio", plain(stats.first_ratio)),
+        Figure("lr", plain(stats.lr)),
+        Figure("tokens/s", f"{stats.tokens_per_s:,.0f}"),
+        Figure("turns", f"{stats.turns:,}"),
+    ]
+
+
+def plain(value: float) -> str:
+    """A number in at most seven characters or so."""
+    if value == 0:
+        return "0"
+    if not 0.001 <= abs(value) < 10_000:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("-", MINUS)
+    digits = 0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}".replace("-", MINUS)
+
+
+def share(value: float) -> str:
+    """A fraction as a percentage."""
+    return f"{value:.1%}"
+
+
+def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
+    """The curve as bars, `low` and below the lowest, `high` and above the highest."""
+    shown = thinned(points, width)
+    span = (high - low) or 1.0
+    steps = [round((point.mean_return - low) / span * (len(BARS) - 1)) for point in shown]
+    return "".join(BARS[min(max(step, 0), len(BARS) - 1)] for step in steps)
+
+
+def recent_text(state: RunState) -> str:
+    """Mean return under the present mode and prompt, with its standard error."""
+    mean = state.recent_mean
+    if mean is None:
+        return "none yet"
+    return f"{mean.mean:+.3f} ± {mean.stderr:.3f}".replace("-", MINUS)
+
+
+def baselines(state: RunState) -> dict[str, float]:
+    """Published mean returns, the best first."""
+    known = state.run.baselines if state.run else {}
+    return dict(sorted(known.items(), key=lambda item: -item[1]))
+
+
+class FiguresColumn(StateStatic):
+    """Figures in two columns, for the side of a wide terminal."""
+
+    def content_at(self, width: int) -> Content:
+        """Mean return over the whole width, PPO's figures two in a row."""
+        state = self.state
+        mean = state.recent_mean
+        over = f" over {mean.episodes:,}" if mean else ""
+        rows = [Content.assemble((f"{'return':<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        if state.stats is None:
+            return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
+        rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
+        figures = ppo_figures(state.stats)
+        half = width // 2
+        for left, right in zip(figures[::2], figures[1::2], strict=True):
+            rows.append(self._cell(left, half) + self._cell(right, width - half))
+        return Content("\n").join(rows)
+
+    @staticmethod
+    def _cell(figure: Figure, width: int) -> Content:
+        return Content.assemble((f"{figure.name:<12}", NAME), (figure.value, VALUE)).pad_right(
+            max(0, width - 12 - len(figure.value))
+        )
+
+
+class FiguresStrip(StateStatic):
+    """Mean return with its curve, and as many figures as fit in two rows, for a narrow terminal."""
+
+    def content_at(self, width: int) -> Content:
+        """Three rows."""
+        return Content("\n").join([self._curve(width), *self._rows(width)])
+
+    def _curve(self, width: int) -> Content:
+        state = self.state
+        head = Content.assemble(("return ", NAME), (recent_text(state), VALUE), " ")
+        known = baselines(state)
+        tail = Content.styled("".join(f" {name} {plain(value)}" for name, value in known.items()), NAME)
+        room = width - head.cell_length - tail.cell_length
+        points = state.returns.trailing(smoothing_window(state.returns.episodes))
+        if room < 8 or not points:
+            return head + tail
+        values = [*known.values(), *(point.mean_return for point in points)]
+        bars = spark(points, room, min(values), max(values))
+        return Content.assemble(head, (f"{bars:<{room}}", "$primary"), tail)
+
+    def _rows(self, width: int) -> list[Content]:
+        if self.state.stats is None:
+            return [Content.styled("no PPO update yet", NAME)]
+        figures = [Figure("update", f"{self.state.updates:,}"), *ppo_figures(self.state.stats)]
+        rows = [Content("")]
+        for figure in figures:
+            cell = Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE))
+            gap = "   " if rows[-1] else ""
+            if rows[-1].cell_length + len(gap) + cell.cell_length > width:
+                if len(rows) == 2:
+                    break
+                rows.append(Content(""))
+                gap = ""
+            rows[-1] = rows[-1] + gap + cell
+        return rows

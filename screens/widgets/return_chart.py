@@ -1,0 +1,151 @@
+"""The chart of mean return over episodes, with lines for random and optimal play.
+
+The plotting library is imported when there is something to draw and room for it, in a thread, so that it costs
+neither the first frame nor a keystroke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from llamagym_tui.return_series import Point, smoothing_window, thinned
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.figures import baselines, plain
+from llamagym_tui.screens.widgets.literal import one_line
+
+if TYPE_CHECKING:
+    from textual_plot import PlotWidget
+
+MARGIN_LEFT = 8
+"""Cells for the labels of the y axis."""
+CELLS_PER_DOT = 2
+"""Cells of a baseline for each of its dots; a dotted line is told from the curve without colour."""
+
+
+class ReturnChart(Vertical):
+    """Mean return of a run."""
+
+    DEFAULT_CSS = """
+    ReturnChart {
+        height: 1fr;
+        min-height: 8;
+        max-height: 24;
+        & > #chart-wait { height: 1fr; content-align: center middle; color: $foreground 60%; }
+        & > #chart-legend { height: 2; color: $foreground 60%; padding-left: 1; }
+        & > PlotWidget {
+            height: 1fr;
+            & > .plot--axis { color: $foreground 25%; }
+            & > .plot--tick { color: $foreground 60%; text-style: none; }
+        }
+    }
+    """
+
+    def __init__(self) -> None:
+        """A chart that has nothing to draw yet."""
+        super().__init__(id="return-chart")
+        self._plot: PlotWidget | None = None
+        self._library: Any = None
+        self._state: RunState | None = None
+        self._drawn: object = None
+
+    def compose(self) -> ComposeResult:
+        """A sentence until there is a curve."""
+        yield Static("The curve begins with the first episodes.", id="chart-wait", markup=False)
+        yield Static(id="chart-legend", markup=False)
+
+    @property
+    def visible_on_screen(self) -> bool:
+        """Whether drawing would be seen."""
+        return bool(self.size) and self.display
+
+    def show(self, state: RunState) -> None:
+        """Draw another state, if anything in the chart is new."""
+        self._state = state
+        if not self.visible_on_screen or len(state.returns.sums) < 2:
+            return
+        if self._library is None:
+            self._load()
+        elif self._drawn is not state.returns and self._plot is not None:
+            self._draw(state, self._plot)
+
+    @work(exclusive=True)
+    async def _load(self) -> None:
+        library = await asyncio.to_thread(importlib.import_module, "textual_plot")
+        if self._library is not None or not self.is_mounted:
+            return
+        self._library = library
+        plot = library.PlotWidget(allow_pan_and_zoom=False)
+        plot.can_focus = False
+        await self.query_one("#chart-wait").remove()
+        await self.mount(plot, before="#chart-legend")
+        plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
+        self._plot = plot
+        if self._state is not None:
+            self._draw(self._state, plot)
+
+    def _draw(self, state: RunState, plot: PlotWidget) -> None:
+        self._drawn = state.returns
+        window = smoothing_window(state.returns.episodes)
+        points = thinned(state.returns.trailing(window), 2 * max(20, self.size.width))
+        known = baselines(state)
+        colors = self.app.theme_variables
+        with self.app.batch_update():
+            plot.clear()
+            self._scale(plot, points, list(known.values()))
+            for name, value in known.items():
+                self._draw_baseline(plot, points, value, colors["success" if name == "optimal" else "warning"])
+            for mark in state.marks:
+                if points[0].episode <= mark.episode <= points[-1].episode:
+                    plot.add_v_line(mark.episode, line_style=colors["accent"])
+            plot.plot(
+                [point.episode for point in points],
+                [point.mean_return for point in points],
+                line_style=colors["primary"],
+                hires_mode=self._library.HiResMode.BRAILLE,
+            )
+        self.query_one("#chart-legend", Static).update(_legend(window, known))
+
+    @staticmethod
+    def _scale(plot: PlotWidget, points: list[Point], known: list[float]) -> None:
+        values = [*known, *(point.mean_return for point in points)]
+        pad = 0.06 * (max(values) - min(values)) or 0.5
+        low, high = min(values) - pad, max(values) + pad
+        first, last = float(points[0].episode), float(max(points[-1].episode, points[0].episode + 1))
+        plot.set_ylimits(low, high)
+        plot.set_yticks(nice_ticks(low, high, 5))
+        plot.set_xlimits(first, last)
+        # A label near the end would be cut at the border.
+        plot.set_xticks(nice_ticks(first, last - 0.06 * (last - first), 4))
+
+    def _draw_baseline(self, plot: PlotWidget, points: list[Point], value: float, color: str) -> None:
+        first, last = points[0].episode, points[-1].episode
+        dots = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DOT)
+        across = [first + (last - first) * (dot + 0.5) / dots for dot in range(dots)]
+        plot.scatter(across, [value] * dots, marker="╌", marker_style=color)
+
+
+def nice_ticks(low: float, high: float, about: int) -> list[float]:
+    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [round(index * step, 9) for index in range(first, last + 1)]
+
+
+def _legend(window: int, known: dict[str, float]) -> Content:
+    """What the lines are; a reader without colour tells the baselines by their values."""
+    text = Content.assemble(("━ ", "$primary"), f"mean return of the last {window:,} episodes\n")
+    for name, value in known.items():
+        style = "$success" if name == "optimal" else "$warning"
+        text += Content.assemble(("╌ ", style), f"{one_line(name)} {plain(value)}   ")
+    return text

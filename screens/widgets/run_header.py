@@ -1,0 +1,85 @@
+"""The top row: what plays what, in which mode, and how fast. Says in words what the trainer confirmed."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import ClassVar
+
+from textual.content import Content
+
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.state_static import StateStatic
+
+PHASES = {
+    "loading": "loading",
+    "rolling_out": "rolling out",
+    "updating": "updating",
+    "paused": "paused",
+    "evaluating": "evaluating",
+    "stopped": "stopped",
+    "failed": "failed",
+}
+"""Phases, for people."""
+
+
+class RunHeader(StateStatic):
+    """One row about a run."""
+
+    DEFAULT_CSS = """
+    RunHeader {
+        height: 1;
+        background: $panel;
+    }
+    """
+    STYLES: ClassVar[dict[str, str]] = {
+        "train": "bold $background on $success",
+        "inference": "bold $background on $warning",
+        "agent": "bold",
+        "aside": "$foreground 60%",
+        "failed": "bold $error",
+        "gone": "bold $background on $error",
+        "ended": "bold $background on $secondary",
+    }
+
+    def content_at(self, width: int) -> Content:
+        """Names on the left, of which the less important go first when room is short; progress on the right."""
+        mode = self._mode()
+        right = self._progress()
+        room = width - mode.cell_length - right.cell_length - 3
+        left = Content("")
+        for names in self._names():
+            left = Content.assemble(
+                (names[0], self.STYLES["agent"]), *[(f" · {name}", self.STYLES["aside"]) for name in names[1:]]
+            )
+            if left.cell_length <= room:
+                break
+        left = left.truncate(max(room, 0), ellipsis=True)
+        gap = max(1, width - mode.cell_length - left.cell_length - right.cell_length - 2)
+        return Content.assemble(mode, " ", left, " " * gap, right)
+
+    def _mode(self) -> Content:
+        state = self.state
+        if not state.live:
+            word = "NO TRAINER" if state.failure else "ENDED"
+            return Content.styled(f" {word} ", self.STYLES["gone" if state.failure else "ended"])
+        asked = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
+        return Content.styled(f" {state.mode.upper()}{asked} ", self.STYLES[state.mode])
+
+    def _names(self) -> list[list[str]]:
+        state = self.state
+        agent = one_line(state.agent)
+        model = one_line(PurePath(state.model).name or state.model)
+        env = [one_line(state.run.env_id)] if state.run and state.run.env_id != state.agent else []
+        return [[agent, *env, model], [agent, model], [agent]]
+
+    def _progress(self) -> Content:
+        state = self.state
+        phase = PHASES[state.phase]
+        if state.pause_requested is not None:
+            phase += ", pausing" if state.pause_requested else ", going on"
+        parts = Content.styled(phase, self.STYLES["failed" if state.phase == "failed" else "agent"])
+        if state.run is not None:
+            rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""
+            rate = rate or (f" · {state.episodes_per_s:,.0f} ep/s" if state.episodes_per_s else "")
+            parts += Content.styled(f" · episode {state.episodes:,}{rate}", self.STYLES["aside"])
+        return parts

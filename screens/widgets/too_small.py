@@ -1,0 +1,26 @@
+"""What a screen says when the terminal has no room for it. The app's style sheet shows it in place of the rest."""
+
+from __future__ import annotations
+
+from textual.widgets import Static
+
+MIN_WIDTH = 60
+"""Cells."""
+MIN_HEIGHT = 16
+"""Rows."""
+
+
+class TooSmall(Static):
+    """One sentence, shown only where nothing else fits."""
+
+    DEFAULT_CSS = """
+    TooSmall { display: none; width: 1fr; height: 1fr; content-align: center middle; }
+    .-too-narrow, .-too-short {
+        & > * { display: none; }
+        & > TooSmall { display: block; }
+    }
+    """
+
+    def __init__(self) -> None:
+        """The sentence."""
+        super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
