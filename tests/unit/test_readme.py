@@ -1,0 +1,42 @@
+"""The examples of the README are programs, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from llamagym_tui import catalog
+from llamagym_tui.cli import app
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
+    path = tmp_path / "cliff.py"
+    path.write_text(next(example for example in EXAMPLES if "# cliff.py" in example), encoding="utf-8")
+    agent = catalog.find_agent(f"{path}:CliffAgent")()
+    assert agent.read('{"action": 1}').action == 1
+    assert agent.read("I go down.").action == 2
+    assert "36" in agent.format_observation(36)
+    assert len(catalog.action_names(type(agent))) == 4
+
+
+def test_the_examples_of_the_readme_are_python() -> None:
+    assert len(EXAMPLES) == 2
+    for example in EXAMPLES:
+        compile(example, "README.md", "exec")
+
+
+def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
+    for command in ("train", "eval"):
+        line = next(line for line in README.splitlines() if line.startswith(f"llamagym-tui {command} blackjack"))
+        text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
+        assert all(option in text for option in re.findall(r"--[a-z-]+", line))
+
+
+def test_every_page_and_picture_that_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)]+)\)", README):
+        assert (Path(__file__).resolve().parents[2] / target).exists(), target
