@@ -44,7 +44,8 @@ types: $(DEV_STAMP) ## mypy
 	$(BIN)/mypy
 
 imports: $(DEV_STAMP) ## import rules
-	$(BIN)/lint-imports
+	@# Its cache keeps what a module imported when some of the modules were not there yet.
+	$(BIN)/lint-imports --no-logo --no-cache
 
 pytest: $(DEV_STAMP) ## the tests that are not marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
