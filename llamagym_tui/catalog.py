@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.agent_files import load_agent
 from llamagym_tui.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +55,8 @@ def find_agent(spec: str) -> type[Agent]:
     """
     file = agent_file(spec)
     if file is not None:
+        from llamagym_tui.agent_files import load_agent
+
         return load_agent(*file)
     agents = built_in()
     if spec in agents:

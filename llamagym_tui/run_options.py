@@ -72,7 +72,7 @@ def thread_count(text: str | None) -> int | None:
 
 
 def checked_model(name: str) -> str:
-    """A model's name as the trainer takes it; local paths become absolute, a run's folder becomes its model.
+    """A model's name as the trainer takes it; local paths, run folders among them, become absolute.
 
     Raises:
         UsageError: it is the path of a folder that is not there.
@@ -82,8 +82,7 @@ def checked_model(name: str) -> str:
         return name
     if not path.is_dir():
         raise UsageError(f"There is no model folder {name}; check the path, or see `llamagym-tui models`.")
-    inside = path / run_store.MODEL_DIR
-    return str((inside if run_store.is_run(path) and inside.is_dir() else path).absolute())
+    return str(path.absolute())
 
 
 def _looks_local(name: str) -> bool:

@@ -140,9 +140,11 @@ def a_run_folder(folder: Path) -> RunConfig:
     return config
 
 
-def test_a_runs_folder_stands_for_its_model(tmp_path: Path) -> None:
+def test_a_local_model_is_absolute_for_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_run_folder(tmp_path / "run")
-    assert checked_model(str(tmp_path / "run")) == str(tmp_path / "run" / "model")
+    monkeypatch.chdir(tmp_path)
+    assert checked_model("./run") == str(tmp_path / "run")
+    assert checked_model("run") == str(tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", ["bundled", "gpt2", "owner/name"])
