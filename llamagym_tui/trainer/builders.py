@@ -6,10 +6,13 @@ imports no torch: the engine is imported when the first part is asked for.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from llamagym_tui import catalog
 from llamagym_tui.agent import Agent
@@ -26,6 +29,9 @@ EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
 SMALL_MODEL = 20_000_000
 """Parameters up to which the number of threads is measured; beyond, all cores are faster and measuring is slow."""
+
+TRIAL_TOKENS = 2
+"""Tokens of a reply while the number of threads is measured."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +107,14 @@ class Builders:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         elif loaded.parameters <= SMALL_MODEL and loaded.device == "cpu":
-            # Greedy, so that the policy's own randomness is left as it was.
+            # Short replies, because the first one is waited for; greedy, to leave the policy's randomness as it was.
+            brief = copy.copy(policy)
+            brief.generation = msgspec.structs.replace(policy.generation, max_new_tokens=TRIAL_TOKENS)
             trial = Rollout(
-                agent, policy, n_envs=config.n_envs, max_turns=1, batch_turns=1, seed=config.seed, greedy=True
+                agent, brief, n_envs=config.n_envs, max_turns=1, batch_turns=1, seed=config.seed, greedy=True
             )
             trial.mode = "inference"
-            calibrate_threads(trial.step)
+            calibrate_threads(trial.step, repeats=2)
             trial.close()
         return torch.get_num_threads()
 

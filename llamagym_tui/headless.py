@@ -1,0 +1,234 @@
+"""`train` and `eval` without a screen: the trainer's own session in this process, and one line at the end.
+
+Stdout carries that line and nothing else; progress goes to stderr, and whatever libraries print to the run's log.
+Errors are raised, for the command line to tell. Torch is imported when one of the two is called.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llamagym_tui import catalog, run_store
+from llamagym_tui.config import Device, RunConfig
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.progress import Progress, progress_on
+from llamagym_tui.protocol.commands import AnyCommand, Stop
+from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
+from llamagym_tui.run_store import RunStore
+
+
+def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
+    """Run a session to its end, or to ctrl+c; then say how it went, on stdout.
+
+    Args:
+        config: settings of the run.
+        json_output: end with a line of JSON instead of a sentence.
+        debug: leave stderr to the libraries too.
+    Returns:
+        The exit code, 0.
+    Raises:
+        LlamaGymError: the run failed.
+    """
+    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
+
+    quiet_libraries()
+    store = RunStore.create(config)
+    summary = _Summary()
+    with (
+        store.log_path.open("ab") as log,
+        diverted(log, stderr=not debug) as terminal,
+        progress_on(terminal, episodes=config.episodes, minutes=config.minutes) as progress,
+    ):
+        _run(config, store, summary, progress)
+    print(json.dumps(summary.figures()) if json_output else summary.sentence())
+    return 0
+
+
+def evaluate(
+    agent_spec: str,
+    model: str,
+    *,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    n_envs: int,
+    device: Device = "auto",
+    threads: int | None = None,
+    system_prompt: str | None = None,
+    json_output: bool = False,
+    debug: bool = False,
+) -> int:
+    """Measure the mean return of a model on an agent, and say it on stdout.
+
+    Args:
+        agent_spec: agent name, ``path.py[:Class]`` or Gymnasium id.
+        model: registry name, hub id, local path, or a run folder.
+        episodes: to play.
+        greedy: take the most probable token instead of sampling.
+        seed: of environments and sampling; no training run sees the same ones.
+        n_envs: environments stepped together.
+        device: where the model runs.
+        threads: of torch. None: measured.
+        system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
+        json_output: end with a line of JSON instead of a sentence.
+        debug: leave stderr to the libraries too.
+    Returns:
+        The exit code, 0.
+    Raises:
+        LlamaGymError: agent or model do not load, or the environment failed.
+    """
+    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
+
+    quiet_libraries()
+    config = msgspec.structs.replace(
+        _settings_of(agent_spec, model), seed=seed, n_envs=n_envs, device=device, threads=threads
+    )
+    if system_prompt is not None:
+        config = msgspec.structs.replace(config, system_prompt=system_prompt)
+    with (
+        tempfile.TemporaryFile() as log,
+        diverted(log, stderr=not debug) as terminal,
+        progress_on(terminal, episodes=episodes) as progress,
+    ):
+        found = _evaluated(config, episodes, greedy, progress)
+    figures = {
+        "agent": catalog.agent_name(agent_spec),
+        "model": model,
+        "episodes": found.episodes,
+        "mean_return": found.mean_return,
+        "return_stderr": found.return_stderr,
+        "parse_failure_rate": found.parse_failure_rate,
+        "elapsed_s": round(found.elapsed_s, 3),
+    }
+    print(json.dumps(figures) if json_output else _evaluation_sentence(found, greedy))
+    return 0
+
+
+class _Summary:
+    """What a run began as, and ended as."""
+
+    def __init__(self) -> None:
+        self.started: RunStarted | None = None
+        self.finished: RunFinished | None = None
+
+    def take(self, event: Event) -> None:
+        """Keep the events that matter."""
+        if isinstance(event, RunStarted):
+            self.started = event
+        elif isinstance(event, RunFinished):
+            self.finished = event
+
+    def figures(self) -> dict[str, Any]:
+        """The line of JSON."""
+        started, finished = self.started, self.finished
+        assert started is not None and finished is not None, "only a run that ended well is summed up"
+        return {
+            "agent": started.agent,
+            "model": started.model,
+            "seed": started.seed,
+            "episodes": finished.episodes,
+            "env_steps": finished.env_steps,
+            "updates": finished.updates,
+            "elapsed_s": round(finished.elapsed_s, 3),
+            "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
+            "mean_return": finished.mean_return,
+            "return_stderr": finished.return_stderr,
+            "run_dir": started.run_dir,
+        }
+
+    def sentence(self) -> str:
+        """The same for people."""
+        figures = self.figures()
+        return (
+            "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean_return:.3f} "
+            "± {return_stderr:.3f} over the last thousand. The run is in {run_dir}"
+        ).format(**figures)
+
+
+def _run(config: RunConfig, store: RunStore, summary: _Summary, progress: Progress) -> None:
+    from llamagym_tui.trainer.phases import Phase
+    from llamagym_tui.trainer.session import Session, sentence
+
+    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    session = Session(config, store, asked, sinks=[summary.take, progress.take])
+    with _stopped_by_signals(asked, progress):
+        phase = session.run()
+    if phase is Phase.FAILED:
+        assert session.error is not None
+        if isinstance(session.error, LlamaGymError):
+            raise session.error
+        raise LlamaGymError(sentence(session.error, store)) from session.error
+
+
+def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:
+    """The engine's ``Evaluation``."""
+    from llamagym_tui.trainer.builders import Builders
+
+    builders = Builders(config)
+    progress.say("loading the model")
+    agent = builders.agent()
+    loaded = builders.model()
+    policy = builders.policy(agent, loaded)
+    builders.threads(agent, policy, loaded)
+    prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+    return builders.evaluate(
+        agent,
+        policy,
+        episodes=episodes,
+        greedy=greedy,
+        system_prompt=prompt,
+        should_stop=lambda: False,
+        progress=progress.evaluated,
+    )
+
+
+def _settings_of(agent_spec: str, model: str) -> RunConfig:
+    """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the defaults.
+
+    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
+    """
+    plain = RunConfig(agent=agent_spec, model=model, run_dir="", mode="inference", full_finetuning=True)
+    folder = Path(model).expanduser()
+    if folder.name == run_store.MODEL_DIR:
+        folder = folder.parent
+    if not run_store.is_run(folder):
+        return plain
+    trained = run_store.read_config(folder)
+    plain = msgspec.structs.replace(plain, generation=trained.generation, max_turns=trained.max_turns)
+    if catalog.agent_name(trained.agent) != catalog.agent_name(agent_spec):
+        return plain
+    return msgspec.structs.replace(plain, system_prompt=run_store.last_system_prompt(folder))
+
+
+def _evaluation_sentence(found: Any, greedy: bool) -> str:
+    return (
+        f"Mean return {found.mean_return:.4f} ± {found.return_stderr:.4f} over {found.episodes:,} episodes, "
+        f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
+        f"{found.elapsed_s:.0f} s."
+    )
+
+
+@contextmanager
+def _stopped_by_signals(asked: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
+    """Ctrl+c, or a request to end, is a stop with a checkpoint; the second one ends at once."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        asked.put(Stop())
+        progress.say("stopping; the checkpoint comes first")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
