@@ -54,6 +54,10 @@ def test_the_last_json_object_counts() -> None:
     assert read_action('{"action": 0} no, {"action": 1}', NAMES).action == 1
 
 
+def test_the_last_pattern_counts() -> None:
+    assert read_action("Action: 0? No. Action: 1", NAMES) == ActionReading(1, "pattern")
+
+
 def test_an_object_without_an_admissible_action_is_passed_over() -> None:
     assert read_action('{"action": 0} {"action": 7}', NAMES) == ActionReading(0, "json")
 

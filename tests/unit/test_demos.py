@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from llamagym_tui import demos
 from llamagym_tui.agent import prompt_sha256
@@ -106,6 +107,15 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
         writer.stdin.close()
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
     assert sorted(demo.seed or 0 for demo in demos.read(path)) == [*range(40), *range(1000, 1040)]
+
+
+def test_a_writer_waits_its_turn_and_says_so_when_it_never_comes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llamagym_tui.jsonl.LOCK_TIMEOUT_S", 0.05)
+    demos.append(path, a_demo(seed=1))
+    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+        demos.append(path, a_demo(seed=2))
+    demos.append(path, a_demo(seed=3))
+    assert [demo.seed for demo in demos.read(path)] == [1, 3]
 
 
 def test_a_torn_last_line_is_no_demonstration_and_is_moved_aside(path: Path) -> None:
@@ -238,9 +248,10 @@ def test_a_missing_line_end_is_a_fault(path: Path) -> None:
 
 
 def test_an_episode_that_is_there_twice_is_a_fault_of_the_later_line(path: Path) -> None:
-    for seed in (1, 2, 1):
+    for seed in (1, 2, 1, 1):
         demos.append(path, a_demo(seed=seed))
-    assert demos.check(path) == [demos.Fault(3, "This is the same episode as in line 1.")]
+    sentence = "This is the same episode as in line 1."
+    assert demos.check(path) == [demos.Fault(3, sentence), demos.Fault(4, sentence)]
 
 
 def test_a_reply_that_does_not_say_its_action_is_a_fault(path: Path) -> None:
