@@ -151,6 +151,11 @@ class RunStore:
                     f"The run in {self.run_dir} has {setting} {then}, not {now}; "
                     f"resume it with the same {setting}, or begin a new one in another folder."
                 )
+        if not _has_checkpoint(self.run_dir):
+            raise RunStoreError(
+                f"The run in {self.run_dir} ended before its first checkpoint; "
+                "begin a new one in another folder with --run-dir."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,5 +259,9 @@ def _runs() -> Iterator[RunInfo]:
             run_dir=folder,
             config=config,
             started_at=datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC),
-            has_checkpoint=(folder / MODEL_DIR).is_dir() or (folder / OLD_MODEL_DIR).is_dir(),
+            has_checkpoint=_has_checkpoint(folder),
         )
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return (folder / MODEL_DIR).is_dir() or (folder / OLD_MODEL_DIR).is_dir()

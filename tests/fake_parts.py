@@ -217,6 +217,7 @@ class FakeBuilders(Builders):
     def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
         self._fail("save")
         self.saved.append({**counters, "updates": ppo.updates})
+        (run_dir / "model").mkdir(exist_ok=True)
         return run_dir / "model"
 
     def restore(self, run_dir: Path, policy: Any, ppo: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Checkpoints:
         self._builders = builders
         self._run_dir = run_dir
         self._last = Counters()
-        self._tried_s = 0.0
+        self._tried_s: float | None = None
 
     def restore(self, policy: Any, ppo: Any) -> Counters:
         """Read policy and PPO back; where the run stood.
@@ -68,8 +68,8 @@ class Checkpoints:
         return path
 
     def is_due(self, elapsed_s: float) -> bool:
-        """Whether the last attempt is long enough ago."""
-        return elapsed_s - self._tried_s >= EVERY_S
+        """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
+        return self._tried_s is None or elapsed_s - self._tried_s >= EVERY_S
 
     def has_news(self, counters: Counters) -> bool:
         """Whether anything was played, or another prompt taken, since the last checkpoint."""

@@ -57,6 +57,7 @@ def test_a_folder_that_holds_a_run_is_refused_without_resume(tmp_path: Path, nam
 def test_a_resumed_run_appends_and_takes_new_settings(tmp_path: Path) -> None:
     for settings in [config(tmp_path), config(tmp_path, resume=True, episodes=9)]:
         store = RunStore.create(settings)
+        (tmp_path / "model").mkdir(exist_ok=True)
         store.append(PhaseChanged(phase="loading"))
         store.close()
     assert len(list(run_store.read_events(tmp_path))) == 2
@@ -67,6 +68,7 @@ def test_a_resumed_run_loses_its_torn_last_line_only(tmp_path: Path) -> None:
     store = RunStore.create(config(tmp_path))
     store.append(PhaseChanged(phase="loading"))
     store.close()
+    (tmp_path / "model").mkdir()
     with (tmp_path / "events.jsonl").open("ab") as file:
         file.write(b'{"type":"Pha')
     store = RunStore.create(config(tmp_path, resume=True))
@@ -81,6 +83,12 @@ def test_resuming_where_no_run_is_says_so_and_makes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "gone").exists()
 
 
+def test_a_run_that_left_no_checkpoint_is_not_resumed(tmp_path: Path) -> None:
+    RunStore.create(config(tmp_path)).close()
+    with pytest.raises(RunStoreError, match="ended before its first checkpoint"):
+        RunStore.create(config(tmp_path, resume=True))
+
+
 @pytest.mark.parametrize("setting", ["agent", "model"])
 def test_a_run_is_not_resumed_with_another_agent_or_model(tmp_path: Path, setting: str) -> None:
     RunStore.create(config(tmp_path)).close()
@@ -91,6 +99,7 @@ def test_a_run_is_not_resumed_with_another_agent_or_model(tmp_path: Path, settin
 
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
     store = RunStore.create(config(tmp_path))
+    (tmp_path / "model").mkdir()
     with pytest.raises(RunStoreError, match="Another process trains in"):
         RunStore.create(config(tmp_path, resume=True))
     store.close()

@@ -1,0 +1,279 @@
+"""The trainer as a process of its own, with the model that ships: what it says, how it ends, what it leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui import run_store
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.protocol.commands import (
+    Evaluate,
+    Pause,
+    Resume,
+    SaveCheckpoint,
+    SetMode,
+    SetSystemPrompt,
+    StartRun,
+    Stop,
+)
+from llamagym_tui.protocol.events import (
+    PROTOCOL_VERSION,
+    CheckpointSaved,
+    EpisodeFinished,
+    EpisodesCounted,
+    EpisodeStarted,
+    EvaluationFinished,
+    Hello,
+    ModeChanged,
+    ObservationShown,
+    PhaseChanged,
+    PromptChanged,
+    RunFinished,
+    RunStarted,
+    SessionFailed,
+    TokensStreamed,
+    TurnFinished,
+    UpdateFinished,
+)
+from tests.e2e.trainer_process import TrainerProcess
+
+SMALL = PPOConfig(batch_size=32, mini_batch_size=16, epochs=1)
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
+
+
+def test_a_run_is_told_from_hello_to_its_end(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        hello = trainer.wait_for(Hello)
+        assert (hello.protocol, hello.pid) == (PROTOCOL_VERSION, trainer.process.pid)
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(UpdateFinished, lambda event: event.update == 2)
+
+        trainer.send(SetMode(mode="inference"))
+        assert trainer.wait_for(ModeChanged).mode == "inference"
+        trainer.send(SetSystemPrompt(system_prompt="Hit below 13."))
+        assert trainer.wait_for(PromptChanged).prompt_version == 1
+        trainer.wait_for(EpisodeStarted, lambda event: event.prompt_version == 1)
+        trainer.send(Pause())
+        trainer.wait_for(PhaseChanged, lambda event: event.phase == "paused")
+        trainer.send(Evaluate(episodes=16, greedy=True))
+        assert trainer.wait_for(EvaluationFinished).episodes == 16
+        trainer.send(Resume())
+        trainer.wait_for(PhaseChanged, lambda event: event.phase == "rolling_out")
+        trainer.wait_for(EpisodesCounted, lambda event: event.mode == "inference")
+        trainer.send(Stop())
+
+        assert trainer.ends() == 0
+        assert trainer.fault is None
+        assert isinstance(trainer.events[-1], RunFinished)
+        check_order(trainer)
+        check_folder(trainer, model)
+
+
+def check_order(trainer: TrainerProcess) -> None:
+    """What the screens rely on."""
+    kinds = [type(event) for event in trainer.events]
+    assert kinds.index(Hello) == 0
+    assert kinds.index(PhaseChanged) < kinds.index(RunStarted) < kinds.index(EpisodeStarted)
+    times = [event.at_s for event in trainer.events]
+    assert times == sorted(times)
+    for turn in trainer.of(TurnFinished)[:20]:
+        pieces = [e.text for e in trainer.of(TokensStreamed) if (e.episode, e.turn) == (turn.episode, turn.turn)]
+        assert "".join(pieces) == turn.reply
+    for finished in trainer.of(EpisodeFinished)[:20]:
+        turns = [turn for turn in trainer.of(TurnFinished) if turn.episode == finished.episode]
+        shown = [e for e in trainer.of(ObservationShown) if e.episode == finished.episode]
+        assert finished.length == len(turns) == len(shown)
+        assert finished.episode_return == pytest.approx(sum(turn.reward for turn in turns))
+    assert sum(len(event.returns) for event in trainer.of(EpisodesCounted)) == trainer.of(RunFinished)[0].episodes
+
+
+def check_folder(trainer: TrainerProcess, model: str) -> None:
+    """Settings, events and log of the run."""
+    assert run_store.read_config(trainer.run_dir).model == model
+    kept = list(run_store.read_events(trainer.run_dir))
+    assert [e for e in kept if isinstance(e, UpdateFinished)] == trainer.of(UpdateFinished)
+    assert kept[-1] == trainer.events[-1]
+    assert not any(isinstance(event, TokensStreamed) for event in kept)
+    assert run_store.last_system_prompt(trainer.run_dir) == "Hit below 13."
+    assert "Traceback" not in trainer.log_path.read_text()
+
+
+NOISE = """
+import os, threading, time
+import llamagym_tui.trainer.__main__ as trainer
+take_over = trainer.take_over_wire
+
+def noise():
+    while True:
+        print("printed by a library")
+        os.write(1, b"written by C\\n")
+        os.system("echo printed by a child")
+        time.sleep(0.2)
+
+def noisy(path):
+    wire = take_over(path)
+    threading.Thread(target=noise, daemon=True).start()
+    return wire
+
+trainer.take_over_wire = noisy
+"""
+
+
+def test_in_inference_mode_nothing_is_trained_and_prints_of_libraries_land_in_the_log(
+    tmp_path: Path, model: str
+) -> None:
+    with TrainerProcess(tmp_path, code=NOISE) as trainer:
+        trainer.start(model=model, mode="inference", ppo=SMALL, episodes=150)
+        assert trainer.ends(60) == 0
+        assert trainer.fault is None
+        assert trainer.of(UpdateFinished) == []
+        assert {event.policy_version for event in trainer.of(EpisodesCounted)} == {0}
+        assert trainer.of(RunFinished)[0].updates == 0
+    log = trainer.log_path.read_text()
+    for line in ("printed by a library", "written by C", "printed by a child"):
+        assert line in log
+
+
+def test_a_killed_trainer_leaves_a_run_that_goes_on(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(CheckpointSaved)
+        trainer.send(SetSystemPrompt(system_prompt="Hit below 13."))
+        trainer.wait_for(PromptChanged)
+        trainer.send(SaveCheckpoint())
+        saved = trainer.wait_for(CheckpointSaved)
+        trainer.process.kill()
+        assert trainer.ends() != 0
+    with TrainerProcess(tmp_path) as resumed:
+        resumed.start(model=model, ppo=SMALL, resume=True)
+        started = resumed.wait_for(RunStarted)
+        assert (started.system_prompt, started.prompt_version) == ("Hit below 13.", 1)
+        update = resumed.wait_for(UpdateFinished)
+        assert update.update == saved.update + 1
+        assert update.episodes > 32 / 2  # of the batch before
+        resumed.send(Stop())
+        assert resumed.ends() == 0
+    assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
+
+
+def test_the_end_of_its_commands_ends_it_with_a_checkpoint(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(CheckpointSaved)
+        before = (tmp_path / "model").stat().st_ino
+        trainer.wait_for(EpisodeFinished)
+        trainer.end_commands()
+        began = time.monotonic()
+        assert trainer.ends() == 0
+        assert time.monotonic() - began < 10
+        assert (tmp_path / "model").stat().st_ino != before
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    policy = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Your total: 12."}], add_generation_prompt=True, return_tensors="pt"
+    )
+    assert policy(**ids).logits.isfinite().all()
+
+
+def no_network(*address: object) -> None:
+    raise AssertionError(f"the network was asked for: {address}")
+
+
+@posix
+def test_it_ends_when_nobody_reads_its_events(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(UpdateFinished)
+        assert trainer.process.stdout is not None
+        trainer.process.stdout.close()
+        assert trainer.process.wait(15) == 0
+    assert isinstance(list(run_store.read_events(tmp_path))[-1], RunFinished)
+
+
+@posix
+def test_a_request_to_terminate_is_a_stop_and_ctrl_c_is_not(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(UpdateFinished)
+        trainer.process.send_signal(signal.SIGINT)
+        trainer.wait_for(UpdateFinished)
+        trainer.process.send_signal(signal.SIGTERM)
+        trainer.wait_for(RunFinished)
+        assert trainer.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"agent": "blackjak"}, "blackjack"),
+        ({"model": "/no/such/model"}, "/no/such/model"),
+    ],
+)
+def test_what_cannot_be_loaded_fails_in_one_sentence(tmp_path: Path, settings: dict[str, str], sentence: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(**settings)
+        assert sentence in trainer.wait_for(SessionFailed).message
+        assert "\n" not in trainer.of(SessionFailed)[0].message
+        assert trainer.ends() == 1
+
+
+def test_a_run_that_is_there_already_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text("")
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start()
+        assert "--resume" in trainer.wait_for(SessionFailed).message
+        assert trainer.ends() == 1
+
+
+def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.send(StartRun(protocol=PROTOCOL_VERSION + 1, config=RunConfig(agent="x", run_dir=str(tmp_path))))
+        assert f"version {PROTOCOL_VERSION + 1} of the protocol" in trainer.wait_for(SessionFailed).message
+        assert trainer.ends() == 1
+
+
+def test_a_command_before_the_start_is_refused(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.send(Pause())
+        assert "Pause, not StartRun" in trainer.wait_for(SessionFailed).message
+        assert trainer.ends() == 1
+
+
+def test_a_trainer_that_is_never_started_ends_with_its_parent(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.wait_for(Hello)
+        trainer.end_commands()
+        assert trainer.ends() == 0
+
+
+def test_hello_comes_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.wait_for(Hello)
+        assert time.monotonic() - began < 5
+    heavy = "[name for name in ('torch', 'gymnasium') if name in sys.modules]"
+    watch = f"import sys; import llamagym_tui.trainer.__main__; print({heavy})"
+    out = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_nonsense_on_its_stdin_ends_it(tmp_path: Path) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.wait_for(Hello)
+        assert trainer.process.stdin is not None
+        trainer.process.stdin.write(b"hello, is anybody there?")
+        trainer.ends()
+        assert "WireError" in trainer.log_path.read_text()
