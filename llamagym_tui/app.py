@@ -7,11 +7,12 @@ is repainted at `PAINT_S` at most. Only this module talks to the trainer client.
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.app import App
@@ -52,6 +53,9 @@ SCREENS = Path(playground.__file__).parent
 """Where the style sheets are."""
 WIDE = 120
 """Cells from which chart and figures stand beside the conversation."""
+WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
+HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
+"""Style classes of every screen, by size of the terminal."""
 
 THEME = Theme(
     name="llamagym",
@@ -88,12 +92,8 @@ class LlamaGymApp(App[None]):
 
     TITLE = "llamagym-tui"
     ENABLE_COMMAND_PALETTE = True
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
-        (0, "-too-narrow"),
-        (MIN_WIDTH, "-narrow"),
-        (WIDE, "-wide"),
-    ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False, priority=True)]
 
     def __init__(
@@ -130,7 +130,7 @@ class LlamaGymApp(App[None]):
         self._paint_due = False
         self._leaving = False
 
-    def get_default_screen(self) -> Screen[object]:
+    def get_default_screen(self) -> Screen[Any]:
         """The first frame is the playground's, or home's."""
         if self.config is not None:
             return self._make_playground(self.config)
@@ -141,8 +141,12 @@ class LlamaGymApp(App[None]):
 
     def on_mount(self) -> None:
         """The trainer may have the processor once the first frame is painted."""
+        self.call_after_refresh(self._first_frame_painted)
+
+    def _first_frame_painted(self) -> None:
+        gc.enable()
         if self.config is not None:
-            self.call_after_refresh(self._follow_trainer)
+            self._follow_trainer()
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         """Open the playground of a new run."""

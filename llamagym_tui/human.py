@@ -141,8 +141,8 @@ class HumanGame:
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
         self.transcript = self.transcript.tell(started).tell(self._shown(text))
 
-    def act(self, action: int) -> None:
-        """Take an action in the episode under way.
+    def act(self, action: int) -> bool:
+        """Take an action in the episode under way; whether that ended it.
 
         Raises:
             EnvError: the environment refused the step.
@@ -162,6 +162,7 @@ class HumanGame:
         else:
             self._messages.append(user(text))
             self.transcript = self.transcript.tell(self._shown(text))
+        return self.over
 
     def save(self) -> None:
         """Write what waits to be written; may block for a moment, in any thread. `saved` tells how it went."""

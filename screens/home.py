@@ -12,10 +12,11 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
@@ -46,7 +47,7 @@ class HomeScreen(Screen[None]):
             yield OptionList(*[Option(_line(name, agent), id=name) for name, agent in self._agents.items()])
             hint = "enter opens the playground · your own: llamagym-tui path.py, or any Gymnasium id"
             yield Static(hint, id="home-hint", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:

@@ -15,13 +15,14 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Key
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from llamagym_tui.errors import EnvError
 from llamagym_tui.human import Choice, HumanGame
 from llamagym_tui.return_series import mean_return
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.facts import number
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
@@ -61,7 +62,7 @@ class HumanTableScreen(Screen[None]):
         yield Static(id="choices", markup=False)
         yield Static(id="score", markup=False)
         yield Static(id="saved", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """Show the table, then set it."""
@@ -125,11 +126,10 @@ class HumanTableScreen(Screen[None]):
         if not self._opened or self._game.over:
             return
         try:
-            self._game.act(choice.action)
+            if self._game.act(choice.action):
+                self._save()
         except EnvError as error:
             self._fault = str(error)
-        if self._game.over:
-            self._save()
         self._draw()
 
     @work(group="save")

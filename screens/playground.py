@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,17 +16,17 @@ from textual.containers import Container, Vertical
 from textual.events import ScreenResume
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, Static
 
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.banner import Banner
 from llamagym_tui.screens.widgets.conversation import ConversationView
-from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
+
+if TYPE_CHECKING:
+    from llamagym_tui.screens.widgets.run_panels import Panels
 
 CHART_S = 0.5
 """Seconds between two drawings of the chart, at least."""
@@ -67,25 +67,31 @@ class PlaygroundScreen(Screen[None]):
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
         self._chart_due = False
+        self._panels: Panels | None = None
 
     def compose(self) -> ComposeResult:
-        """Structure only; `show` brings the data."""
+        """What the first frame has: the header and the place of the conversation; the rest follows it."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
-        yield Banner()
-        with Container(id="body"):
-            with Vertical(id="conversation-pane"):
-                yield ConversationView(id="conversation", placeholder=waiting_text(self._state))
-                yield Static("▼ new lines below · end follows them", id="more", markup=False)
-            with Vertical(id="side"):
-                yield ReturnChart()
-                yield FiguresColumn(self._state, id="figures-column")
-            yield FiguresStrip(self._state, id="figures-strip")
-        yield Footer(show_command_palette=False)
+        with Container(id="body"), Vertical(id="conversation-pane"):
+            yield ConversationView(id="conversation", placeholder=waiting_text(self._state))
+        yield KeyBar()
 
     def on_mount(self) -> None:
-        """The keys of the conversation work at once."""
+        """The keys work at once."""
         self.query_one(ConversationView).focus()
+        self.call_after_refresh(self._furnish)
+
+    async def _furnish(self) -> None:
+        """Mount what the first frame does without, so that it is there sooner."""
+        from llamagym_tui.screens.widgets.run_panels import make_panels
+
+        panels = make_panels(self._state)
+        with self.app.batch_update():
+            await self.mount(panels.banner, after="#run-header")
+            await self.query_one("#conversation-pane").mount(panels.more_below)
+            await self.query_one("#body").mount(panels.side, panels.strip)
+        self._panels = panels
         self.show(self._state)
 
     def on_screen_resume(self, event: ScreenResume) -> None:
@@ -99,16 +105,17 @@ class PlaygroundScreen(Screen[None]):
     def show(self, state: RunState) -> None:
         """Show another state of the run."""
         self._state = state
-        if not self.is_mounted:
+        panels = self._panels
+        if panels is None:
             return
         conversation = self.query_one(ConversationView)
         conversation.say_while_empty(waiting_text(state))
         conversation.show(state.transcript.entries)
-        self.query_one("#more").set_class(not conversation.following, "-shown")
-        self.query_one(Banner).show(state, self._demos_path)
         self.query_one(RunHeader).show(state)
-        self.query_one(FiguresStrip).show(state)
-        self.query_one(FiguresColumn).show(state)
+        panels.more_below.set_class(not conversation.following, "-shown")
+        panels.banner.show(state, self._demos_path)
+        panels.strip.show(state)
+        panels.side.show(state)
         if not self._chart_due:
             self._chart_due = True
             self.set_timer(CHART_S, self._draw_chart)
@@ -119,8 +126,8 @@ class PlaygroundScreen(Screen[None]):
 
     def _draw_chart(self) -> None:
         self._chart_due = False
-        if self.is_current:
-            self.query_one(ReturnChart).show(self._state)
+        if self.is_current and self._panels is not None:
+            self._panels.side.show_chart(self._state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
@@ -151,7 +158,8 @@ class PlaygroundScreen(Screen[None]):
     def action_follow(self) -> None:
         """Follow the conversation's tail again."""
         self.query_one(ConversationView).follow()
-        self.query_one("#more").remove_class("-shown")
+        if self._panels is not None:
+            self._panels.more_below.remove_class("-shown")
 
 
 def waiting_text(state: RunState) -> str:

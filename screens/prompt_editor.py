@@ -13,9 +13,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Paste
 from textual.screen import ModalScreen
-from textual.widgets import Footer, Static, TextArea
+from textual.widgets import Static, TextArea
 
 from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import literal
 
 
@@ -54,7 +55,7 @@ class PromptEditor(ModalScreen[str | None]):
             frame.border_title = "system prompt"
             yield DraftArea(self._original, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
             yield Static(id="editor-status", markup=False)
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def on_mount(self) -> None:
         """The cursor stands at the end of the draft."""

@@ -11,7 +11,7 @@ from llamagym_tui.protocol.events import UpdateStats
 from llamagym_tui.return_series import Point, smoothing_window, thinned
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import MINUS
-from llamagym_tui.screens.widgets.state_static import StateStatic
+from llamagym_tui.screens.widgets.state_text import StateText
 
 BARS = "▁▂▃▄▅▆▇█"
 NAME = "$foreground 60%"
@@ -82,7 +82,7 @@ def baselines(state: RunState) -> dict[str, float]:
     return dict(sorted(known.items(), key=lambda item: -item[1]))
 
 
-class FiguresColumn(StateStatic):
+class FiguresColumn(StateText):
     """Figures in two columns, for the side of a wide terminal."""
 
     def content_at(self, width: int) -> Content:
@@ -107,7 +107,7 @@ class FiguresColumn(StateStatic):
         )
 
 
-class FiguresStrip(StateStatic):
+class FiguresStrip(StateText):
     """Mean return with its curve, and as many figures as fit in two rows, for a narrow terminal."""
 
     def content_at(self, width: int) -> Content:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.content import Content
 
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.state_static import StateStatic
+from llamagym_tui.screens.widgets.state_text import StateText
 
 PHASES = {
     "loading": "loading",
@@ -22,7 +22,7 @@ PHASES = {
 """Phases, for people."""
 
 
-class RunHeader(StateStatic):
+class RunHeader(StateText):
     """One row about a run."""
 
     DEFAULT_CSS = """

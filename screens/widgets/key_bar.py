@@ -1,0 +1,87 @@
+"""The bottom row: which keys do something now. One widget, because the first frame waits for it.
+
+Textual's footer mounts a widget for each key after the first paint; this one draws them all at once. A key can be
+clicked, and says more in its tooltip.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.events import Leave, MouseMove, MouseUp
+from textual.screen import Screen
+from textual.style import Style
+from textual.widget import Widget
+
+
+class Key(NamedTuple):
+    """A key as it is shown."""
+
+    key: str
+    shown: str
+    description: str
+    tooltip: str
+    enabled: bool
+
+
+class KeyBar(Widget):
+    """The keys of the screen."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    KeyBar {
+        dock: bottom;
+        height: 1;
+        padding: 0 1;
+        background: $footer-background;
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+    }
+    """
+
+    def on_mount(self) -> None:
+        """Follow the screen's bindings."""
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
+
+    def on_unmount(self) -> None:
+        """Follow them no more."""
+        self.screen.bindings_updated_signal.unsubscribe(self)
+
+    def _bindings_changed(self, screen: Screen[object]) -> None:
+        self.refresh()
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys, one for each action."""
+        shown: dict[str, Key] = {}
+        for _, binding, enabled, tooltip in self.screen.active_bindings.values():
+            if binding.show and binding.action not in shown:
+                display = self.app.get_key_display(binding)
+                shown[binding.action] = Key(
+                    binding.key, display, binding.description, tooltip or binding.description, enabled
+                )
+        return list(shown.values())
+
+    def render(self) -> Content:
+        """All keys in a row; those that do nothing now are dim."""
+        row = Content("")
+        for key in self.keys:
+            meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
+            name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
+            cell = Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)
+            row = Content.assemble(row, "  " if row else "", cell)
+        return row
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Say what the key under the pointer does."""
+        self.tooltip = event.style.meta.get("tooltip")
+
+    def on_leave(self, event: Leave) -> None:
+        """No key is under the pointer."""
+        self.tooltip = None
+
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """A click is the key."""
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)

@@ -1,0 +1,69 @@
+"""What stands around the conversation: sentences above it, curve and figures beside or below it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.banner import Banner
+from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.widgets.return_chart import ReturnChart
+
+
+class SidePanel(Vertical):
+    """Chart and figures of a wide terminal."""
+
+    def __init__(self, state: RunState) -> None:
+        """The panel of a run."""
+        super().__init__(id="side")
+        self._state = state
+
+    def compose(self) -> ComposeResult:
+        """The curve above the figures."""
+        yield ReturnChart()
+        yield FiguresColumn(self._state, id="figures-column")
+
+    def show(self, state: RunState) -> None:
+        """Show the figures of another state; `show_chart` draws the curve."""
+        self.query_one(FiguresColumn).show(state)
+
+    def show_chart(self, state: RunState) -> None:
+        """Draw the curve of a state."""
+        self.query_one(ReturnChart).show(state)
+
+
+class MoreBelow(Static):
+    """Says that the conversation goes on below what is seen."""
+
+    DEFAULT_CSS = """
+    MoreBelow {
+        display: none;
+        dock: bottom;
+        height: 1;
+        text-align: center;
+        color: $accent;
+        &.-shown { display: block; }
+    }
+    """
+
+    def __init__(self) -> None:
+        """Nothing below yet."""
+        super().__init__("▼ new lines below · end follows them", markup=False)
+
+
+class Panels(NamedTuple):
+    """Everything around a conversation."""
+
+    banner: Banner
+    more_below: MoreBelow
+    side: SidePanel
+    strip: FiguresStrip
+
+
+def make_panels(state: RunState) -> Panels:
+    """The panels of a run, not mounted yet."""
+    return Panels(Banner(), MoreBelow(), SidePanel(state), FiguresStrip(state, id="figures-strip"))
