@@ -131,7 +131,7 @@ class _Bar:
         self._figures = _Figures()
         self._bar = progress.Progress(
             progress.BarColumn(bar_width=24),
-            progress.TextColumn("{task.description}"),
+            progress.TextColumn("{task.description}", markup=False),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
             console=Console(file=stream),

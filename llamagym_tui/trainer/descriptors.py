@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO, cast
 
@@ -52,7 +52,8 @@ def diverted(log: BinaryIO, *, stderr: bool) -> Iterator[TextIO]:
         os.dup2(log.fileno(), STDOUT)
         if stderr:
             os.dup2(log.fileno(), STDERR)
-        yield terminal
+        with os.fdopen(os.dup(STDOUT), "w", encoding="utf-8", buffering=1) as prints, redirect_stdout(prints):
+            yield terminal
     finally:
         _flush()  # before the way back: what a library left in a buffer belongs to the log
         for descriptor, original in kept.items():

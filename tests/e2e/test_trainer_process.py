@@ -277,3 +277,17 @@ def test_nonsense_on_its_stdin_ends_it(tmp_path: Path) -> None:
         trainer.process.stdin.write(b"hello, is anybody there?")
         trainer.ends()
         assert "WireError" in trainer.log_path.read_text()
+
+
+def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    busy = (
+        "import time\n"
+        "import llamagym_tui.trainer.__main__ as trainer, llamagym_tui.trainer.session as session\n"
+        "trainer.GRACE_S = 0.5\n"
+        "session.Session.run = lambda self: time.sleep(60)\n"
+    )
+    with TrainerProcess(tmp_path, code=busy) as trainer:
+        trainer.start()
+        trainer.end_commands()
+        assert trainer.ends(10) == 1
+        assert "leaving without a checkpoint" in trainer.log_path.read_text()
