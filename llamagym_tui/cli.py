@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from llamagym_tui.cli_demos import demos_app
 from llamagym_tui.cli_group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
-
-if TYPE_CHECKING:
-    from llamagym_tui.app import LlamaGymApp
 
 app = typer.Typer(
     cls=AgentOrCommand,
@@ -93,9 +90,9 @@ def home(
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         _require_terminal("blackjack")
-        from llamagym_tui.app import LlamaGymApp
+        from llamagym_tui.app import open_home
 
-        _show(LlamaGymApp(None))
+        raise typer.Exit(open_home())
 
 
 @app.command(cls=PlayCommand, hidden=True)
@@ -132,9 +129,9 @@ def play(
         minutes=minutes,
     )
     _require_terminal(agent)
-    from llamagym_tui.app import LlamaGymApp
+    from llamagym_tui.app import open_playground
 
-    _show(LlamaGymApp(config))
+    raise typer.Exit(open_playground(config))
 
 
 @app.command()
@@ -254,8 +251,3 @@ def runs() -> None:
 def _require_terminal(agent: str) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`.")
-
-
-def _show(screen_app: LlamaGymApp) -> None:
-    screen_app.run()
-    raise typer.Exit(screen_app.return_code or 0)

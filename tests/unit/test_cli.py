@@ -228,18 +228,18 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     opened: list[RunConfig | None] = []
 
-    class App:
-        return_code = 0
+    def open_playground(config: RunConfig) -> int:
+        opened.append(config)
+        return 1
 
-        def __init__(self, config: RunConfig | None) -> None:
-            opened.append(config)
+    def open_home() -> int:
+        opened.append(None)
+        return 0
 
-        def run(self) -> None:
-            pass
-
-    monkeypatch.setitem(sys.modules, "llamagym_tui.app", SimpleNamespace(LlamaGymApp=App))
+    fake = SimpleNamespace(open_playground=open_playground, open_home=open_home)
+    monkeypatch.setitem(sys.modules, "llamagym_tui.app", fake)
     monkeypatch.setattr(cli, "_require_terminal", lambda agent: None)
-    assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 0
+    assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 1
     assert run().exit_code == 0
     assert opened == [RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4), None]
 
