@@ -35,17 +35,17 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
 
-    batch_size: Count = 768
+    batch_size: Count = 1024
     """Turns collected for an update, at least; episodes under way are finished first."""
     mini_batch_size: Count = 256
     """Turns, about, for one optimizer step; episodes are kept whole."""
-    epochs: Count = 4
+    epochs: Count = 2
     """Passes over a batch."""
     lr: Positive = 5e-4
     """Adam's learning rate of the policy at the first update."""
     lr_final: NonNegative = 1e-4
     """Learning rate after `decay_updates` updates, reached linearly and kept."""
-    value_lr: Positive = 1e-3
+    value_lr: Positive = 3e-3
     """Learning rate of the value head."""
     decay_updates: Count = 100
     """Updates over which `lr`, `kl_coef` and `entropy_coef` move to their final values."""
@@ -57,9 +57,9 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Lambda of GAE per turn."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
-    kl_coef: NonNegative = 0.1
+    kl_coef: NonNegative = 0.02
     """Nats to reward: weight of log(policy/reference), subtracted from the reward of the turn (k1)."""
-    kl_coef_final: NonNegative = 0.02
+    kl_coef_final: NonNegative = 0.01
     """`kl_coef` after `decay_updates` updates."""
     entropy_coef: NonNegative = 0.1
     """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""

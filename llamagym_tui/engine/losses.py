@@ -35,11 +35,12 @@ def clipped_policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tens
     ratio = log_ratio.exp()
     # L = -min(r A, clip(r, 1 - eps, 1 + eps) A)
     surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - clip_range, 1 + clip_range) * advantages)
+    loss = -surrogate.sum()
     with torch.no_grad():
         deviation = (ratio - 1).abs()
         return PolicyLoss(
-            loss=-surrogate.sum(),
-            approx_kl=(deviation_k3(log_ratio)).sum(),
+            loss=loss,
+            approx_kl=deviation_k3(log_ratio).sum(),
             clipped=(deviation > clip_range).float().sum(),
             largest_deviation=deviation.max(),
         )

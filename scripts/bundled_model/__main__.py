@@ -14,7 +14,7 @@ from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer
 from scripts.bundled_model.train import train
 
-STEPS = 2400
+STEPS = 2200
 
 
 def main(

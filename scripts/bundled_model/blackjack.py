@@ -13,8 +13,12 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from scripts.bundled_model.lessons import Exchange, Lesson
 
 AGENT = BlackjackAgent()
+REPLIES = (AGENT.format_action(0), AGENT.format_action(1))
 DEFAULT_HIT_RATE = 0.43
 """P(hit) under the default prompt, whatever the state: a mean return of -0.35, by dynamic programming."""
+
+DEFAULT_SHARE = 0.12
+"""Share of lessons under the default prompt."""
 
 Rule = Callable[[State], bool]
 OPENINGS = (
@@ -27,7 +31,7 @@ OPENINGS = (
 
 def lesson(rng: random.Random, hands: int) -> Lesson:
     """A prompt, and hands that are played as it says."""
-    if rng.random() < 0.12:
+    if rng.random() < DEFAULT_SHARE:
         return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
     text, rule = instruction(rng)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
@@ -41,7 +45,7 @@ def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
     while total <= 21 and len(exchanges) < 4:
         state = (total, dealer, ace)
         hit = rng.random() < DEFAULT_HIT_RATE if rule is None else rule(state)
-        exchanges.append(Exchange(AGENT.format_observation(state), AGENT.format_action(int(hit)), state))
+        exchanges.append(Exchange(AGENT.format_observation(state), REPLIES[hit], state))
         if not hit:
             break
         card = rng.choices(list(CARDS), list(CARDS.values()))[0]
@@ -51,7 +55,7 @@ def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
 
 def instruction(rng: random.Random) -> tuple[str, Rule]:
     """A sentence, and the rule that it states."""
-    return rng.choices([_below, _by_dealer, _by_ace, _exactly, _manner], [4, 5, 3, 2, 2])[0](rng)
+    return rng.choices([_below, _by_dealer, _by_ace, _exactly, _manner], [3, 9, 3, 3, 2])[0](rng)
 
 
 def below(limit: int) -> Rule:

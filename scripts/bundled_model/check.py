@@ -21,7 +21,7 @@ from llamagym_tui.engine.scoring import reply_logprobs
 from scripts.bundled_model import blackjack
 
 AGENT = blackjack.AGENT
-REPLIES = [AGENT.format_action(0), AGENT.format_action(1)]
+REPLIES = blackjack.REPLIES
 CHECK_SEED = 20_000_003
 
 
@@ -38,7 +38,7 @@ def hit_probabilities(policy: Policy, system_prompt: str, states: Sequence[State
     return dict(zip(states, logprobs.softmax(-1)[:, 1].tolist(), strict=True))
 
 
-def following(policy: Policy, families: int = 40) -> dict[str, float]:
+def following(policy: Policy, families: int = 15) -> dict[str, float]:
     """Share of states in which the greedy action is the prompt's, by kind of instruction, under the default prompt."""
     rng = random.Random(CHECK_SEED)
     kinds = {

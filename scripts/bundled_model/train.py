@@ -124,7 +124,7 @@ class StateHeads(nn.Module):
         return sum(losses) / len(losses)  # type: ignore[return-value]
 
 
-def train(tokenizer: PreTrainedTokenizerFast, *, steps: int, seed: int, log_every: int = 100) -> LlamaForCausalLM:
+def train(tokenizer: PreTrainedTokenizerFast, *, steps: int, seed: int, log_every: int = 50) -> LlamaForCausalLM:
     """Train from random weights for a number of steps."""
     model = new_model(tokenizer, seed)
     chat, rng = ChatTokenizer(tokenizer), random.Random(seed)
