@@ -1,0 +1,69 @@
+"""Returns over a run: exact while there is room, bounded for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.return_series import (
+    MAX_GROUPS,
+    Point,
+    ReturnSeries,
+    mean_return,
+    smoothing_window,
+    thinned,
+)
+
+
+def test_a_short_series_keeps_every_return():
+    series = ReturnSeries().add([1.0, -1.0]).add([3.0])
+    assert series.trailing(1) == [Point(1, 1.0), Point(2, -1.0), Point(3, 3.0)]
+
+
+def test_the_trailing_mean_begins_at_half_a_window():
+    series = ReturnSeries().add([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert series.trailing(4) == [Point(2, 1.5), Point(3, 2.0), Point(4, 2.5), Point(5, 3.5)]
+
+
+def test_a_full_series_merges_neighbours_and_loses_no_episode():
+    series = ReturnSeries().add([1.0, 3.0] * (MAX_GROUPS // 2))
+    grown = series.add([10.0])
+    assert grown.group == 2
+    assert grown.sums[0] == 4.0
+    assert grown.sums[-1] == 10.0
+    assert grown.episodes == MAX_GROUPS + 1
+    assert sum(grown.sums) == 2 * MAX_GROUPS + 10.0
+
+
+def test_a_million_episodes_fit_into_the_same_room():
+    series = ReturnSeries()
+    for _ in range(200):
+        series = series.add([1.0] * 5000)
+    assert len(series.sums) <= MAX_GROUPS
+    assert series.episodes == 1_000_000
+    assert {point.mean_return for point in series.trailing(1000)} == {1.0}
+
+
+def test_a_resumed_run_begins_where_it_stopped():
+    assert ReturnSeries(start=500).add([2.0]).trailing(1) == [Point(501, 2.0)]
+
+
+def test_a_return_that_is_not_finite_does_not_spoil_the_curve():
+    assert ReturnSeries().add([float("nan"), 1.0]).trailing(2)[-1] == Point(2, 0.5)
+
+
+@pytest.mark.parametrize(("episodes", "window"), [(0, 20), (150, 20), (4000, 400), (90_000, 1000)])
+def test_the_window_is_a_tenth_of_the_run_within_bounds(episodes: int, window: int):
+    assert smoothing_window(episodes) == window
+
+
+def test_thinning_keeps_the_last_point():
+    points = [Point(episode, 0.0) for episode in range(10)]
+    assert [point.episode for point in thinned(points, 4)] == [0, 3, 6, 9]
+
+
+def test_mean_and_standard_error_by_hand():
+    mean = mean_return([1.0, -1.0, 1.0, -1.0])
+    assert mean is not None
+    assert mean.mean == 0.0
+    assert mean.stderr == pytest.approx((4 / 3) ** 0.5 / 2)
+    assert mean_return([]) is None
