@@ -41,7 +41,7 @@ def submodules(package: str) -> list[str]:
         "import llamagym_tui",
         "from llamagym_tui import Agent",
         "import llamagym_tui.app",
-        "import llamagym_tui.cli",
+        "import llamagym_tui.cli, llamagym_tui.start",
         "import llamagym_tui.demos, llamagym_tui.human, llamagym_tui.run_state, llamagym_tui.trainer_client",
         "from llamagym_tui import catalog; catalog.find_agent('blackjack')().get_system_prompt()",
         "from llamagym_tui import catalog; catalog.action_names(catalog.find_agent('CartPole-v1'))",

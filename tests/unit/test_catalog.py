@@ -171,16 +171,16 @@ def _broken() -> gymnasium.Env:
     ("env_id", "entry_point", "sentence"),
     [
         (
-            "House/Image-v0",
+            "Stub/Image-v0",
             lambda: _Stub(gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8), gymnasium.spaces.Discrete(2)),
             r"12,288 numbers",
         ),
         (
-            "House/Shifted-v0",
+            "Stub/Shifted-v0",
             lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2, start=1)),
             r"counted from 0",
         ),
-        ("House/Broken-v0", _broken, r"cannot be made: no display$"),
+        ("Stub/Broken-v0", _broken, r"cannot be made: no display$"),
     ],
 )
 def test_an_environment_that_cannot_be_told_is_refused(env_id: str, entry_point: object, sentence: str) -> None:
