@@ -156,7 +156,8 @@ class _Summary:
 
 def _run(config: RunConfig, store: RunStore, summary: _Summary, progress: Progress) -> None:
     from llamagym_tui.trainer.phases import Phase
-    from llamagym_tui.trainer.session import Session, sentence
+    from llamagym_tui.trainer.reports import session_failed
+    from llamagym_tui.trainer.session import Session
 
     asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     session = Session(config, store, asked, sinks=[summary.take, progress.take])
@@ -166,7 +167,7 @@ def _run(config: RunConfig, store: RunStore, summary: _Summary, progress: Progre
         assert session.error is not None
         if isinstance(session.error, LlamaGymError):
             raise session.error
-        raise LlamaGymError(sentence(session.error, store)) from session.error
+        raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
 
 
 def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:

@@ -128,6 +128,7 @@ class Rollout:
         self.env_steps = 0
         self.prompt = ("", -1)
         self.is_closed = False
+        self.seed = 0
         self.before_step: Callable[[Rollout], None] = lambda rollout: None
         self._clock, self._policy, self._emit = clock, policy, emit
         self._batch: list[Ended] = []
@@ -197,9 +198,10 @@ class FakeBuilders(Builders):
         self.made["ppo"] = PPO(self.clock, policy)
         return self.made["ppo"]
 
-    def rollout(self, agent: Agent, policy: Any, emit: Callable[[Event], None]) -> Any:
+    def rollout(self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
         self.made["rollout"] = rollout = Rollout(self.clock, policy, emit)
         rollout.before_step = self.before_step
+        rollout.seed = seed
         return rollout
 
     def threads(self, agent: Agent, policy: Any, loaded: Any) -> int:

@@ -57,9 +57,12 @@ class Builders:
         Raises:
             ModelLoadError: it is not found, not reachable, or no causal LM.
         """
+        import torch
+
         from llamagym_tui.engine.models import load_model_and_tokenizer
 
         config = self.config
+        torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         return load_model_and_tokenizer(
             config.model, config.device, full_finetuning=config.full_finetuning, lora=config.lora
         )
@@ -77,9 +80,14 @@ class Builders:
 
         return PPO(policy, self.config.ppo, self.config.seed)
 
-    def rollout(self, agent: Agent, policy: Policy, emit: Callable[[Event], None]) -> Rollout:
+    def rollout(self, agent: Agent, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
         """The environments, not reset yet.
 
+        Args:
+            agent: tells observations and reads replies.
+            policy: chooses replies.
+            seed: of the environments.
+            emit: takes the watched environment's events.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -92,7 +100,7 @@ class Builders:
             n_envs=config.n_envs,
             max_turns=config.max_turns,
             batch_turns=config.ppo.batch_size,
-            seed=config.seed,
+            seed=seed,
             emit=emit,
         )
 

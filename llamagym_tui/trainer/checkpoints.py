@@ -29,6 +29,16 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     recent_returns: list[float] = []
     """Of the last training episodes, in order."""
 
+    def with_prompt(self, system_prompt: str | None) -> Counters:
+        """The same under another system prompt, which has the next version; None: under the same one.
+
+        A prompt that replaces the agent's own before anything was played keeps version 0.
+        """
+        if system_prompt is None or system_prompt == self.system_prompt:
+            return self
+        version = self.prompt_version + 1 if self.env_steps else 0
+        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version)
+
 
 class Checkpoints:
     """The checkpoints of one run."""

@@ -1,4 +1,4 @@
-"""The parts of a session, once they are loaded, and how they are put together."""
+"""The parts of a session, once they are loaded, and the order in which they are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llamagym_tui import catalog
 from llamagym_tui.agent import Agent
-from llamagym_tui.protocol.events import Event, PhaseChanged, RunStarted
+from llamagym_tui.protocol.events import Event, PhaseChanged
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 
 
 @dataclass(frozen=True)
@@ -22,44 +22,31 @@ class Parts:
     ppo: Any
     rollout: Any
     threads: int
+    began: Counters
+    """Where the run stood when this session took it up."""
 
 
-def load_parts(builders: Builders, tell: Callable[[Event], None]) -> Parts:
+def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Event], None]) -> Parts:
     """Load everything, telling what is being done.
 
     Raises:
         UsageError: the agent is unknown or its file faulty.
         ModelLoadError: the model does not load.
+        RunStoreError: a run is to be resumed, and its checkpoint cannot be read.
         EnvError: an environment cannot be made.
     """
+    config = builders.config
     tell(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
     ppo = builders.ppo(policy)
+    began = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
+    began = began.with_prompt(config.system_prompt)
     tell(PhaseChanged(phase="loading", detail="making the environments"))
-    rollout = builders.rollout(agent, policy, tell)
-    threads = builders.threads(agent, policy, loaded)
-    return Parts(agent, loaded, policy, ppo, rollout, threads)
-
-
-def run_started(builders: Builders, parts: Parts, system_prompt: str, prompt_version: int) -> RunStarted:
-    """The event that tells what a session consists of."""
-    config, agent, loaded = builders.config, parts.agent, parts.loaded
-    return RunStarted(
-        agent=catalog.agent_name(config.agent),
-        env_id=agent.env_id,
-        model=loaded.name,
-        run_dir=config.run_dir,
-        seed=config.seed,
-        n_envs=config.n_envs,
-        mode=config.mode,
-        system_prompt=system_prompt,
-        prompt_version=prompt_version,
-        action_names=list(agent.action_names),
-        baselines=dict(agent.baselines),
-        parameters=loaded.parameters,
-        trainable=loaded.trainable,
-        device=str(loaded.device),
-        threads=parts.threads,
-    )
+    # A resumed run does not see its first episodes again.
+    rollout = builders.rollout(agent, policy, seed=config.seed + began.episodes, emit=tell)
+    rollout.mode = config.mode
+    rollout.set_counters(episodes=began.episodes, env_steps=began.env_steps)
+    rollout.set_system_prompt(began.system_prompt, began.prompt_version)
+    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(agent, policy, loaded), began)

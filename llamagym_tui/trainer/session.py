@@ -8,25 +8,22 @@ torch nor gymnasium: its parts come from `Builders`.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import queue
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
-
-import msgspec
+from typing import assert_never
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
+from llamagym_tui.trainer import reports
 from llamagym_tui.trainer.announcer import Announcer, Sink
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
-from llamagym_tui.trainer.parts import load_parts, run_started
+from llamagym_tui.trainer.parts import load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
 
@@ -87,32 +84,15 @@ class Session:
         return self.phase
 
     def _load(self) -> None:
-        self._parts = load_parts(self._builders, self._tell)
-        self._exits.callback(self._parts.rollout.close)
-        self._take_up(self._beginning())
-        self._tell(run_started(self._builders, self._parts, self._prompt, self._prompt_version))
+        parts = self._parts = load_parts(self._builders, self._checkpoints, self._tell)
+        self._exits.callback(parts.rollout.close)
+        began = parts.began
+        self._prompt, self._prompt_version = began.system_prompt, began.prompt_version
+        self._stopwatch = Stopwatch(self._clock, began.elapsed_s)
+        self._tally = EpisodeTally(self._stopwatch, self._clock, began.episodes, began.recent_returns)
+        self._batch_began_s = began.elapsed_s
+        self._tell(reports.run_started(self._config, parts, self._prompt, self._prompt_version))
         self._enter(Phase.ROLLING_OUT)
-
-    def _beginning(self) -> Counters:
-        """Where the run stands: at a checkpoint that is read back, or at its start."""
-        prompt = self._config.system_prompt
-        if not self._config.resume:
-            return Counters(system_prompt=self._parts.agent.get_system_prompt() if prompt is None else prompt)
-        counters = self._checkpoints.restore(self._parts.policy, self._parts.ppo)
-        if prompt is None or prompt == counters.system_prompt:
-            return counters
-        version = counters.prompt_version + 1
-        return msgspec.structs.replace(counters, system_prompt=prompt, prompt_version=version)
-
-    def _take_up(self, counters: Counters) -> None:
-        rollout, clock = self._parts.rollout, self._clock
-        self._prompt, self._prompt_version = counters.system_prompt, counters.prompt_version
-        rollout.mode = self._config.mode
-        rollout.set_system_prompt(self._prompt, self._prompt_version)
-        rollout.set_counters(episodes=counters.episodes, env_steps=counters.env_steps)
-        self._stopwatch = Stopwatch(clock, counters.elapsed_s)
-        self._tally = EpisodeTally(self._stopwatch, clock, counters.episodes, counters.recent_returns)
-        self._batch_began_s = counters.elapsed_s
 
     def _advance(self) -> None:
         match self.phase:
@@ -149,7 +129,7 @@ class Session:
         rollout, ppo = self._parts.rollout, self._parts.ppo
         rollout_s = self._stopwatch.elapsed_s - self._batch_began_s
         self._enter(Phase.UPDATING)
-        stats = update_stats(ppo.update(rollout.take_batch()), rollout_s)
+        stats = reports.update_stats(ppo.update(rollout.take_batch()), rollout_s)
         self._batch_began_s = self._stopwatch.elapsed_s
         self._tell(events.UpdateFinished(update=ppo.updates, episodes=rollout.episodes, stats=stats))
         self._enter(Phase.ROLLING_OUT)
@@ -220,8 +200,7 @@ class Session:
             progress=self._evaluation_progress(command.episodes),
         )
         if not self._is_asked_to_stop():
-            figures = dataclasses.asdict(found)
-            self._tell(events.EvaluationFinished(greedy=command.greedy, **figures))
+            self._tell(reports.evaluation_finished(found, greedy=command.greedy))
         self._enter(before)
 
     def _is_asked_to_stop(self) -> bool:
@@ -285,7 +264,7 @@ class Session:
         self.error = error
         if not is_over(self.phase):
             self._enter(Phase.FAILED)
-        self._tell(events.SessionFailed(message=sentence(error, self._store)))
+        self._tell(reports.session_failed(error, self._store.log_path))
 
     def _close(self) -> None:
         try:
@@ -297,28 +276,3 @@ class Session:
         self.phase = entered(self.phase, phase)
         self._stopwatch.run(phase in (Phase.ROLLING_OUT, Phase.UPDATING))
         self._tell(events.PhaseChanged(phase=phase.value, detail=detail))
-
-
-def update_stats(figures: Any, rollout_s: float) -> events.UpdateStats:
-    """An update's figures, with the rates that only the session knows.
-
-    Args:
-        figures: the engine's ``PPOStats``.
-        rollout_s: seconds in which the batch was collected.
-    """
-    return events.UpdateStats(
-        **dataclasses.asdict(figures),
-        rollout_s=rollout_s,
-        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
-        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
-    )
-
-
-def sentence(error: Exception, store: RunStore) -> str:
-    """What a person is told of an error."""
-    if isinstance(error, LlamaGymError):
-        return str(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's has no builtin base
-        return "The memory did not suffice; take a smaller model, or fewer environments with --envs."
-    what = str(error).strip().split("\n")[0]
-    return f"The session failed by {type(error).__name__}: {what}; {store.log_path} has the traceback."

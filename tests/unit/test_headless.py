@@ -16,7 +16,7 @@ from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError, ModelLoadError, RunStoreError
 from llamagym_tui.progress import progress_on
 from llamagym_tui.protocol.events import EpisodesCounted, Event, PhaseChanged, PromptChanged, UpdateFinished
-from llamagym_tui.trainer import builders, session
+from llamagym_tui.trainer import builders, reports, session
 from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
 
 
@@ -206,7 +206,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    stats = session.update_stats(Stats(), 1.0)
+    stats = reports.update_stats(Stats(), 1.0)
     told: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
     with progress_on(stream, episodes=1000) as progress:
         for event in told:
