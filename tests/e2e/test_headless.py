@@ -51,7 +51,10 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     assert run_store.last_system_prompt(run_dir) == "Hit below 13."
 
     evaluated = subprocess.run(
-        command(*("eval", "blackjack", "--model", run_dir, "--episodes", 300, "--greedy", "--seed", 7, "--threads", 1, "--json")),
+        command(
+            *("eval", "blackjack", "--model", run_dir, "--episodes", 300, "--greedy"),
+            *("--seed", 7, "--threads", 1, "--json"),
+        ),
         capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=True,
     )  # fmt: skip
     found = only_line(evaluated.stdout)
