@@ -30,9 +30,8 @@ class BlackjackAgent(Agent):
     def format_observation(self, observation: Any) -> str:
         """One line: total, usable ace, dealer's card."""
         total, dealer, ace = (int(part) for part in observation)
-        return (
-            f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {'ace' if dealer == 1 else dealer}."
-        )
+        shown = "ace" if dealer == 1 else dealer
+        return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
 
     def extract_action(self, response: str) -> ActionReading:
         """0 to stick, 1 to hit."""

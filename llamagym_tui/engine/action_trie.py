@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+_Node = dict[int, "_Node"]
+
 
 class Branch(NamedTuple):
     """A place in a reply at which admissible replies part."""
@@ -24,7 +26,7 @@ class ActionTrie:
     """Admissible replies as a trie of token ids."""
 
     def __init__(self, replies: Iterable[Sequence[int]]) -> None:
-        self._root: dict[int, dict] = {}
+        self._root: _Node = {}
         for reply in replies:
             node = self._root
             for token in reply:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -118,7 +119,7 @@ def collate(rows: Sequence[Row], device: torch.device) -> Rows:
     widest = max((len(children) for _, children in branches), default=1)
     padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]
 
-    def column(values: list, at: int) -> Tensor:
+    def column(values: Sequence[tuple[Any, ...]], at: int) -> Tensor:
         return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
 
     return Rows(

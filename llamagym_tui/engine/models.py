@@ -7,11 +7,14 @@ code is run.
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import huggingface_hub
 import torch
 from transformers import AutoTokenizer
 
@@ -20,6 +23,8 @@ from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 
 BUNDLED = "bundled"
+HUB_TIMEOUT_S = 3.0
+"""How long a hub may take to answer at all."""
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user says otherwise; larger models get an adapter."""
 
@@ -78,6 +83,8 @@ def load_model_and_tokenizer(
     where = resolve_device(device)
     path = local_path(name)
     source = str(path or name)
+    if path is None:
+        _require_reachable(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
@@ -114,6 +121,26 @@ def local_path(name: str) -> Path | None:
     return None
 
 
+def _require_reachable(name: str) -> None:
+    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor to be had."""
+    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    if isinstance(cached, str) or os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+        return
+    hub = urlsplit(huggingface_hub.constants.ENDPOINT)
+    offline = huggingface_hub.constants.HF_HUB_OFFLINE
+    try:
+        if not offline:
+            port = hub.port or (443 if hub.scheme == "https" else 80)
+            socket.create_connection((hub.hostname or "", port), timeout=HUB_TIMEOUT_S).close()
+            return
+    except OSError:
+        pass
+    raise ModelLoadError(
+        f"Model {name!r} is not on this machine and the hub cannot be reached: "
+        "check its name and the network, or use --model bundled."
+    )
+
+
 def _is_model(path: Path) -> bool:
     return any(path.glob("*.safetensors"))
 
@@ -127,17 +154,13 @@ def _adapted(model: AutoModelForCausalLMWithValueHead, lora: LoraConfig) -> Any:
 def _why(name: str, path: Path | None, error: Exception) -> str:
     """One sentence about a model that does not load."""
     if path is not None:
-        return f"The model in {str(path)!r} does not load: {_first_line(error)}"
+        return f"The model in {str(path)!r} does not load: {_in_one_line(error)}"
     text = f"{type(error).__name__} {error}"
     if "gated" in text.lower():
         return f"Model {name!r} is gated: ask for access on its hub page and set HF_TOKEN, or use --model bundled."
-    if any(sign in text for sign in ("ConnectionError", "ConnectError", "offline", "couldn't connect", "timed out")):
-        return (
-            f"Model {name!r} is not on this machine and the hub cannot be reached: "
-            "check the network, or use --model bundled."
-        )
-    return f"Model {name!r} does not load ({_first_line(error)}): check its name, or use --model bundled."
+    return f"Model {name!r} does not load ({_in_one_line(error)}): check its name, or use --model bundled."
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _in_one_line(error: Exception, limit: int = 200) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[:limit] + "…"

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -161,12 +162,12 @@ class PPO:
         """Whether the next update trains the value head alone."""
         return self.updates < self.config.critic_warmup_updates
 
-    def random_state(self) -> list:
+    def random_state(self) -> list[Any]:
         """State of the minibatch order's randomness, for a checkpoint."""
         version, internal, gauss = self._rng.getstate()
         return [version, list(internal), gauss]
 
-    def set_random_state(self, state: list) -> None:
+    def set_random_state(self, state: list[Any]) -> None:
         """Go on from a checkpoint's randomness."""
         version, internal, gauss = state
         self._rng.setstate((version, tuple(internal), gauss))

@@ -20,7 +20,8 @@ def reply_logprobs(policy: Policy, prompts: Sequence[Opening], replies: Sequence
         prompts: first prompts of episodes, all with the same prefix.
         replies: ids of the admissible replies.
     """
-    rows, places = [], []
+    rows: list[list[int]] = []
+    places: list[tuple[int, int, int]] = []
     for prompt in prompts:
         for reply in replies:
             places += [(len(rows), len(prompt.rest) + at - 1, token) for at, token in enumerate(reply)]

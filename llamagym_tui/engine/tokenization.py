@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from llamagym_tui.chat import ChatMessage, Conversation, assistant, opening, user
 
 PLAIN_TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] | capitalize }}: {{ m['content'] }}"
+    "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}"
     "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
-    "{% if add_generation_prompt %}Assistant:{% endif %}"
+    "{% if add_generation_prompt %}Assistant:\n{% endif %}"
 )
-"""Used for models without a chat template."""
+"""Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
 
 _MARK = "zqx"
 _CACHE_LIMIT = 20_000

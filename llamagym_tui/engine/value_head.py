@@ -122,7 +122,7 @@ def with_adapter(lm: Any, lora: LoraConfig) -> PeftModel:
     """A causal LM with a fresh low-rank adapter, its own weights frozen; dropout is off, for exact ratios."""
     adapter = PeftLoraConfig(
         r=lora.r,
-        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        lora_alpha=lora.alpha,
         lora_dropout=0.0,
         target_modules=lora.target_modules,
         task_type="CAUSAL_LM",

@@ -1,0 +1,60 @@
+"""Small real models: random weights, the bundled tokenizer, one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.engine.models import bundled_model_path
+from llamagym_tui.engine.policy import Policy
+from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+
+REPLIES = ['{"action": 0}', '{"action": 1}']
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
+
+
+def tiny_llama(vocabulary: int) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        initializer_range=0.2,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture
+def make_policy(tokenizer) -> Callable[..., Policy]:
+    """A policy with random weights; `lora=True` for an adapter with something in it."""
+
+    def make(*, lora: bool = False, temperature: float = 1.0, max_new_tokens: int = 6, seed: int = 0) -> Policy:
+        lm = tiny_llama(len(tokenizer))
+        if lora:
+            lm = with_adapter(lm, LoraConfig(r=4, alpha=8.0))
+        model = AutoModelForCausalLMWithValueHead(lm)
+        torch.nn.init.normal_(model.v_head.out.weight)
+        generation = GenerationConfig(max_new_tokens=max_new_tokens, temperature=temperature)
+        return Policy(model, tokenizer, generation, REPLIES, seed)
+
+    return make
+
+
+@pytest.fixture
+def bundled() -> Path:
+    return bundled_model_path()

@@ -1,0 +1,75 @@
+"""Tokens in, tokens out: the ids that a conversation grows by are those of its template."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from llamagym_tui.chat import assistant, system, user
+from llamagym_tui.engine.tokenization import ChatTokenizer
+
+REWRITING = (
+    "{% for m in messages %}<|{{ m['role'] }}|>"
+    "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split('</think>')[-1] }}"
+    "{% else %}{{ m['content'] }}{% endif %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def with_template(tokenizer, template: str | None) -> ChatTokenizer:
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = template
+    return ChatTokenizer(changed)
+
+
+def test_opening_reply_and_continuation_are_the_templates_own_rendering(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    opening = chat.opening("Play.", "Your total: 15.")
+    ids = [*opening.prefix, *opening.rest, *chat.reply_ids('{"action": 1}')]
+    ids += chat.continuation("Your total: 18.", ended=True)
+    conversation = [system("Play."), user("Your total: 15."), assistant('{"action": 1}'), user("Your total: 18.")]
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_the_prefix_is_what_every_observation_shares(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    first, second = chat.opening("Play.", "Your total: 15."), chat.opening("Play.", "You lost.")
+    assert first.prefix == second.prefix
+    assert tokenizer.decode(first.prefix) == "<|system|>Play.<|end|><|user|>"
+
+
+def test_a_reply_that_was_cut_off_still_gets_the_templates_end(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    assert chat.continuation("x", ended=False) == (chat.end_ids[0], *chat.continuation("x", ended=True))
+
+
+def test_a_template_that_rewrites_history_is_detected(tokenizer):
+    assert ChatTokenizer(tokenizer).keeps_history
+    assert not with_template(tokenizer, REWRITING).keeps_history
+
+
+def test_a_template_without_system_role_gets_the_prompt_in_the_first_message(tokenizer):
+    chat = with_template(tokenizer, NO_SYSTEM)
+    opening = chat.opening("Play.", "Go.")
+    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "<|user|>Play.\n\nGo.<|end|><|assistant|>"
+
+
+def test_a_tokenizer_without_template_gets_a_plain_one(tokenizer):
+    chat = with_template(tokenizer, None)
+    opening = chat.opening("Play.", "Go.")
+    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "System:\nPlay.\nUser:\nGo.\nAssistant:\n"
+    assert chat.keeps_history
+
+
+@pytest.mark.parametrize("text", ["zqx", "<|end|>", "{{ 1 }}", "", "\u4f60\u597d"])
+def test_hostile_observations_do_not_break_the_seam(tokenizer, text):
+    chat = ChatTokenizer(tokenizer)
+    opening = chat.opening("Play.", text)
+    assert opening.rest
+    assert tokenizer.decode(opening.rest[-1:]) == "<|assistant|>"
+    assert tokenizer.decode(chat.continuation(text, ended=True)).endswith("<|assistant|>")

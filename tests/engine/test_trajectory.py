@@ -1,0 +1,141 @@
+"""What an episode keeps, and what of it is trained."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from llamagym_tui.engine.action_trie import ActionTrie, Branch
+from llamagym_tui.engine.batch import Row, batch_rows, buckets, collate, minibatches
+from llamagym_tui.engine.episode import Episode
+from llamagym_tui.engine.sampler import Reply
+from llamagym_tui.engine.trajectory import Segment, Trajectory, Turn
+from tests.engine.test_tokenization import REWRITING, with_template
+
+
+def said(policy, text: str) -> Reply:
+    ids = list(policy.chat.reply_ids(text))
+    return Reply(ids, [-0.1 * (at + 1) for at in range(len(ids))], value=0.5, ended=True)
+
+
+def two_turns(policy) -> Episode:
+    episode = Episode(policy, "Play.")
+    episode.observe("Your total: 12.")
+    episode.reply(said(policy, '{"action": 1}'))
+    episode.reward(0.0)
+    episode.observe("Your total: 18.")
+    episode.reply(said(policy, '{"action": 0}'))
+    episode.reward(1.0)
+    return episode
+
+
+def test_the_mask_is_exactly_the_sampled_tokens(make_policy):
+    policy = make_policy()
+    (segment,) = two_turns(policy).finish("terminated").segments
+    sampled = [token for token, kept in zip(segment.ids, segment.mask, strict=True) if kept]
+    assert sampled == [*policy.chat.reply_ids('{"action": 1}'), *policy.chat.reply_ids('{"action": 0}')]
+    text = policy.chat.tokenizer.decode([*segment.prefix, *segment.ids])
+    assert text.endswith('<|user|>Your total: 18.<|end|><|assistant|>{"action": 0}<|end|>')
+
+
+def test_the_next_prompt_feeds_the_last_sampled_token_and_the_templates_suffix(make_policy):
+    policy = make_policy()
+    episode = Episode(policy, "Play.")
+    first = episode.observe("a")
+    assert first.restart is not None
+    reply = said(policy, "ok")
+    episode.reply(reply)
+    second = episode.observe("b")
+    assert second.restart is None
+    assert second.ids == [reply.ids[-1], *policy.chat.continuation("b", ended=True)]
+
+
+def test_a_reward_belongs_whole_to_the_turn_that_earned_it(make_policy):
+    trajectory = two_turns(make_policy()).finish("terminated")
+    assert [turn.reward for turn in trajectory.turns] == [0.0, 1.0]
+    assert trajectory.episode_return == 1.0
+
+
+def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_policy):
+    policy = make_policy()
+    trajectory = two_turns(policy).finish("truncated", "Your total: 20.")
+    assert trajectory.final_prompt is not None
+    ids = [*trajectory.final_prompt.prefix, *trajectory.final_prompt.ids]
+    assert policy.chat.tokenizer.decode(ids).endswith('{"action": 0}<|end|><|user|>Your total: 20.<|end|><|assistant|>')
+    with torch.no_grad():
+        expected = float(policy.model(torch.tensor([ids])).values[0, -1])
+    assert policy.bootstrap_values([trajectory]) == pytest.approx([expected], abs=1e-5)
+    assert policy.bootstrap_values([two_turns(policy).finish("terminated")]) == [0.0]
+
+
+def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, tokenizer):
+    policy = make_policy()
+    policy.chat = with_template(tokenizer, REWRITING)
+    episode = Episode(policy, "Play.")
+    episode.observe("a")
+    episode.reply(said(policy, "why</think>left"))
+    prompt = episode.observe("b")
+    episode.reply(said(policy, "right"))
+    trajectory = episode.finish("terminated")
+    assert [len(segment.turns) for segment in trajectory.segments] == [1, 1]
+    assert prompt.restart is not None
+    whole = policy.chat.tokenizer.decode([*prompt.restart, *prompt.ids])
+    assert "why" not in whole
+    assert "left" in whole
+
+
+def test_branches_are_where_admissible_replies_part():
+    trie = ActionTrie([(1, 2, 9), (1, 3, 9), (1, 3, 4, 9)])
+    assert trie.branches((1, 2, 9)) == (Branch(1, (2, 3)),)
+    assert trie.branches((1, 3, 4, 9)) == (Branch(1, (2, 3)), Branch(2, (4, 9)))
+    assert trie.branches((1, 7)) == ()
+    assert trie.branches((5,)) == ()
+
+
+def row(length: int, turns: int, first_turn: int, prefix: tuple[int, ...] = (1,)) -> Row:
+    ids = list(range(100, 100 + length))
+    made = [Turn(at + 1, at + 2, (-0.5,), 0.0, 0.0) for at in range(turns)]
+    return Row(Segment(prefix, ids, made), first_turn)
+
+
+def test_collated_tokens_are_predicted_from_the_column_before_theirs():
+    turn = Turn(2, 4, (-0.3, -0.4), 0.0, 0.0, branches=(Branch(1, (7, 8)),))
+    part = collate([Row(Segment((1,), [10, 11, 12, 13], [turn]), 5)], torch.device("cpu"))
+    assert part.token_columns.tolist() == [1, 2]
+    assert part.token_ids.tolist() == [12, 13]
+    assert part.token_turns.tolist() == [5, 5]
+    assert part.turn_columns.tolist() == [1]
+    assert part.old_logprobs.tolist() == pytest.approx([-0.3, -0.4])
+    assert (part.branch_tokens.tolist(), part.branch_children.tolist()) == ([1], [[7, 8]])
+
+
+def test_a_turn_that_someone_else_chose_has_no_loss():
+    turns = [Turn(1, 2, (-0.3,), 0.0, 0.0, is_trained=False), Turn(3, 4, (-0.4,), 0.0, 0.0)]
+    segment = Segment((1,), [10, 11, 12, 13], turns)
+    part = collate([Row(segment, 0)], torch.device("cpu"))
+    assert part.token_ids.tolist() == [13]
+    assert part.turns.tolist() == [1]
+    assert segment.mask == [False, False, False, True]
+
+
+def test_minibatches_are_random_parts_that_hold_every_row_once():
+    rows = [row(5 + n % 7, 1 + n % 3, n) for n in range(40)]
+    parts = list(minibatches(rows, 20, random.Random(0)))
+    assert sorted(r.first_turn for part in parts for r in part) == list(range(40))
+    assert len(parts) == 4
+    assert all(len({len(r.segment.ids) for r in part}) > 1 for part in parts)
+
+
+def test_buckets_keep_prefixes_apart_and_lengths_together():
+    rows = [row(4, 1, 0), row(20, 1, 1), row(5, 1, 2), row(4, 1, 3, prefix=(2,))]
+    found = [[r.first_turn for r in bucket] for bucket in buckets(rows, tokens=1000)]
+    assert found == [[0, 2], [1], [3]]
+    assert [len(bucket) for bucket in buckets([row(10, 1, n) for n in range(5)], tokens=20)] == [2, 2, 1]
+
+
+def test_turns_are_numbered_through_a_batch():
+    segments = [row(6, 2, 0).segment, row(6, 1, 0).segment]
+    trajectories = [Trajectory([segments[0]], "terminated"), Trajectory([segments[1]], "terminated")]
+    assert [r.first_turn for r in batch_rows(trajectories)] == [0, 2]
