@@ -8,9 +8,11 @@ off when the log is opened again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -90,9 +92,15 @@ class EventLog:
         """
         if self._file.closed or not self._conversations.keeps(event):
             return
-        self._file.write(self._encoder.encode(event) + b"\n")
+        self._file.write(self._line(event) + b"\n")
         if self._clock() - self._flushed_at >= FLUSH_EVERY_S:
             self.flush()
+
+    def _line(self, event: Event) -> bytes:
+        line = self._encoder.encode(event)
+        if b"null" not in line:
+            return line
+        return self._encoder.encode(_finite(msgspec.to_builtins(event)))
 
     def flush(self) -> None:
         """Hand everything to the operating system.
@@ -135,6 +143,15 @@ def _event(path: Path, number: int, line: bytes) -> AnyEvent:
             f"Line {number} of {path} is no event ({error}); "
             "the file was changed, or was written by another version of llamagym-tui."
         ) from error
+
+
+def _finite(value: Any) -> Any:
+    """The same with 0 for every number that JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return 0.0 if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -131,3 +131,13 @@ def test_a_broken_line_within_the_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"not json\n" + path.read_bytes())
     with pytest.raises(RunStoreError, match=r"Line 2 of .*events\.jsonl is no event"):
         list(event_log.read(path))
+
+
+def test_a_number_that_json_cannot_say_becomes_zero_and_the_log_stays_readable(tmp_path: Path) -> None:
+    finished = EpisodeFinished(episode=0, episode_return=float("nan"), length=1, end="terminated")
+    turn = TurnFinished(episode=0, turn=0, reply="null", action=None, action_name="", how="failed", reward=float("inf"))
+    started = EpisodeStarted(episode=0, system_prompt="null", prompt_version=0, mode="train")
+    kept = written(tmp_path / "events.jsonl", [started, turn, finished])
+    assert kept[0] == started
+    assert (kept[1].reply, kept[1].action, kept[1].reward) == ("null", None, 0.0)
+    assert kept[2].episode_return == 0.0
