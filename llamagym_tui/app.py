@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,7 +157,7 @@ class LlamaGymApp(App[None]):
         run_dir = new_run_dir(agent_name(message.spec), clock=self._clock)
         self.config = RunConfig(agent=message.spec, run_dir=str(run_dir))
         self.run_state = initial_state(self.config)
-        self.switch_screen(self._make_playground(self.config))
+        self.push_screen(self._make_playground(self.config))
         self.call_after_refresh(self._follow_trainer)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
@@ -256,6 +257,11 @@ class LlamaGymApp(App[None]):
             next_seed=self._next_seed,
             clock=self._clock,
         )
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """The screen as an SVG that names no outside host: web fonts and credits are left out."""
+        svg = super().export_screenshot(title=title, simplify=simplify)
+        return re.sub(r"@font-face\s*\{[^}]*\}|<!--.*?-->", "", svg, flags=re.DOTALL)
 
     def action_help(self) -> None:
         """Say what keys and figures mean."""

@@ -241,21 +241,22 @@ def choices(agent: Agent, space: Any) -> tuple[Choice, ...]:
     Raises:
         EnvError: the space is not discrete, or has more actions than there are keys.
     """
-    count, start = getattr(space, "n", None), int(getattr(space, "start", 0) or 0)
-    if type(space).__name__ != "Discrete" or count is None:
+    from gymnasium.spaces import Discrete
+
+    if not isinstance(space, Discrete):
         raise EnvError(
             f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
             "so there is no table for a person."
         )
     keys = {action: key for key, action in agent.action_keys.items()}
     free = [key for key in SPARE_KEYS if key not in agent.action_keys]
-    actions = range(start, start + int(count))
+    actions = range(int(space.start), int(space.start) + int(space.n))
     given = []
     for action in actions:
         natural = str(action)
         key = keys.get(action) or (natural if natural in free else free[0] if free else "")
         if not key:
-            raise EnvError(f"{agent.env_id} has {int(count)} actions, more than there are keys for a person.")
+            raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
         if key in free:
             free.remove(key)
         given.append(Choice(key, action, agent.action_name(action)))

@@ -78,7 +78,7 @@ class HumanTableScreen(Screen[None]):
         try:
             await asyncio.to_thread(self._game.open)
             self._opened = True
-            if self._game.over:
+            if self._game.over and not self._game.returns:
                 self._game.deal()
         except EnvError as error:
             self._fault = str(error)
@@ -144,7 +144,7 @@ class HumanTableScreen(Screen[None]):
     def _draw(self) -> None:
         game = self._game
         table = self.query_one(ConversationView)
-        table.say_while_empty(one_line(self._fault) if self._fault else "setting the table …")
+        table.say_while_empty("There is no table." if self._fault else "setting the table …")
         table.show(game.transcript.entries)
         self.query_one("#choices", Static).update(self._choices())
         self.query_one("#score", Static).update(self._score())

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
@@ -46,7 +47,6 @@ class PlaygroundScreen(Screen[None]):
         Binding("h", "app.human_table", "Play yourself", tooltip="Take the agent's place at a table of your own."),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What the keys and figures mean."),
         Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave."),
-        Binding("end", "follow", "Newest line", show=False, tooltip="Follow the conversation again."),
     ]
 
     @dataclass
@@ -112,7 +112,6 @@ class PlaygroundScreen(Screen[None]):
         conversation.say_while_empty(waiting_text(state))
         conversation.show(state.transcript.entries)
         self.query_one(RunHeader).show(state)
-        panels.more_below.set_class(not conversation.following, "-shown")
         panels.banner.show(state, self._demos_path)
         panels.strip.show(state)
         panels.side.show(state)
@@ -155,11 +154,11 @@ class PlaygroundScreen(Screen[None]):
         """Ask for train or inference mode."""
         self.post_message(self.CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
 
-    def action_follow(self) -> None:
-        """Follow the conversation's tail again."""
-        self.query_one(ConversationView).follow()
+    @on(ConversationView.FollowingChanged)
+    def say_what_is_below(self, message: ConversationView.FollowingChanged) -> None:
+        """New lines come below what is seen, or in it."""
         if self._panels is not None:
-            self._panels.more_below.remove_class("-shown")
+            self._panels.more_below.set_class(not message.following, "-shown")
 
 
 def waiting_text(state: RunState) -> str:

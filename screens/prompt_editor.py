@@ -25,6 +25,7 @@ class DraftArea(TextArea):
 
     async def _on_paste(self, event: Paste) -> None:
         event.prevent_default()
+        event.stop()
         if result := self._replace_via_keyboard(literal(event.text), *self.selection):
             self.move_cursor(result.end_location)
 

@@ -7,12 +7,14 @@ changed, and everything only when the width changes; text can be selected and co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -66,6 +68,12 @@ class ConversationView(ScrollView, can_focus=True):
     }
     """
 
+    @dataclass
+    class FollowingChanged(Message):
+        """The tail is followed, or no more."""
+
+        following: bool
+
     def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
         """An empty conversation.
 
@@ -97,7 +105,7 @@ class ConversationView(ScrollView, can_focus=True):
         """Tell a conversation of which the present one is, mostly, the beginning."""
         if entries is self._entries:
             return
-        self._following = self.scroll_target_y >= self.max_scroll_y
+        self._note_following()
         self._entries = entries
         self._update()
 
@@ -108,15 +116,21 @@ class ConversationView(ScrollView, can_focus=True):
             if not self._entries:
                 self.refresh()
 
-    def follow(self) -> None:
-        """Go to the end and stay there."""
-        self._following = True
-        self.scroll_end(animate=False)
-
     def notify_style_update(self) -> None:
         """Colours changed: every line is built anew."""
         super().notify_style_update()
         self._wrap_all()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scrolling away lets the tail go; scrolling back to the end takes it up again."""
+        super().watch_scroll_y(old_value, new_value)
+        self._note_following()
+
+    def _note_following(self) -> None:
+        following = self.scroll_target_y >= self.max_scroll_y
+        if following != self._following:
+            self._following = following
+            self.post_message(self.FollowingChanged(following))
 
     def on_resize(self, event: Resize) -> None:
         """A new width wraps everything anew; the tail stays in view."""

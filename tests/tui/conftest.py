@@ -1,0 +1,43 @@
+"""A deterministic terminal: no animation, no blinking, data in a folder of the test."""
+
+from __future__ import annotations
+
+import os
+
+# Textual reads it when it is imported.
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+from textual.widgets import TextArea
+
+from llamagym_tui.app import LlamaGymApp
+from tests import fakes
+
+MakeApp = Callable[..., LlamaGymApp]
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
+
+
+@pytest.fixture
+def make_app() -> MakeApp:
+    """Makes an app that watches a scripted trainer."""
+
+    def make(client: fakes.FakeClient, **changes: object) -> LlamaGymApp:
+        seeds = count(1)
+        return LlamaGymApp(
+            fakes.config(Path("/runs/demo"), **changes),
+            client_factory=lambda: client,
+            clock=lambda: datetime(2026, 1, 2, 12, 0, tzinfo=UTC),
+            next_seed=lambda: next(seeds),
+        )
+
+    return make

@@ -1,0 +1,111 @@
+"""A person's table in the app: opens at once, plays, saves, and says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llamagym_tui import demos
+from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.screens.dialogs import QuitDialog
+from llamagym_tui.screens.human_table import HumanTableScreen
+from llamagym_tui.screens.playground import PlaygroundScreen
+from tests import fakes
+from tests.tui.conftest import MakeApp
+from tests.tui.steps import sees, shown, until
+
+SIZE = (80, 24)
+
+
+async def play_one(pilot, app: LlamaGymApp) -> None:
+    """Stick, whatever the cards are."""
+    await sees(pilot, "Your total:")
+    await pilot.press("s")
+    await sees(pilot, "The episode is over")
+
+
+async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "loading the model")
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await play_one(pilot, app)
+        screen = shown(pilot)
+        assert "system  You are playing Blackjack." in screen
+        assert 'you     {"action": 0}' in screen
+        assert "action  stick · chosen by you" in screen
+        path = demos.default_path("blackjack")
+        await until(pilot, path.exists)
+        await sees(pilot, "1 episode saved to")
+        await pilot.press("enter")
+        await sees(pilot, "your episode 2")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+    [demo] = demos.read(path)
+    assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == ("blackjack", "human", 1, "2026-01-02T12:00:00Z")
+
+
+async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.tell(PromptChanged(prompt_version=2, system_prompt="Be bold."))
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "prompt v2: taken")
+        await pilot.press("h")
+        await sees(pilot, "system  Be bold.")
+
+
+async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.press("h")
+        await sees(pilot, "The episode is over")
+        await sees(pilot, "1 episode, mean return")
+
+
+async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
+    folder = demos.default_path("blackjack").parent
+    folder.parent.mkdir(parents=True)
+    folder.write_text("in the way")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await sees(pilot, "1 not saved, kept in memory (ctrl+s tries again)")
+        await pilot.press("escape", "q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        assert "would be lost" in " ".join(shown(pilot).split())
+        await pilot.press("n", "h")
+        await sees(pilot, "^s Save again")
+        folder.unlink()
+        await pilot.press("ctrl+s")
+        await sees(pilot, "1 episode saved to")
+    assert len(demos.read(demos.default_path("blackjack"))) == 1
+
+
+async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_app: MakeApp, tmp_path: Path):
+    file = tmp_path / "pendulum.py"
+    file.write_text(
+        "from llamagym_tui import Agent\n"
+        "class PendulumAgent(Agent):\n"
+        "    env_id = 'Pendulum-v1'\n"
+        "    def get_system_prompt(self): return 'Swing.'\n"
+        "    def format_observation(self, observation): return str(observation)\n"
+        "    def extract_action(self, response): return None\n"
+    )
+    app = LlamaGymApp(
+        RunConfig(agent=str(file), run_dir=str(tmp_path / "run")),
+        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "There is no table.")
+        assert "only discrete actions can be taken with keys" in " ".join(shown(pilot).split())
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))

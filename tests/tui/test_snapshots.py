@@ -1,0 +1,56 @@
+"""How the screens look. `pytest tests/tui --snapshot-update` takes new pictures; look at them before you commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tests import fakes
+from tests.tui.conftest import MakeApp
+from tests.tui.steps import sees, until
+
+SIZES = [(80, 24), (160, 45)]
+
+
+@pytest.fixture(autouse=True)
+def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are shown."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "160x45"])
+def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "episode 20,494")
+        await sees(pilot, "update")
+        if size[0] >= 120:
+            await until(pilot, lambda: pilot.app.screen.query("PlotWidget"))
+            await sees(pilot, "15000")
+        await pilot.pause(0.3)
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.demo_run())), terminal_size=size, run_before=settled)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["80x24", "160x45"])
+def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("h")
+        await sees(pilot, "chosen by you")
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+def test_inference_and_death_are_told_in_words(snap_compare: Any, make_app: MakeApp):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "episode 20,494")
+        client.die("The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log.")
+        await sees(pilot, "NO TRAINER")
+
+    client = fakes.FakeClient(fakes.demo_run())
+    assert snap_compare(make_app(client, mode="inference"), terminal_size=(80, 24), run_before=settled)
