@@ -15,7 +15,6 @@ from llamagym_tui.engine.checkpoint import load_checkpoint, save_checkpoint
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.sampler import Reply, Sampler
-from llamagym_tui.engine.scoring import reply_logprobs
 from llamagym_tui.engine.trajectory import Trajectory
 from llamagym_tui.errors import RunStoreError
 
@@ -175,9 +174,8 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
     first = ppo.update(forced()).action_entropy
     for _ in range(25):
         last = ppo.update(forced()).action_entropy
-    assert first < last <= math.log(2) + 1e-5
-    scores = reply_logprobs(policy, [opening], replies).softmax(-1)
-    assert scores.max() < 0.75
+    assert first < 0.6
+    assert 0.68 < last <= math.log(2) + 1e-5
 
 
 def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path):

@@ -1,0 +1,155 @@
+"""Many environments, one batch: what is collected, what is shown, and what is kept out."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.errors import EnvError
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout import Rollout, evaluate
+from llamagym_tui.trainer.streaming import TextStream
+from tests.toy_env import CountAgent, EndlessAgent
+
+
+@pytest.fixture
+def make_rollout(make_policy):
+    def make(agent=None, **changes) -> tuple[Rollout, list[events.Event]]:
+        emitted: list[events.Event] = []
+        settings = {"n_envs": 4, "max_turns": 9, "batch_turns": 10, "seed": 1} | changes
+        return Rollout(agent or CountAgent(), make_policy(), emit=emitted.append, **settings), emitted
+
+    return make
+
+
+def fill(rollout: Rollout, limit: int = 50) -> int:
+    for step in range(limit):
+        if rollout.batch_ready:
+            return step
+        rollout.step()
+    raise AssertionError("the batch never filled")
+
+
+def test_a_batch_holds_every_episode_that_was_started_and_none_is_left_under_way(make_rollout):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert sum(len(trajectory.turns) for trajectory in batch) >= 10
+    assert rollout.live == 0
+    assert len(batch) == rollout.episodes
+    assert {(t.end, len(t.turns), t.episode_return) for t in batch} == {("terminated", 2, 1.0)}
+    assert rollout.env_steps == 2 * len(batch)
+
+
+def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observation(make_rollout):
+    rollout, _ = make_rollout(EndlessAgent(), max_turns=3)
+    fill(rollout)
+    trajectory = rollout.take_batch()[0]
+    assert trajectory.end == "truncated"
+    assert trajectory.final_prompt is not None
+    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
+
+
+def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.mode = "inference"
+    ended = [episode for _ in range(12) for episode in rollout.step()]
+    assert len(ended) == 24
+    assert all(episode.mode == "inference" for episode in ended)
+    assert rollout.take_batch() == []
+
+
+def test_episodes_under_way_leave_the_batch_when_inference_begins(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.step()
+    rollout.mode = "inference"
+    assert {episode.mode for episode in rollout.step()} == {"inference"}
+    rollout.mode = "train"
+    fill(rollout)
+    assert all(trajectory.policy_version == 0 for trajectory in rollout.take_batch())
+
+
+def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollout):
+    rollout, emitted = make_rollout(n_envs=1)
+    rollout.step()
+    rollout.set_system_prompt("Count faster.", 7)
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert [trajectory.prompt_version for trajectory in batch] == [0, 7, 7, 7, 7]
+    started = [event for event in emitted if isinstance(event, events.EpisodeStarted)]
+    assert [event.system_prompt for event in started[:2]] == ["Count.", "Count faster."]
+    assert "Count faster." in rollout.policy.chat.tokenizer.decode(batch[1].segments[0].prefix)
+
+
+def test_the_watched_environment_tells_its_episode_in_order(make_rollout):
+    rollout, emitted = make_rollout(n_envs=2)
+    rollout.step()
+    rollout.step()
+    kinds = [type(event).__name__ for event in emitted if not isinstance(event, events.TokensStreamed)]
+    turn = ["ObservationShown", "TurnFinished"]
+    assert kinds == ["EpisodeStarted", *turn, *turn, "EpisodeFinished"]
+    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert [(event.turn, event.reward) for event in turns] == [(0, 0.0), (1, 1.0)]
+
+
+def test_streamed_pieces_join_to_the_reply(make_rollout):
+    rollout, emitted = make_rollout(n_envs=1)
+    for _ in range(6):
+        rollout.step()
+    for turn in (event for event in emitted if isinstance(event, events.TurnFinished)):
+        streamed = [
+            event.text
+            for event in emitted
+            if isinstance(event, events.TokensStreamed) and (event.episode, event.turn) == (turn.episode, turn.turn)
+        ]
+        assert turn.reply.startswith("".join(streamed))
+        assert turn.reply.rstrip("\N{REPLACEMENT CHARACTER}").startswith("".join(streamed))
+
+
+def test_a_character_of_several_tokens_is_streamed_whole():
+    parts = {(1,): "\N{REPLACEMENT CHARACTER}", (1, 2): "é", (1, 2, 3): "é!"}
+    stream = TextStream(lambda ids: parts[tuple(ids)])
+    assert [stream.push(token) for token in (1, 2, 3)] == ["", "é", "!"]
+
+
+def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_action(make_rollout):
+    rollout, emitted = make_rollout()
+    fill(rollout)
+    failed = [turn for trajectory in rollout.take_batch() for turn in trajectory.turns if turn.parse_failed]
+    assert failed
+    shown = [event for event in emitted if isinstance(event, events.TurnFinished) and event.how == "failed"]
+    assert all(event.action == 0 for event in shown)
+
+
+def test_environments_get_different_seeds_once(make_rollout):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    seeds = [seat.env.unwrapped.seeds for seat in rollout._seats]
+    assert len({first[0] for first in seeds}) == 4
+    assert all(set(rest) <= {None} for _, *rest in seeds)
+
+
+def test_an_action_that_the_environment_refuses_is_named(make_rollout):
+    class Wrong(CountAgent):
+        def extract_action(self, response: str) -> int:
+            return 5
+
+    rollout, _ = make_rollout(Wrong())
+    with pytest.raises(EnvError, match=r"refused action 5.*Wrong.extract_action"):
+        rollout.step()
+
+
+def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(make_policy):
+    policy = make_policy()
+    state = policy.generator.get_state()
+    found = evaluate(CountAgent(), policy, episodes=7, greedy=False, seed=3, n_envs=4, max_turns=9)
+    assert (found.episodes, found.mean_return, found.return_stderr) == (7, 1.0, 0.0)
+    assert (policy.generator.get_state() == state).all()
+
+
+def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):
+    policy = make_policy()
+    arguments = {"episodes": 40, "greedy": False, "n_envs": 8, "max_turns": 9}
+    first, second = (evaluate(CountAgent(), policy, seed=3, **arguments) for _ in range(2))
+    assert first.parse_failure_rate == second.parse_failure_rate
+    stopped = evaluate(CountAgent(), policy, seed=3, should_stop=lambda: True, **arguments)
+    assert stopped.episodes == 0

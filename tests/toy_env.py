@@ -1,0 +1,58 @@
+"""A small environment with a known course: it counts its steps and pays one at the end, or never ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from llamagym_tui.agent import ActionReading, Agent, read_action
+
+
+class CountEnv(gymnasium.Env[int, int]):
+    """Ends after `length` steps, or never; the observation is the number of steps taken."""
+
+    def __init__(self, length: int = 2, endless: bool = False) -> None:
+        self.observation_space = spaces.Discrete(100)
+        self.action_space = spaces.Discrete(2)
+        self.length, self.endless, self.steps = length, endless, 0
+        self.seeds: list[int | None] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.seeds.append(seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"action {action!r}"
+        self.steps += 1
+        terminated = not self.endless and self.steps >= self.length
+        return self.steps, float(terminated), terminated, False, {}
+
+
+if "LlamaCount-v0" not in gymnasium.registry:
+    gymnasium.register("LlamaCount-v0", entry_point=CountEnv)
+
+
+class CountAgent(Agent):
+    """Tells the count."""
+
+    env_id = "LlamaCount-v0"
+    action_names = ("wait", "go")
+
+    def get_system_prompt(self) -> str:
+        return "Count."
+
+    def format_observation(self, observation: Any) -> str:
+        return f"Steps: {observation}."
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+
+class EndlessAgent(CountAgent):
+    """The same, in an environment that only a limit ends."""
+
+    env_kwargs = {"endless": True}  # noqa: RUF012
