@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import Mode, RunConfig
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
@@ -158,8 +158,7 @@ class Session:
                 if self.phase is Phase.PAUSED:
                     self._enter(Phase.ROLLING_OUT)
             case commands.SetMode(mode=mode):
-                self._parts.rollout.mode = mode
-                self._tell(events.ModeChanged(mode=mode))
+                self._set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
                 self._set_prompt(prompt)
             case commands.Evaluate():
@@ -179,6 +178,13 @@ class Session:
         if self.phase is Phase.ROLLING_OUT:
             self._count()
             self._enter(Phase.PAUSED)
+
+    def _set_mode(self, mode: Mode) -> None:
+        rollout = self._parts.rollout
+        if mode == "train" and rollout.mode != "train":
+            self._batch_began_s = self._stopwatch.elapsed_s  # playing in between was not for the batch
+        rollout.mode = mode
+        self._tell(events.ModeChanged(mode=mode))
 
     def _set_prompt(self, prompt: str) -> None:
         self._prompt, self._prompt_version = prompt, self._prompt_version + 1

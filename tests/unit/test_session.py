@@ -118,6 +118,13 @@ def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
     assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
 
 
+def test_time_in_inference_mode_is_not_of_the_next_batch(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, mode="inference", episodes=100 * 2)
+    stage.script = {80: [SetMode(mode="train")]}
+    stage.session.run()
+    assert stage.of(UpdateFinished)[0].stats.rollout_s == pytest.approx(0.5)
+
+
 def test_in_inference_mode_nothing_is_trained_and_no_episode_enters_a_batch(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200, mode="inference")
     stage.session.run()
