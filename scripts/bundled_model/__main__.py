@@ -10,6 +10,7 @@ import torch
 import typer
 
 from llamagym_tui.engine.models import bundled_model_path
+from scripts.bundled_model.card import write_card
 from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer
 from scripts.bundled_model.train import train
@@ -18,13 +19,13 @@ STEPS = 2200
 
 
 def main(
-    check: Annotated[bool, typer.Option(help="Measure only.")] = False,
+    check: Annotated[bool, typer.Option(help="Measure only, and write the card anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the model; default: where it ships.")] = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps.")] = STEPS,
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
     threads: Annotated[int, typer.Option(help="Intra-op threads.")] = 2,
 ) -> None:
-    """Train from random weights (about 20 minutes on two cores), then measure."""
+    """Train from random weights, measure, and write the model card."""
     torch.set_num_threads(threads)
     path = out or bundled_model_path()
     if not check:
@@ -34,7 +35,9 @@ def main(
         model.save_pretrained(path)
         tokenizer.save_pretrained(path)
         print(f"trained in {time.perf_counter() - began:.0f} s")
-    for name, figure in report(path).items():
+    figures = report(path)
+    write_card(path, figures, steps=steps, seed=seed)
+    for name, figure in figures.items():
         print(f"{name:62s} {figure:.4g}" if figure > 10 else f"{name:62s} {figure:+.4f}")
 
 
