@@ -106,10 +106,14 @@ class Agent(ABC):
         return json.dumps({"action": action})
 
     def read(self, reply: str) -> ActionReading:
-        """`extract_action`, with the way it was read and failures as data."""
+        """`extract_action`, with the way it was read and failures as data.
+
+        A model says anything, so what a user's own code raises over a reply (``int("hit")``) is a reply that names no
+        action, and no reason to end a run.
+        """
         try:
             action = self.extract_action(reply)
-        except ActionParseError:
+        except (ActionParseError, ValueError, LookupError, TypeError, AttributeError):
             return FAILED
         if isinstance(action, ActionReading):
             return action

@@ -179,7 +179,7 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     agent = builders.agent()
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
-    builders.threads(agent, policy, loaded)
+    builders.threads(policy, loaded)
     prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
     return builders.evaluate(
         agent,

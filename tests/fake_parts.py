@@ -204,7 +204,7 @@ class FakeBuilders(Builders):
         rollout.seed = seed
         return rollout
 
-    def threads(self, agent: Agent, policy: Any, loaded: Any) -> int:
+    def threads(self, policy: Any, loaded: Any) -> int:
         return 1
 
     def evaluate(self, agent: Agent, policy: Any, **arguments: Any) -> Any:

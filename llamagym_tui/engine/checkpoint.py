@@ -71,7 +71,7 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
         counters = json.loads((place / COUNTERS).read_text())
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise RunStoreError(
-            f"No checkpoint can be read in {str(run_dir)!r} ({error}): start without --resume."
+            f"No checkpoint can be read in {str(run_dir)!r} ({error}): begin anew in another --run-dir."
         ) from error
     ppo.optimizer.load_state_dict(state["optimizer"])
     ppo.updates = policy.version = state["updates"]

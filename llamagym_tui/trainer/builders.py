@@ -6,13 +6,10 @@ imports no torch: the engine is imported when the first part is asked for.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from llamagym_tui import catalog
 from llamagym_tui.agent import Agent
@@ -29,9 +26,6 @@ EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
 SMALL_MODEL = 20_000_000
 """Parameters up to which the number of threads is measured; beyond, all cores are faster and measuring is slow."""
-
-TRIAL_TOKENS = 2
-"""Tokens of a reply while the number of threads is measured."""
 
 
 @dataclass(frozen=True)
@@ -104,26 +98,16 @@ class Builders:
             emit=emit,
         )
 
-    def threads(self, agent: Agent, policy: Policy, loaded: LoadedModel) -> int:
+    def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Set torch's threads, to those asked for or to the fastest number; that number."""
         import torch
 
-        from llamagym_tui.engine.threads import calibrate_threads
-        from llamagym_tui.trainer.rollout import Rollout
+        from llamagym_tui.engine.threads import calibrate_threads, update_like_step
 
-        config = self.config
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
+        if self.config.threads is not None:
+            torch.set_num_threads(self.config.threads)
         elif loaded.parameters <= SMALL_MODEL and loaded.device == "cpu":
-            # Short replies, because the first one is waited for; greedy, to leave the policy's randomness as it was.
-            brief = copy.copy(policy)
-            brief.generation = msgspec.structs.replace(policy.generation, max_new_tokens=TRIAL_TOKENS)
-            trial = Rollout(
-                agent, brief, n_envs=config.n_envs, max_turns=1, batch_turns=1, seed=config.seed, greedy=True
-            )
-            trial.mode = "inference"
-            calibrate_threads(trial.step, repeats=2)
-            trial.close()
+            calibrate_threads(update_like_step(policy))
         return torch.get_num_threads()
 
     def evaluate(

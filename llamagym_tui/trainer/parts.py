@@ -49,4 +49,4 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Eve
     rollout.mode = config.mode
     rollout.set_counters(episodes=began.episodes, env_steps=began.env_steps)
     rollout.set_system_prompt(began.system_prompt, began.prompt_version)
-    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(agent, policy, loaded), began)
+    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), began)

@@ -197,5 +197,5 @@ def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, 
 
 def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
     policy = make_policy()
-    with pytest.raises(RunStoreError, match="start without --resume"):
+    with pytest.raises(RunStoreError, match="begin anew in another --run-dir"):
         load_checkpoint(tmp_path, policy, PPO(policy, QUICK))
