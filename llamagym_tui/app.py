@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import replace
 from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
-from textual.theme import Theme
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import (
     RunState,
     initial_state,
@@ -32,12 +32,14 @@ from llamagym_tui.run_state import (
     pause_asked,
     prompt_asked,
     reduce,
+    restarted,
+    stop_asked,
     trainer_lost,
 )
 from llamagym_tui.screens import playground
+from llamagym_tui.screens.look import HEIGHTS, THEME, WIDTHS, self_contained
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.literal import literal
-from llamagym_tui.screens.widgets.too_small import MIN_HEIGHT, MIN_WIDTH
 
 if TYPE_CHECKING:
     from llamagym_tui.human import HumanGame
@@ -52,35 +54,6 @@ YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(playground.__file__).parent
 """Where the style sheets are."""
-WIDE = 120
-"""Cells from which chart and figures stand beside the conversation."""
-WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
-HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
-"""Style classes of every screen, by size of the terminal."""
-
-THEME = Theme(
-    name="llamagym",
-    primary="#7db4ff",
-    secondary="#5c86bd",
-    accent="#c9a7ff",
-    success="#7fcf9a",
-    warning="#e8bf6a",
-    error="#f07a7a",
-    foreground="#d6dbe3",
-    background="#0e1116",
-    surface="#141921",
-    panel="#1d242f",
-    variables={
-        "scrollbar": "#2b3545",
-        "scrollbar-hover": "#3a475c",
-        "scrollbar-active": "#7db4ff",
-        "scrollbar-background": "#0e1116",
-        "scrollbar-background-hover": "#0e1116",
-        "scrollbar-background-active": "#0e1116",
-        "footer-background": "#1d242f",
-        "footer-key-foreground": "#7db4ff",
-    },
-)
 
 
 def utc_now() -> datetime:
@@ -121,7 +94,7 @@ class LlamaGymApp(App[None]):
         self.theme = THEME.name
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
-        self._agent_class = agent_class
+        self._agent = RunAgent(config.agent if config else "", agent_class)
         self._client_factory = client_factory or _trainer_process
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
@@ -151,18 +124,20 @@ class LlamaGymApp(App[None]):
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         """Open the playground of a new run."""
-        from llamagym_tui.catalog import agent_name
-        from llamagym_tui.run_store import new_run_dir
-
-        run_dir = new_run_dir(agent_name(message.spec), clock=self._clock)
-        self.config = RunConfig(agent=message.spec, run_dir=str(run_dir))
+        self._agent = RunAgent(message.spec)
+        self.config = RunConfig(agent=message.spec, run_dir=self._new_run_dir())
         self.run_state = initial_state(self.config)
         self.push_screen(self._make_playground(self.config))
         self.call_after_refresh(self._follow_trainer)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._demos_path()))
+        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
         return self._playground
+
+    def _new_run_dir(self) -> str:
+        from llamagym_tui.run_store import new_run_dir
+
+        return str(new_run_dir(self._agent.name, clock=self._clock))
 
     # The trainer
 
@@ -181,6 +156,26 @@ class LlamaGymApp(App[None]):
                     await asyncio.sleep(0)
         except LlamaGymError as error:
             self._take_in(trainer_lost(self._state, str(error)))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A trainer can be started again once it is gone."""
+        if action == "restart":
+            return self.run_state is not None and bool(self.run_state.failure)
+        return super().check_action(action, parameters)
+
+    def action_restart(self) -> None:
+        """Start the trainer again: from its checkpoint, or in a new folder if it never wrote one."""
+        assert self.config is not None
+        resume = self._state.checkpoint is not None or self.config.resume
+        self.config = replace(
+            self.config,
+            resume=resume,
+            run_dir=self.config.run_dir if resume else self._new_run_dir(),
+            mode=self._state.mode,
+            system_prompt=self._state.system_prompt,
+        )
+        self._take_in(restarted(self._state))
+        self._follow_trainer()
 
     @property
     def _state(self) -> RunState:
@@ -224,9 +219,12 @@ class LlamaGymApp(App[None]):
         from llamagym_tui.screens.prompt_editor import PromptEditor
 
         try:
-            self.push_screen(PromptEditor(self._state, self._newest_prompt()), self._prompt_edited)
+            asked = self._state.prompt_requested
+            prompt = self._active_prompt() if asked is None else asked
         except LlamaGymError as error:
             self.notify(literal(str(error)), severity="error", markup=False)
+        else:
+            self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
 
     async def _prompt_edited(self, system_prompt: str | None) -> None:
         if system_prompt is not None and self._state.live:
@@ -237,31 +235,18 @@ class LlamaGymApp(App[None]):
         from llamagym_tui.screens.human_table import HumanTableScreen
 
         try:
-            game = self._game or self._make_game()
+            if self._game is None:
+                self._game = self._agent.table(
+                    system_prompt=self._active_prompt, next_seed=self._next_seed, clock=self._clock
+                )
         except LlamaGymError as error:
             self.notify(literal(str(error)), severity="error", markup=False)
-            return
-        self._game = game
-        self.push_screen(HumanTableScreen(game, self._agent_title()))
-
-    def _make_game(self) -> HumanGame:
-        from llamagym_tui.catalog import agent_name
-        from llamagym_tui.human import HumanGame
-
-        assert self.config is not None
-        return HumanGame(
-            self._agent()(),
-            agent_name(self.config.agent),
-            self._demos_path(),
-            system_prompt=self._active_prompt,
-            next_seed=self._next_seed,
-            clock=self._clock,
-        )
+        else:
+            self.push_screen(HumanTableScreen(self._game, self._agent.title))
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """The screen as an SVG that names no outside host: web fonts and credits are left out."""
-        svg = super().export_screenshot(title=title, simplify=simplify)
-        return re.sub(r"@font-face\s*\{[^}]*\}|<!--.*?-->", "", svg, flags=re.DOTALL)
+        """The screen as an SVG that names no outside host."""
+        return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
     def action_help(self) -> None:
         """Say what keys and figures mean."""
@@ -301,40 +286,16 @@ class LlamaGymApp(App[None]):
         """End the trainer, then the app."""
         self._leaving = True
         if self._client is not None and self._state.live:
-            self.notify("The trainer writes its checkpoint. q leaves at once.", timeout=STOP_S, markup=False)
+            self._take_in(stop_asked(self._state))
             await self._client.stop(timeout_s)
         if self._game is not None:
             self._game.close()
         self.exit(return_code=1 if self.run_state is not None and self.run_state.failure else 0)
 
-    # What the config leaves to the agent
-
-    def _agent(self) -> type[Agent]:
-        if self._agent_class is None:
-            from llamagym_tui.catalog import find_agent
-
-            assert self.config is not None
-            self._agent_class = find_agent(self.config.agent)
-        return self._agent_class
-
-    def _agent_title(self) -> str:
-        return self._agent().title or self._agent().__name__
-
     def _active_prompt(self) -> str:
         """As the trainer confirmed it; before it did, the agent's own."""
         prompt = self._state.system_prompt
-        return self._agent()().get_system_prompt() if prompt is None else prompt
-
-    def _newest_prompt(self) -> str:
-        asked = self._state.prompt_requested
-        return self._active_prompt() if asked is None else asked
-
-    def _demos_path(self) -> Path:
-        from llamagym_tui.catalog import agent_name
-        from llamagym_tui.demos import default_path
-
-        assert self.config is not None
-        return default_path(agent_name(self.config.agent))
+        return self._agent.own_prompt() if prompt is None else prompt
 
 
 def _trainer_process() -> Client:

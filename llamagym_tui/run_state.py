@@ -90,6 +90,8 @@ class RunState:
     transcript: Transcript = field(default_factory=Transcript)
     warning: str = ""
     """The last warning."""
+    stopping: bool = False
+    """Whether the trainer was asked to write its checkpoint and end."""
     failure: str = ""
     """Why the run ended badly, for people; empty while it did not."""
     finished: RunFinished | None = None
@@ -139,6 +141,25 @@ def pause_asked(state: RunState, pause: bool) -> RunState:
 def prompt_asked(state: RunState, system_prompt: str) -> RunState:
     """The state after a system prompt was asked for."""
     return replace(state, prompt_requested=system_prompt)
+
+
+def stop_asked(state: RunState) -> RunState:
+    """The state after the trainer was asked to end."""
+    return replace(state, stopping=True)
+
+
+def restarted(state: RunState) -> RunState:
+    """The state of a run whose trainer is started again; what was seen of it stays."""
+    return replace(
+        state,
+        phase="loading",
+        detail="starting the trainer again",
+        run=None,
+        watched=None,
+        failure="",
+        finished=None,
+        transcript=state.transcript.note("The trainer is started again."),
+    )
 
 
 def trainer_lost(state: RunState, message: str) -> RunState:
@@ -251,7 +272,9 @@ def _marked(state: RunState, label: str, meaning: str) -> RunState:
 
 def _ended(state: RunState) -> RunState:
     """Nothing that was asked for will be confirmed any more."""
-    return replace(state, mode_requested=None, pause_requested=None, prompt_requested=None, episodes_per_s=0.0)
+    return replace(
+        state, mode_requested=None, pause_requested=None, prompt_requested=None, stopping=False, episodes_per_s=0.0
+    )
 
 
 def _evaluation_text(event: EvaluationFinished) -> str:

@@ -17,7 +17,7 @@ from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.human import Choice, HumanGame
 from llamagym_tui.return_series import mean_return
 from llamagym_tui.screens.widgets.conversation import ConversationView
@@ -80,7 +80,7 @@ class HumanTableScreen(Screen[None]):
             self._opened = True
             if self._game.over and not self._game.returns:
                 self._game.deal()
-        except EnvError as error:
+        except LlamaGymError as error:
             self._fault = str(error)
         self._draw()
 
@@ -110,7 +110,7 @@ class HumanTableScreen(Screen[None]):
         try:
             self._game.deal()
             self._fault = ""
-        except EnvError as error:
+        except LlamaGymError as error:
             self._fault = str(error)
         self._draw()
 
@@ -128,7 +128,7 @@ class HumanTableScreen(Screen[None]):
         try:
             if self._game.act(choice.action):
                 self._save()
-        except EnvError as error:
+        except LlamaGymError as error:
             self._fault = str(error)
         self._draw()
 

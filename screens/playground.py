@@ -45,6 +45,7 @@ class PlaygroundScreen(Screen[None]):
         Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays."),
         Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes."),
         Binding("h", "app.human_table", "Play yourself", tooltip="Take the agent's place at a table of your own."),
+        Binding("r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint."),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What the keys and figures mean."),
         Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave."),
     ]

@@ -180,6 +180,7 @@ class FakeClient:
         self.asked: list[AnyCommand] = []
         self.started: RunConfig | None = None
         self.stopped = False
+        self.stop_takes_s = 0.0
         self.confirms = confirms
         self.prompt_version = 1
         self._queue: asyncio.Queue[AnyEvent | Exception | None] = asyncio.Queue()
@@ -201,6 +202,7 @@ class FakeClient:
             yield event
 
     async def stop(self, timeout_s: float) -> None:
+        await asyncio.sleep(self.stop_takes_s)
         self.stopped = True
         self._queue.put_nowait(None)
 

@@ -38,11 +38,14 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
     """
     if state.failure:
         return [
-            Sentence(f"{state.failure}", Tone.ERROR),
+            Sentence(state.failure, Tone.ERROR),
             Sentence(f"Your demonstrations are safe in {demos_path()}; h still opens the table.", Tone.ERROR),
+            Sentence("r starts the trainer again, from its last checkpoint if there is one.", Tone.ERROR),
         ]
     if state.finished is not None:
         return [Sentence(_farewell(state), Tone.NOTE)]
+    if state.stopping:
+        return [Sentence("The trainer writes its checkpoint and ends. q again leaves at once.", Tone.NOTE)]
     said = []
     if state.mode == "inference":
         said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
@@ -79,7 +82,7 @@ class Banner(Static):
     Banner {
         display: none;
         height: auto;
-        max-height: 8;
+        max-height: 9;
         padding: 0 1;
         &.-error { background: $error 20%; color: $text-error; }
         &.-warning { background: $warning 15%; color: $text-warning; }

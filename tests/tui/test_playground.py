@@ -245,3 +245,31 @@ async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
         assert bar.tooltip == "Hold still between two steps."
         await pilot.click(KeyBar, offset=(3, 0))
         await sees(pilot, "Paused.")
+
+
+async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):
+    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
+    app = make_app(clients[0])
+    app._client_factory = iter(clients).__next__
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        assert "Restart" not in shown(pilot)
+        clients[0].die(DEATH)
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await sees(pilot, "The trainer is started again.")
+        await sees(pilot, "rolling out")
+        assert "NO TRAINER" not in shown(pilot)
+        assert clients[1].started is not None
+        assert clients[1].started.resume is False, "there is no checkpoint in this folder"
+
+
+async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.stop_takes_s = 0.5
+    app = make_app(client, mode="inference")
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("q", "y")
+        await sees(pilot, "The trainer writes its checkpoint and ends.")
+        await until(pilot, lambda: client.stopped)

@@ -46,11 +46,12 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
 
 
-def test_inference_and_death_are_told_in_words(snap_compare: Any, make_app: MakeApp):
+def test_the_death_of_the_trainer(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,494")
         client.die("The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log.")
         await sees(pilot, "NO TRAINER")
+        await sees(pilot, "r Restart")
 
     client = fakes.FakeClient(fakes.demo_run())
-    assert snap_compare(make_app(client, mode="inference"), terminal_size=(80, 24), run_before=settled)
+    assert snap_compare(make_app(client), terminal_size=(80, 24), run_before=settled)
