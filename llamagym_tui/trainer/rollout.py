@@ -26,6 +26,8 @@ from llamagym_tui.protocol import events
 from llamagym_tui.trainer.streaming import TextStream
 
 WATCHED = 0
+FEWEST_TOGETHER = 16
+"""Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Rollout:
         self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
         self._trajectories: list[Trajectory] = []
         self._batch_turns_done = 0
+        self._typical_length = float(max_turns)
+        """Turns of an episode, about: how many to start for a batch follows from it."""
         seeds = np.random.SeedSequence(seed).generate_state(n_envs)
         self._seats = [_Seat(make_env(agent), int(env_seed)) for env_seed in seeds]
         self._sampler = Sampler(policy, n_envs)
@@ -164,7 +168,10 @@ class Rollout:
             return False
         if self._mode == "inference":
             return True
-        under_way = sum(seat.length + 1 for seat in self._seats if seat.episode is not None and seat.mode == "train")
+        training = [seat for seat in self._seats if seat.episode is not None and seat.mode == "train"]
+        if self._batch_turns_done < self.batch_turns and len(training) < FEWEST_TOGETHER:
+            return True
+        under_way = sum(max(seat.length + 1, self._typical_length) for seat in training)
         return self._batch_turns_done + under_way < self.batch_turns
 
     def _reset(self, seat: _Seat, *, watched: bool) -> None:
@@ -260,6 +267,7 @@ class Rollout:
         trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
         seat.episode = None
         self.episodes += 1
+        self._typical_length += 0.1 * (seat.length - self._typical_length)
         if seat.mode == "train" and self.episode_limit is None:
             self._trajectories.append(trajectory)
             self._batch_turns_done += seat.length

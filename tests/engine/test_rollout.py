@@ -49,6 +49,22 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
 
 
+def test_long_episodes_do_not_overfill_a_batch(make_rollout):
+    rollout, _ = make_rollout(EndlessAgent(), n_envs=40, max_turns=8, batch_turns=24)
+    fill(rollout)
+    assert sum(len(trajectory.turns) for trajectory in rollout.take_batch()) == 16 * 8
+
+
+def test_short_episodes_come_to_use_every_environment(make_rollout):
+    rollout, _ = make_rollout(n_envs=40, max_turns=100, batch_turns=400)
+    lived = []
+    for _ in range(9):
+        rollout.step()
+        lived.append(rollout.live)
+    assert lived[0] == 16
+    assert max(lived) == 40
+
+
 def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
     rollout, _ = make_rollout()
     rollout.mode = "inference"
