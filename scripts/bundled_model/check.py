@@ -59,7 +59,7 @@ def following(policy: Policy, families: int = 15) -> dict[str, float]:
     return shares
 
 
-def followed_on_hands(policy: Policy, text: str, rule: blackjack.Rule, hands: int = 400) -> float:
+def followed_on_hands(policy: Policy, text: str, rule: blackjack.Rule, hands: int = 120) -> float:
     """Share of decisions in new hands, later turns included, in which the greedy reply is the prompt's."""
     rng = random.Random(CHECK_SEED + 1)
     prompt = f"{AGENT.get_system_prompt()} {text}"
