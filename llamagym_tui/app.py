@@ -202,14 +202,17 @@ class LlamaGymApp(App[None]):
         await self._ask(message.command)
 
     async def _ask(self, command: AnyCommand) -> None:
+        state = self._state
         match command:
             case SetMode():
-                self._take_in(mode_asked(self._state, command.mode))
+                state = mode_asked(state, command.mode)
             case Pause() | Resume():
-                self._take_in(pause_asked(self._state, isinstance(command, Pause)))
+                state = pause_asked(state, isinstance(command, Pause))
             case SetSystemPrompt():
-                self._take_in(prompt_asked(self._state, command.system_prompt))
-        if self._client is not None:
+                state = prompt_asked(state, command.system_prompt)
+        # What was asked for already would never be confirmed a second time.
+        if state is not self._state and self._client is not None:
+            self._take_in(state)
             await self._client.send(command)
 
     # The person

@@ -102,6 +102,16 @@ class RunState:
         return not self.failure and self.finished is None and self.phase not in ("stopped", "failed")
 
     @property
+    def mode_intended(self) -> Mode:
+        """The mode that was asked for last, confirmed or not."""
+        return self.mode if self.mode_requested is None else self.mode_requested
+
+    @property
+    def pause_intended(self) -> bool:
+        """Whether a pause was asked for last, confirmed or not."""
+        return self.phase == "paused" if self.pause_requested is None else self.pause_requested
+
+    @property
     def training(self) -> bool:
         """Whether quitting now would interrupt PPO."""
         return self.live and self.run is not None and self.mode == "train"
@@ -129,13 +139,13 @@ def initial_state(config: RunConfig) -> RunState:
 
 
 def mode_asked(state: RunState, mode: Mode) -> RunState:
-    """The state after a mode was asked for; the mode itself changes when the trainer confirms."""
-    return replace(state, mode_requested=mode)
+    """The state after a mode was asked for, the same if it was asked for already."""
+    return state if mode == state.mode_intended else replace(state, mode_requested=mode)
 
 
 def pause_asked(state: RunState, pause: bool) -> RunState:
-    """The state after a pause, or its end, was asked for."""
-    return replace(state, pause_requested=pause)
+    """The state after a pause, or its end, was asked for, the same if it was asked for already."""
+    return state if pause == state.pause_intended else replace(state, pause_requested=pause)
 
 
 def prompt_asked(state: RunState, system_prompt: str) -> RunState:

@@ -119,7 +119,7 @@ class PlaygroundScreen(Screen[None]):
         if not self._chart_due:
             self._chart_due = True
             self.set_timer(CHART_S, self._draw_chart)
-        keys = (state.live, state.phase, state.mode, state.run is None)
+        keys = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -134,10 +134,10 @@ class PlaygroundScreen(Screen[None]):
         state = self._state
         match action:
             case "pause" | "resume":
-                if (action == "resume") != (state.phase == "paused"):
+                if (action == "resume") != state.pause_intended:
                     return False
             case "mode":
-                if parameters == (state.mode,):
+                if parameters == (state.mode_intended,):
                     return False
             case _:
                 return True

@@ -67,7 +67,7 @@ class RunHeader(StateText):
 
     def _names(self) -> list[list[str]]:
         state = self.state
-        agent = one_line(state.agent)
+        agent = one_line(PurePath(state.agent).name or state.agent)
         model = one_line(PurePath(state.model).name or state.model)
         env = [one_line(state.run.env_id)] if state.run and state.run.env_id != state.agent else []
         return [[agent, *env, model], [agent, model], [agent]]

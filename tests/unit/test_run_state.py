@@ -163,3 +163,26 @@ def test_a_long_run_costs_no_more_memory_than_a_short_one():
     assert len(state.recent) <= RECENT
     assert len(state.marks) == MAX_MARKS
     assert len(state.transcript.entries) == MAX_ENTRIES
+
+
+def test_what_was_asked_for_already_is_not_asked_again():
+    state = started()
+    asked = pause_asked(state, True)
+    assert pause_asked(asked, True) is asked
+    assert pause_asked(state, False) is state
+    assert mode_asked(state, "train") is state
+
+
+def test_a_pause_that_is_taken_back_before_it_is_confirmed_ends_in_playing():
+    state = pause_asked(pause_asked(started(), True), False)
+    state = after(PhaseChanged(phase="paused"), state=state)
+    assert state.pause_requested is False
+    state = after(PhaseChanged(phase="rolling_out"), state=state)
+    assert (state.phase, state.pause_requested) == ("rolling_out", None)
+
+
+def test_a_run_that_is_started_again_keeps_what_was_seen():
+    lost = trainer_lost(started(fakes.counted([1.0], 1)), "The trainer died.")
+    again = run_state.restarted(lost)
+    assert (again.live, again.phase, again.failure, again.episodes) == (True, "loading", "", 1)
+    assert again.transcript.entries[-1].fact == Notice("The trainer is started again.")
