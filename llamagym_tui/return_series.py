@@ -60,6 +60,13 @@ class ReturnSeries:
             last = 1
         return ReturnSeries(self.start, tuple(sums), group, last)
 
+    def until(self, episode: int) -> ReturnSeries:
+        """The series without its episodes after `episode`, and without a group that ends after it."""
+        if episode >= self.start + self.episodes:
+            return self
+        groups = max(0, (episode - self.start) // self.group)
+        return ReturnSeries(self.start, self.sums[:groups], self.group, self.group if groups else 0)
+
     def trailing(self, window: int) -> list[Point]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
 

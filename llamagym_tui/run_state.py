@@ -239,15 +239,18 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
 
 
 def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
-    returns = state.returns
+    before = max(0, event.episodes - len(event.returns))
+    # A resumed run plays the episodes after its checkpoint once more.
+    returns = state.returns.until(before)
     if not returns.sums:
-        returns = ReturnSeries(start=max(0, event.episodes - len(event.returns)))
+        returns = ReturnSeries(start=before)
     present = event.mode == state.mode and event.prompt_version == state.prompt_version
     recent = (*state.recent, *event.returns)[-RECENT:] if present else state.recent
     return replace(
         state,
         returns=returns.add(event.returns),
         recent=recent,
+        marks=tuple(mark for mark in state.marks if mark.episode <= event.episodes),
         episodes=event.episodes,
         env_steps=event.env_steps,
         episodes_per_s=event.episodes_per_s,

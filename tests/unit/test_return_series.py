@@ -67,3 +67,15 @@ def test_mean_and_standard_error_by_hand():
     assert mean.mean == 0.0
     assert mean.stderr == pytest.approx((4 / 3) ** 0.5 / 2)
     assert mean_return([]) is None
+
+
+def test_episodes_after_a_checkpoint_can_be_taken_back():
+    series = ReturnSeries(start=10).add([1.0, 2.0, 3.0])
+    assert series.until(12).trailing(1) == [Point(11, 1.0), Point(12, 2.0)]
+    assert series.until(13) is series
+    assert series.until(4).sums == ()
+
+
+def test_a_group_that_is_cut_goes_as_a_whole():
+    series = ReturnSeries(sums=(4.0, 6.0, 5.0), group=2, last=1)
+    assert series.until(3) == ReturnSeries(sums=(4.0,), group=2, last=2)

@@ -186,3 +186,10 @@ def test_a_run_that_is_started_again_keeps_what_was_seen():
     again = run_state.restarted(lost)
     assert (again.live, again.phase, again.failure, again.episodes) == (True, "loading", "", 1)
     assert again.transcript.entries[-1].fact == Notice("The trainer is started again.")
+
+
+def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
+    lost = trainer_lost(started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died.")
+    state = after(fakes.counted([-1.0] * 2, 6), state=run_state.restarted(lost))
+    assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
+    assert state.marks == ()
