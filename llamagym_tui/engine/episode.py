@@ -70,7 +70,8 @@ class Episode:
         text = self.policy.chat.text(reply.ids)
         self.conversation.append(assistant(text))
         self._unfed = reply.ids[-1:]
-        self._last_ended = reply.ended
+        # A reply may end by another token than the template's, which then is still to come.
+        self._last_ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
         return text
 
     def reward(self, reward: float, *, parse_failed: bool = False) -> None:

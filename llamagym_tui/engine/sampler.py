@@ -47,13 +47,15 @@ class Sampler:
         """Begin a conversation in a slot, with a prefix that is not computed again."""
         self._notice_update()
         self._lengths[slot] = len(prefix)
-        if self._prefix_in[slot] == prefix or not prefix:
+        if self._prefix_in[slot] == prefix:
+            return
+        self._prefix_in[slot] = prefix
+        if not prefix:
             return
         with torch.inference_mode():
             if prefix not in self._recorded:
                 self._recorded[prefix] = self.policy.model.backbone.record(prefix)
             self._cache.fill(slot, self._recorded[prefix], len(prefix))
-        self._prefix_in[slot] = prefix
 
     @torch.inference_mode()
     def reply(

@@ -112,7 +112,9 @@ class ChatTokenizer:
         """Ids that end a reply: what the template puts after one, and the tokenizer's own end of sequence."""
         text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
         after = self._ids(text.split(_MARK, 2)[2])
-        special = set(self.tokenizer.all_special_ids)
+        # Some tokenizers mark the template's end as special without naming it among their special tokens.
+        added = self.tokenizer.added_tokens_decoder
+        special = {*self.tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
         ends = [i for i in after[:1] if i in special]
         if self.tokenizer.eos_token_id is not None and self.tokenizer.eos_token_id not in ends:
             ends.append(self.tokenizer.eos_token_id)

@@ -54,7 +54,7 @@ def test_the_first_ratio_is_one_and_the_policy_moves(make_policy, lora):
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_kl_to_the_reference_starts_at_zero_and_grows_with_training(make_policy, lora):
-    policy = make_policy(lora=lora)
+    policy = make_policy(lora=lora, temperature=0.7)
     ppo = PPO(policy, replaced(QUICK, lr=1e-2, lr_final=1e-2))
     assert abs(ppo.update(collect(policy)).kl_ref) < 1e-5
     for _ in range(3):
@@ -116,12 +116,24 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
     ppo = PPO(policy, replaced(QUICK, kl_coef=2.0, kl_coef_final=2.0, gamma=0.0, whiten_advantages=False))
     (trajectory,) = collect(policy, episodes=1, turns=2)
     segment = trajectory.segments[0]
-    dearer = tuple(logprob + 0.3 for logprob in segment.turns[1].logprobs)
-    segment.turns[1] = dataclasses.replace(segment.turns[1], logprobs=dearer)
+    spent = []
+    for at, by in enumerate((0.1, 0.3)):
+        dearer = tuple(logprob + by for logprob in segment.turns[at].logprobs)
+        segment.turns[at] = dataclasses.replace(segment.turns[at], logprobs=dearer)
+        spent.append(by * len(dearer))
     targets = ppo.targets([trajectory], batch_rows([trajectory]))
-    spent = 0.3 * len(dearer)
-    assert targets.kl_ref.tolist() == pytest.approx([0.0, spent], abs=1e-3)
-    assert targets.returns[1].item() == pytest.approx(segment.turns[1].reward - 2.0 * spent, abs=1e-2)
+    assert targets.kl_ref.tolist() == pytest.approx(spent, abs=1e-3)
+    assert targets.returns[1].item() == pytest.approx(segment.turns[1].reward - 2.0 * spent[1], abs=1e-2)
+
+
+def test_a_reference_is_a_copy_only_where_it_must_be_and_only_if_it_is_used(make_policy):
+    unused = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0)
+    assert PPO(make_policy(), unused).reference is None
+    adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
+    assert adapted is not None
+    assert adapted._copy is None
+    assert full is not None
+    assert full._copy is not None
 
 
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):

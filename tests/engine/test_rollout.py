@@ -44,7 +44,7 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     rollout, _ = make_rollout(EndlessAgent(), max_turns=3)
     fill(rollout)
     trajectory = rollout.take_batch()[0]
-    assert trajectory.end == "truncated"
+    assert (trajectory.end, len(trajectory.turns)) == ("truncated", 3)
     assert trajectory.final_prompt is not None
     assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
 
@@ -63,6 +63,18 @@ def test_short_episodes_come_to_use_every_environment(make_rollout):
         lived.append(rollout.live)
     assert lived[0] == 16
     assert max(lived) == 40
+
+
+@pytest.mark.parametrize(("steps_in_it", "end"), [(9, "truncated"), (3, "terminated")])
+def test_the_environments_own_time_limit_truncates_unless_the_episode_is_over_too(make_rollout, steps_in_it, end):
+    class Limited(CountAgent):
+        env_kwargs = {"length": steps_in_it, "max_episode_steps": 3}  # noqa: RUF012
+
+    rollout, _ = make_rollout(Limited())
+    fill(rollout)
+    assert {(t.end, len(t.turns), t.final_prompt is None) for t in rollout.take_batch()} == {
+        (end, 3, end == "terminated")
+    }
 
 
 def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
@@ -129,9 +141,13 @@ def test_a_character_of_several_tokens_is_streamed_whole():
 
 def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_action(make_rollout):
     rollout, emitted = make_rollout()
+    ended = [episode for _ in range(2) for episode in rollout.step()]
     fill(rollout)
-    failed = [turn for trajectory in rollout.take_batch() for turn in trajectory.turns if turn.parse_failed]
+    batch = rollout.take_batch()
+    failed = [turn for trajectory in batch for turn in trajectory.turns if turn.parse_failed]
     assert failed
+    counted = [sum(turn.parse_failed for turn in trajectory.turns) for trajectory in batch]
+    assert [episode.parse_failures for episode in ended] == counted[: len(ended)]
     shown = [event for event in emitted if isinstance(event, events.TurnFinished) and event.how == "failed"]
     assert all(event.action == 0 for event in shown)
 

@@ -53,6 +53,18 @@ def test_a_restarted_slot_remembers_nothing(make_policy):
     assert first.logprobs == pytest.approx(second.logprobs, abs=1e-5)
 
 
+def test_a_slot_that_held_no_prefix_in_between_gets_its_prefix_again(make_policy):
+    policy = make_policy()
+    opening = policy.chat.opening("Play a long game of cards.", "Your total: 12.")
+    sampler, found = Sampler(policy, 1), []
+    for prefix in (opening.prefix, (), opening.prefix):
+        sampler.restart(0, prefix)
+        found += sampler.reply([0], [list(opening.rest)], greedy=True)
+    first, _, again = found
+    assert again.logprobs == pytest.approx(first.logprobs, abs=1e-5)
+    assert again.ids == first.ids
+
+
 def test_a_prefix_is_computed_again_after_an_update(make_policy):
     policy = make_policy()
     opening = policy.chat.opening("Play a long game of cards.", "Your total: 12.")
@@ -91,6 +103,26 @@ def test_a_reply_ends_at_the_templates_end_or_at_the_allowed_tokens(make_policy)
         assert len(reply.ids) == len(reply.logprobs) <= 5
         assert reply.ended == (reply.ids[-1] in policy.chat.end_ids)
         assert not any(token in policy.chat.end_ids for token in reply.ids[:-1])
+
+
+def test_an_end_that_was_sampled_is_kept_and_ends_that_reply_alone(make_policy):
+    policy = make_policy(max_new_tokens=4)
+    sampler, end = Sampler(policy, 2), policy.chat.end_ids[0]
+    script = iter([[5, 6], [end, 7], [end]])
+    sampler._sample = lambda logits, greedy: (torch.tensor(next(script)), torch.full((len(logits),), -0.5))
+    replies = sampler.reply([0, 1], [[8], [9]])
+    assert [reply.ids for reply in replies] == [[5, end], [6, 7, end]]
+    assert all(reply.ended and len(reply.logprobs) == len(reply.ids) for reply in replies)
+
+
+def test_tokens_are_drawn_from_the_whole_distribution_that_their_logprobs_state(make_policy):
+    sampler = Sampler(make_policy(temperature=0.5), 1)
+    logits = torch.arange(24) / 12
+    tokens, logprobs = sampler._sample(logits.expand(40_000, -1), greedy=False)
+    p = (logits / 0.5).softmax(-1)
+    assert logprobs.exp().tolist() == pytest.approx(p[tokens].tolist(), abs=1e-6)
+    # Four standard errors of a count.
+    assert ((tokens.bincount(minlength=24) / 40_000 - p).abs() < 4 * (p * (1 - p) / 40_000).sqrt()).all()
 
 
 def test_the_same_seed_samples_the_same_replies(make_policy):

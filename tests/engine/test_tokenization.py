@@ -14,6 +14,7 @@ REWRITING = (
     "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split('</think>')[-1] }}"
     "{% else %}{{ m['content'] }}{% endif %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+REWRITING_LATE = REWRITING.replace("not loop.last", "loop.revindex > 3")
 NO_SYSTEM = (
     "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -48,9 +49,17 @@ def test_a_reply_that_was_cut_off_still_gets_the_templates_end(tokenizer):
     assert chat.continuation("x", ended=False) == (chat.end_ids[0], *chat.continuation("x", ended=True))
 
 
+def test_the_templates_end_ends_a_reply_even_where_it_is_not_the_end_of_a_sequence(tokenizer):
+    changed = copy.deepcopy(tokenizer)
+    changed.eos_token = "<|pad|>"
+    ends = ChatTokenizer(changed).end_ids
+    assert tokenizer.convert_ids_to_tokens(ends) == ["<|end|>", "<|pad|>"]
+
+
 def test_a_template_that_rewrites_history_is_detected(tokenizer):
     assert ChatTokenizer(tokenizer).keeps_history
     assert not with_template(tokenizer, REWRITING).keeps_history
+    assert not with_template(tokenizer, REWRITING_LATE).keeps_history
 
 
 def test_a_template_without_system_role_gets_the_prompt_in_the_first_message(tokenizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from llamagym_tui.engine.action_trie import ActionTrie, Branch
 from llamagym_tui.engine.batch import Row, batch_rows, buckets, collate, minibatches
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.sampler import Reply
+from llamagym_tui.engine.tokenization import ChatTokenizer
 from llamagym_tui.engine.trajectory import Segment, Trajectory, Turn
 from tests.engine.test_tokenization import REWRITING, with_template
 
@@ -58,6 +60,42 @@ def test_a_reward_belongs_whole_to_the_turn_that_earned_it(make_policy):
     assert trajectory.episode_return == 1.0
 
 
+def test_rewards_of_one_turn_add_up_and_an_unreadable_reply_stays_one(make_policy):
+    episode = Episode(make_policy(), "Play.")
+    episode.observe("a")
+    episode.reply(Reply([5], [0.0], 0.0, False))
+    episode.reward(0.0, parse_failed=True)
+    episode.reward(0.5)
+    episode.reward(0.25)
+    (turn,) = episode.finish("terminated").turns
+    assert (turn.reward, turn.parse_failed) == (0.75, True)
+
+
+def test_a_reply_in_unusual_tokens_is_kept_and_continued_as_it_was_sampled(make_policy):
+    policy = make_policy()
+    chat, episode = policy.chat, Episode(policy, "Play.")
+    episode.observe("a")
+    spelt = [token for letter in '{"action": 1}' for token in chat.reply_ids(letter)[:1]]
+    assert len(spelt) > len(chat.reply_ids('{"action": 1}'))
+    assert episode.reply(Reply([*spelt, chat.end_ids[0]], [-0.5] * (len(spelt) + 1), 0.0, True)) == '{"action": 1}'
+    follows = list(chat.continuation("b", ended=True))
+    assert episode.observe("b").ids == [chat.end_ids[0], *follows]
+    (segment,) = episode.finish("terminated").segments
+    assert segment.ids[-len(follows) - len(spelt) - 1 :] == [*spelt, chat.end_ids[0], *follows]
+
+
+def test_a_reply_that_ended_by_another_end_still_gets_the_templates_end(make_policy, tokenizer):
+    policy = make_policy()
+    changed = copy.deepcopy(tokenizer)
+    changed.eos_token = "<|pad|>"
+    policy.chat = ChatTokenizer(changed)
+    template_end, eos = policy.chat.end_ids
+    episode = Episode(policy, "Play.")
+    episode.observe("a")
+    episode.reply(Reply([5, eos], [0.0, 0.0], 0.0, ended=True))
+    assert episode.observe("b").ids[:2] == [eos, template_end]
+
+
 def test_a_truncated_episode_keeps_its_true_final_observation_as_a_prompt(make_policy):
     policy = make_policy()
     trajectory = two_turns(policy).finish("truncated", "Your total: 20.")
@@ -84,6 +122,19 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     whole = policy.chat.tokenizer.decode([*prompt.restart, *prompt.ids])
     assert "why" not in whole
     assert "left" in whole
+
+
+def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(make_policy, tokenizer):
+    policy = make_policy()
+    policy.chat = with_template(tokenizer, REWRITING)
+    episode = Episode(policy, "Play.")
+    episode.observe("a")
+    episode.reply(said(policy, "why</think>left"))
+    final = episode.finish("truncated", "b").final_prompt
+    assert final is not None
+    assert policy.chat.tokenizer.decode([*final.prefix, *final.ids]) == (
+        "<|system|>Play.<|end|><|user|>a<|end|><|assistant|>left<|end|><|user|>b<|end|><|assistant|>"
+    )
 
 
 def test_branches_are_where_admissible_replies_part():
@@ -128,6 +179,13 @@ def test_minibatches_are_random_parts_that_hold_every_row_once():
     assert all(len({len(r.segment.ids) for r in part}) > 1 for part in parts)
 
 
+def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
+    rows = [row(4 if n % 2 else 40, 1, n) for n in range(80)]
+    for part in minibatches(rows, 20, random.Random(0)):
+        assert 5 <= sum(len(r.segment.ids) == 4 for r in part) <= 15
+        assert 5 <= sum(r.first_turn < 40 for r in part) <= 15
+
+
 def test_buckets_keep_prefixes_apart_and_lengths_together():
     rows = [row(4, 1, 0), row(20, 1, 1), row(5, 1, 2), row(4, 1, 3, prefix=(2,))]
     found = [[r.first_turn for r in bucket] for bucket in buckets(rows, tokens=1000)]
@@ -135,7 +193,7 @@ def test_buckets_keep_prefixes_apart_and_lengths_together():
     assert [len(bucket) for bucket in buckets([row(10, 1, n) for n in range(5)], tokens=20)] == [2, 2, 1]
 
 
-def test_turns_are_numbered_through_a_batch():
-    segments = [row(6, 2, 0).segment, row(6, 1, 0).segment]
-    trajectories = [Trajectory([segments[0]], "terminated"), Trajectory([segments[1]], "terminated")]
-    assert [r.first_turn for r in batch_rows(trajectories)] == [0, 2]
+def test_turns_are_numbered_through_a_batch_and_through_segments():
+    one, two, three = (row(6, turns, 0).segment for turns in (1, 2, 1))
+    trajectories = [Trajectory([one, two], "terminated"), Trajectory([three], "terminated")]
+    assert [r.first_turn for r in batch_rows(trajectories)] == [0, 1, 3]
