@@ -84,6 +84,8 @@ class SeedLoop:
         """End the episode, and update once the batch has enough turns."""
         if self._episode is None:
             return {}
+        if truncated and final_observation is None:
+            raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
         told = None if final_observation is None else self.agent.format_observation(final_observation)
         trajectory = self._episode.finish("truncated" if truncated else "terminated", told)
         self._episode = None

@@ -68,6 +68,32 @@ def test_in_eval_nothing_is_collected():
     assert agent.terminate_episode()["episodes"] == 1
 
 
+class MuteAgent(BlackjackAgent):
+    """Reads nothing into any reply."""
+
+    fallback_action = 1
+
+    def extract_action(self, response: str):
+        return None
+
+
+def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failures_and_end():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = MuteAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 100})
+    for reward in (0.25, -1.0):
+        assert agent.act((12, 5, 0)) == 1
+        agent.assign_reward(reward)
+    with pytest.raises(ConfigError, match="needs its final_observation"):
+        agent.terminate_episode(truncated=True)
+    agent.terminate_episode(truncated=True, final_observation=(20, 5, 0))
+    assert agent._loop is not None
+    (trajectory,) = agent._loop._batch
+    assert [(turn.reward, turn.parse_failed) for turn in trajectory.turns] == [(0.25, True), (-1.0, True)]
+    assert (trajectory.end, len(trajectory.segments)) == ("truncated", 1)
+    assert trajectory.final_prompt is not None
+    assert "Your total: 20." in loaded.tokenizer.decode(trajectory.final_prompt.ids)
+
+
 def test_an_agent_without_a_model_formats_and_refuses_to_act():
     agent = BlackjackAgent()
     assert agent.format_observation((15, 1, 1)) == "Your total: 15. Usable ace: yes. Dealer shows: ace."
