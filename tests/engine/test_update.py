@@ -164,7 +164,7 @@ def test_advantages_are_whitened_over_the_trained_turns_of_all_episodes_and_retu
 
 def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
     policy = make_policy()
-    batch = [told(policy, "a", reward=[1.0], parse_failed=[True]), told(policy, "b", reward=[3.0])]
+    batch = [told(policy, "a", reward=[1.0], parse_failed=[True]), *(told(policy, "b", reward=[3.0]) for _ in range(3))]
     for trajectory in batch:
         (turn,) = trajectory.segments[0].turns
         raised = tuple(p + 0.3 for p in turn.logprobs)
@@ -174,9 +174,9 @@ def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
     assert stats.first_ratio == pytest.approx(0.2592, abs=1e-3)
     assert stats.clip_fraction == 1.0
     assert stats.approx_kl == pytest.approx(0.0408, abs=1e-3)
-    assert (stats.mean_return, stats.parse_failure_rate) == (2.0, 0.5)
-    assert (stats.episodes, stats.turns) == (2, 2)
-    assert stats.tokens == 2 * len(policy.chat.reply_ids(REPLIES[0]))
+    assert (stats.mean_return, stats.parse_failure_rate) == (2.5, 0.25)
+    assert (stats.episodes, stats.turns) == (4, 4)
+    assert stats.tokens == 4 * len(policy.chat.reply_ids(REPLIES[0]))
 
 
 def test_the_first_ratio_is_that_of_the_first_minibatch_alone(make_policy):
@@ -185,6 +185,19 @@ def test_the_first_ratio_is_that_of_the_first_minibatch_alone(make_policy):
     batch = [told(policy, "a", reward=[1.0]), told(policy, "b", reward=[-1.0])]
     stats = PPO(policy, fast).update(batch)
     assert stats.first_ratio < 1e-4 < stats.approx_kl
+
+
+def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_policy):
+    fast = replaced(STILL, lr=1e-3, lr_final=1e-3, epochs=2)
+
+    def updated(**changes):
+        policy = make_policy()
+        return PPO(policy, replaced(fast, **changes)).update([told(policy, "a", reward=[1.0]), told(policy, "b")])
+
+    # One step an epoch: the first epoch's KL is 0, so the mean over both is half of the second's.
+    second = 2 * updated().approx_kl
+    assert second > 0
+    assert [updated(epochs=4, target_kl=part * second).epochs for part in (0.75, 1.5)] == [2, 3]
 
 
 def test_explained_variance_compares_values_with_returns_of_trained_turns(make_policy):
@@ -224,11 +237,12 @@ def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     assert PPO(policy, STILL).update([told(policy), told(policy, "c")]).first_ratio < 1e-4
 
 
-def test_steps_are_bounded_by_the_gradients_norm_and_the_figure_is_the_norm_before(make_policy):
+def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_before(make_policy):
     policy = make_policy()
     batch = mixed_batch(policy)
-    whole = PPO(policy, STILL).update(batch).grad_norm
-    bounded = PPO(policy, replaced(STILL, max_grad_norm=whole / 4)).update(batch).grad_norm
-    trunk = [p.grad for p in policy.model.pretrained_model.parameters() if p.grad is not None]
-    assert bounded == pytest.approx(whole, rel=1e-3)
-    assert torch.stack([g.norm() for g in trunk]).norm().item() == pytest.approx(whole / 4, rel=1e-3)
+    before = PPO(policy, STILL).update(batch).grad_norm
+    assert before > 1e-3
+    assert PPO(policy, replaced(STILL, max_grad_norm=1e-3)).update(batch).grad_norm == pytest.approx(before, rel=1e-3)
+    for part in (policy.model.pretrained_model, policy.model.v_head):
+        norms = torch.stack([p.grad.norm() for p in part.parameters() if p.grad is not None])
+        assert norms.norm().item() == pytest.approx(1e-3, rel=1e-2)
