@@ -42,6 +42,13 @@ def test_the_mask_is_exactly_the_sampled_tokens(make_policy):
     assert text.endswith('<|user|>Your total: 18.<|end|><|assistant|>{"action": 0}<|end|>')
 
 
+def test_a_turn_keeps_value_and_logprobs_of_the_moment_when_it_was_sampled(make_policy):
+    policy = make_policy()
+    for turn in two_turns(policy).finish("terminated").turns:
+        assert (turn.value, turn.logprobs[:2], len(turn.logprobs)) == (0.5, (-0.1, -0.2), turn.end - turn.start)
+        assert len(turn.branches) == 1
+
+
 def test_the_next_prompt_feeds_the_last_sampled_token_and_the_templates_suffix(make_policy):
     policy = make_policy()
     episode = Episode(policy, "Play.")
