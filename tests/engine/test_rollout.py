@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gymnasium
 import pytest
+import torch
 
+from llamagym_tui.engine.sampler import Sampler
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout import Rollout, evaluate
 from llamagym_tui.trainer.streaming import TextStream
-from tests.toy_env import CountAgent, EndlessAgent
+from tests.toy_env import CountAgent, CountEnv, EndlessAgent
 
 
 @pytest.fixture
@@ -96,6 +99,42 @@ def test_episodes_under_way_leave_the_batch_when_inference_begins(make_rollout):
     assert all(trajectory.policy_version == 0 for trajectory in rollout.take_batch())
 
 
+def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.mode = "inference"
+    rollout.step()
+    rollout.mode = "train"
+    assert {episode.mode for episode in rollout.step()} == {"inference"}
+    rollout.step()
+    rollout.mode = "train"
+    trained = rollout.step()
+    assert {episode.mode for episode in trained} == {"train"}
+    assert len(rollout.take_batch()) == len(trained)
+    assert rollout.take_batch() == []
+
+
+def test_a_batch_waits_for_the_longest_of_its_episodes(make_rollout):
+    rollout, _ = make_rollout(batch_turns=4)
+    for number, seat in enumerate(rollout._seats):
+        seat.env.unwrapped.length = 1 + 2 * number
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert rollout.live == 0
+    assert len(batch) == rollout.episodes
+    assert max(len(trajectory.turns) for trajectory in batch) == 7
+
+
+def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.policy.version = 3
+    rollout.set_system_prompt("Count slowly.", 5)
+    rollout.step()
+    rollout.set_system_prompt("Count faster.", 6)
+    ended = rollout.step()
+    assert {(episode.policy_version, episode.prompt_version) for episode in ended} == {(3, 5)}
+    assert {(t.policy_version, t.prompt_version) for t in rollout.take_batch()} == {(3, 5)}
+
+
 def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollout):
     rollout, emitted = make_rollout(n_envs=1)
     rollout.step()
@@ -172,10 +211,51 @@ def test_an_action_that_the_environment_refuses_is_named(make_rollout):
 
 def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(make_policy):
     policy = make_policy()
-    state = policy.generator.get_state()
+    state, everyones = policy.generator.get_state(), torch.get_rng_state()
     found = evaluate(CountAgent(), policy, episodes=7, greedy=False, seed=3, n_envs=4, max_turns=9)
     assert (found.episodes, found.mean_return, found.return_stderr) == (7, 1.0, 0.0)
     assert (policy.generator.get_state() == state).all()
+    assert (torch.get_rng_state() == everyones).all()
+
+
+class EverySecondPays(CountEnv):
+    """Pays 1 in its first, third, fifth … episode."""
+
+    def step(self, action: int):
+        observation, reward, *rest = super().step(action)
+        return observation, reward * (len(self.seeds) % 2), *rest
+
+
+gymnasium.register("LlamaEverySecondPays-v0", entry_point=EverySecondPays)
+
+
+def test_an_evaluations_mean_has_its_standard_error(make_policy):
+    class Paid(CountAgent):
+        env_id = "LlamaEverySecondPays-v0"
+
+    found = evaluate(Paid(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
+    # Returns 1, 0, 1, 0: variance 4 * 0.25 / 3, over 4 episodes.
+    assert (found.mean_return, found.return_stderr) == pytest.approx((0.5, (1 / 12) ** 0.5))
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_that_it_was_given(make_policy, monkeypatch, greedy):
+    asked, prompts = set(), set()
+
+    class Watched(Sampler):
+        def restart(self, slot, prefix):
+            prompts.add(self.policy.chat.tokenizer.decode(prefix))
+            super().restart(slot, prefix)
+
+        def _sample(self, logits, greedy):
+            asked.add(greedy)
+            return super()._sample(logits, greedy)
+
+    monkeypatch.setattr("llamagym_tui.trainer.rollout.Sampler", Watched)
+    arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
+    evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
+    assert asked == {greedy}
+    assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
 
 
 def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):
