@@ -44,6 +44,22 @@ def test_every_figure_of_an_update_is_explained() -> None:
     assert explained == {field.name for field in msgspec.structs.fields(UpdateStats)}
 
 
+def test_every_rule_names_tests_and_modules_that_there_are() -> None:
+    text = page("CORRECTNESS.md")
+    tests = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
+    }
+    assert set(re.findall(r"`(test_\w+)`", text)) <= tests
+    assert all((ROOT / "llamagym_tui" / name).exists() for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
+    assert all(
+        "`test_" in line.rsplit("|", 2)[1]
+        for line in text.splitlines()
+        if line.startswith("| ") and "rule |" not in line
+    )
+
+
 def test_every_dependency_has_its_reason() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     block = project.split("\ndependencies = [")[1].split("]")[0]

@@ -192,17 +192,19 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
     assert 0.68 < last <= math.log(2) + 1e-5
 
 
-def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path):
-    policy = make_policy(seed=1)
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path, lora):
+    policy = make_policy(lora=lora, seed=1)
     ppo = PPO(policy, QUICK, seed=1)
     ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 32})
-    other = make_policy(seed=2)
+    other = make_policy(lora=lora, seed=2)
     resumed = PPO(other, QUICK, seed=2)
     assert load_checkpoint(tmp_path, other, resumed) == {"episodes": 32}
     assert torch.equal(weights(policy), weights(other))
     one, two = ppo.update(collect(policy)), resumed.update(collect(other))
     assert one.policy_loss == pytest.approx(two.policy_loss, abs=1e-6)
+    assert one.kl_ref == pytest.approx(two.kl_ref, abs=1e-6) != 0
     assert other.version == policy.version == 2
     assert torch.allclose(weights(policy), weights(other), atol=1e-6)
 

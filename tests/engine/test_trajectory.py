@@ -150,6 +150,7 @@ def test_branches_are_where_admissible_replies_part():
     assert trie.branches((1, 3, 4, 9)) == (Branch(1, (2, 3)), Branch(2, (4, 9)))
     assert trie.branches((1, 7)) == ()
     assert trie.branches((5,)) == ()
+    assert trie.branches((5, 1, 2)) == ()
 
 
 def row(length: int, turns: int, first_turn: int, prefix: tuple[int, ...] = (1,)) -> Row:
