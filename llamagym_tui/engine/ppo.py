@@ -94,7 +94,7 @@ class PPO:
     """The learner of one policy."""
 
     def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
-        """A learner before its first update; the reference is the policy as it is now."""
+        """A learner before its first update; the reference is the policy as it is now, an adapter left out."""
         self.policy, self.config = policy, config
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         self.updates = 0
