@@ -239,7 +239,9 @@ def test_an_evaluations_mean_has_its_standard_error(make_policy):
 
 
 @pytest.mark.parametrize("greedy", [True, False])
-def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_that_it_was_given(make_policy, monkeypatch, greedy):
+def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
+    make_policy, monkeypatch, greedy
+):
     asked, prompts = set(), set()
 
     class Watched(Sampler):
@@ -248,13 +250,13 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_that_it_was_given(m
             super().restart(slot, prefix)
 
         def _sample(self, logits, greedy):
-            asked.add(greedy)
+            asked.add((greedy, self.policy.generator.initial_seed()))
             return super()._sample(logits, greedy)
 
     monkeypatch.setattr("llamagym_tui.trainer.rollout.Sampler", Watched)
     arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
-    assert asked == {greedy}
+    assert asked == {(greedy, 3)}
     assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
 
 
