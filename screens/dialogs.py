@@ -29,7 +29,7 @@ FIGURES = (
     ("clip frac", "share of tokens whose ratio PPO clipped"),
     ("expl. var", "share of the returns that the critic foresees"),
     ("parse fail", "share of turns whose reply named no action"),
-    ("first ratio", "0 up to rounding, or something is broken"),
+    ("ratio error", "0 up to rounding, or something is broken"),
 )
 
 

@@ -108,6 +108,7 @@ class PPO:
     def __init__(self, clock: Clock, policy: Policy) -> None:
         self.updates = 0
         self.batches: list[list[Any]] = []
+        self.first_ratio = 0.0
         self._clock = clock
         self._policy = policy
 
@@ -116,7 +117,7 @@ class PPO:
         self._clock.now += UPDATE_S
         self.updates += 1
         self._policy.version += 1
-        return Stats()
+        return Stats(first_ratio=self.first_ratio)
 
 
 class Rollout:

@@ -204,7 +204,8 @@ class PPO:
         hidden = encoded.hidden_at(part.turn_rows, part.turn_columns)
         # The head sees the whole error; the trunk sees it weighted, and not at all while the critic warms up.
         weight = 0.0 if self.is_warming_up else config.value_coef
-        critic = value_loss(model.v_head(weight * hidden + (1 - weight) * hidden.detach()), targets.returns[part.turns])
+        seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
+        critic = value_loss(model.v_head(seen), targets.returns[part.turns])
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * actions.sum()

@@ -67,3 +67,11 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
         return SessionFailed(message="The memory did not suffice; take a smaller --model, or fewer --envs.")
     what = str(error).strip().split("\n")[0]
     return SessionFailed(message=f"The session failed by {type(error).__name__}: {what}; {log_path} has the traceback.")
+
+
+def ratio_warning(deviation: float) -> str:
+    """What to say when an update's first ratio is not 1."""
+    return (
+        f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "
+        "sampled it, so its figures cannot be trusted; in low precision, try fp32."
+    )

@@ -116,6 +116,8 @@ class Rollout:
     def mode(self, mode: Mode) -> None:
         self._mode = mode
         if mode == "inference":
+            # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
+            self.take_batch()
             for seat in self._seats:
                 seat.mode = "inference"
 

@@ -30,6 +30,9 @@ from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
 PROGRESS_EVERY_S = 0.5
 """Seconds between two tellings of an evaluation's progress."""
 
+LARGEST_FIRST_RATIO = 0.05
+"""Distance of an update's first ratio from 1 above which sampling and scoring are said to disagree."""
+
 CommandQueue = queue.SimpleQueue[AnyCommand]
 """A `SimpleQueue`, because a signal handler may put into it."""
 log = logging.getLogger(__name__)
@@ -132,6 +135,8 @@ class Session:
         stats = reports.update_stats(ppo.update(rollout.take_batch()), rollout_s)
         self._batch_began_s = self._stopwatch.elapsed_s
         self._tell(events.UpdateFinished(update=ppo.updates, episodes=rollout.episodes, stats=stats))
+        if stats.first_ratio > LARGEST_FIRST_RATIO:
+            self._tell(events.WarningRaised(message=reports.ratio_warning(stats.first_ratio)))
         self._enter(Phase.ROLLING_OUT)
         if self._checkpoints.is_due(self._stopwatch.elapsed_s):
             self._save_or_warn()

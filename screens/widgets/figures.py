@@ -38,7 +38,7 @@ def ppo_figures(stats: UpdateStats) -> list[Figure]:
         Figure("value loss", plain(stats.value_loss)),
         Figure("policy loss", plain(stats.policy_loss)),
         Figure("grad norm", plain(stats.grad_norm)),
-        Figure("first ratio", plain(stats.first_ratio)),
+        Figure("ratio error", plain(stats.first_ratio)),
         Figure("lr", plain(stats.lr)),
         Figure("tokens/s", f"{stats.tokens_per_s:,.0f}"),
         Figure("turns", f"{stats.turns:,}"),

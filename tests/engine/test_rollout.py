@@ -95,8 +95,18 @@ def test_episodes_under_way_leave_the_batch_when_inference_begins(make_rollout):
     rollout.mode = "inference"
     assert {episode.mode for episode in rollout.step()} == {"inference"}
     rollout.mode = "train"
+    ended_before = rollout.episodes
     fill(rollout)
-    assert all(trajectory.policy_version == 0 for trajectory in rollout.take_batch())
+    assert len(rollout.take_batch()) == rollout.episodes - ended_before
+
+
+def test_episodes_that_ended_leave_the_batch_too_so_that_short_ones_are_not_favoured(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.step()
+    rollout.step()
+    assert rollout.episodes == 4
+    rollout.mode = "inference"
+    assert rollout.take_batch() == []
 
 
 def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout):

@@ -118,6 +118,14 @@ def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
     assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
 
 
+@pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
+def test_a_first_ratio_that_is_not_one_is_warned_of(tmp_path: Path, deviation: float, warnings: int) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "first_ratio", deviation)
+    stage.session.run()
+    assert len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message]) == warnings
+
+
 def test_time_in_inference_mode_is_not_of_the_next_batch(tmp_path: Path) -> None:
     stage = Stage(tmp_path, mode="inference", episodes=100 * 2)
     stage.script = {80: [SetMode(mode="train")]}
