@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 
 from llamagym_tui.engine.policy import Policy
@@ -84,6 +83,8 @@ def _load_weights(place: Path, policy: Policy) -> None:
     model = policy.model
     model.v_head.load_state_dict(load_file(place / VALUE_HEAD_FILE))
     if model.is_adapted:
+        from peft import set_peft_model_state_dict
+
         set_peft_model_state_dict(model.pretrained_model, load_file(place / "adapter_model.safetensors"))
         return
     weights: dict[str, torch.Tensor] = {}

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peft import LoraConfig as PeftLoraConfig
-from peft import PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
@@ -76,7 +74,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             lm = AutoPeftModelForCausalLM.from_pretrained(name_or_path, is_trainable=True, **kwargs)
         else:
             lm = AutoModelForCausalLM.from_pretrained(name_or_path, **kwargs)
-        if lora is not None and not isinstance(lm, PeftModel):
+        if lora is not None and not _is_adapted(lm):
             lm = with_adapter(lm, lora)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
@@ -103,7 +101,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     @property
     def is_adapted(self) -> bool:
         """Whether an adapter is trained, and not the model's own weights."""
-        return isinstance(self.pretrained_model, PeftModel)
+        return _is_adapted(self.pretrained_model)
 
     @property
     def causal_lm(self) -> Any:
@@ -118,13 +116,20 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return self._backbone
 
 
-def with_adapter(lm: Any, lora: LoraConfig) -> PeftModel:
+def _is_adapted(lm: Any) -> bool:
+    """Whether a model is PEFT's; asked by name, because importing PEFT takes longer than loading a small model."""
+    return any(kind.__name__ == "PeftModel" for kind in type(lm).__mro__)
+
+
+def with_adapter(lm: Any, lora: LoraConfig) -> Any:
     """A causal LM with a fresh low-rank adapter, its own weights frozen; dropout is off, for exact ratios."""
-    adapter = PeftLoraConfig(
+    import peft
+
+    adapter = peft.LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=0.0,
         target_modules=lora.target_modules,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(lm, adapter)
+    return peft.get_peft_model(lm, adapter)
