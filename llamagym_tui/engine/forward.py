@@ -18,6 +18,11 @@ from transformers.cache_utils import Cache
 from llamagym_tui.engine.caches import PrefixCache, recording_cache
 
 
+Mask = Tensor | dict[str, Tensor]
+"""What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
+SLIDING = "sliding_attention"
+
+
 class Encoded:
     """Hidden states of a forward, and logits where they are asked for."""
 
@@ -46,6 +51,7 @@ class Backbone:
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
+        self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
         self.is_split = True
         self.is_split = self._head_alone_gives_the_logits()
 
@@ -59,13 +65,13 @@ class Backbone:
         """Type of the hidden states."""
         return self.head.weight.dtype  # type: ignore[return-value]
 
-    def encode(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Encoded:
+    def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
         """One forward.
 
         Args:
             ids: (B, T) token ids.
             positions: (B, T) position of each.
-            mask: (B or 1, 1, T, W) added to attention scores: 0 or a large negative number.
+            mask: as `causal_mask` gives it.
             cache: keys and values before the new tokens; takes those of the new ones.
         """
         arguments = {
@@ -108,9 +114,22 @@ class Backbone:
         self.encode(ids, positions, self.causal_mask(positions, len(prefix)), cache)
         return cache
 
-    def causal_mask(self, positions: Tensor, width: int) -> Tensor:
-        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position."""
-        hidden = torch.arange(width, device=self.device) > positions[:, None, :, None]
+    def causal_mask(self, positions: Tensor, width: int) -> Mask:
+        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position.
+
+        Layers with a sliding window see no further back than that; a model that mixes kinds of layers gets a mask for
+        each kind, by name.
+        """
+        columns, own = torch.arange(width, device=self.device), positions[:, None, :, None]
+        later = columns > own
+        if self._window is None:
+            return self._additive(later)
+        slid = self._additive(later | (columns <= own - self._window))
+        if not self._kinds:
+            return slid
+        return {kind: slid if kind == SLIDING else self._additive(later) for kind in self._kinds}
+
+    def _additive(self, hidden: Tensor) -> Tensor:
         lowest = torch.finfo(self.dtype).min
         return torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, lowest)
 
@@ -122,3 +141,12 @@ class Backbone:
         own = self.lm(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
         apart = self.head(self.decoder(input_ids=ids, position_ids=positions, attention_mask=mask).last_hidden_state)
         return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
+
+
+def _sliding_window(config: Any) -> tuple[int | None, frozenset[str]]:
+    """Positions that sliding layers see (None: there are no such layers), and the kinds of layers by name, if named."""
+    kinds = frozenset(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None)
+    if not window or (kinds and SLIDING not in kinds):
+        return None, kinds
+    return int(window), kinds

@@ -43,6 +43,17 @@ ARCHITECTURES = {
 }
 
 
+@pytest.mark.parametrize("kind", ["mistral", "phi3", "gemma2", "gemma3_text", "qwen2"])
+def test_a_sliding_window_is_the_models_own(kind):
+    torch.manual_seed(0)
+    settings = ARCHITECTURES[kind] | {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1}
+    lm = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).eval()
+    with torch.no_grad():
+        own = torch.stack([lm(torch.tensor([PREFIX + row])).logits[0, -1] for row in ROWS])
+        found = Backbone(lm).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
+    assert torch.allclose(found, own.float(), rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_every_architecture_gives_its_own_logits_through_a_shared_prefix(kind):
     torch.manual_seed(0)
