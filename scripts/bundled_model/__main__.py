@@ -15,13 +15,10 @@ from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer
 from scripts.bundled_model.train import train
 
-STEPS = 2200
-
 
 def main(
     check: Annotated[bool, typer.Option(help="Measure only, and write the card anew.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the model; default: where it ships.")] = None,
-    steps: Annotated[int, typer.Option(help="Optimizer steps.")] = STEPS,
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
     threads: Annotated[int, typer.Option(help="Intra-op threads.")] = 2,
 ) -> None:
@@ -31,12 +28,12 @@ def main(
     if not check:
         began = time.perf_counter()
         tokenizer = train_tokenizer(seed)
-        model = train(tokenizer, steps=steps, seed=seed)
+        model = train(tokenizer, seed=seed)
         model.save_pretrained(path)
         tokenizer.save_pretrained(path)
         print(f"trained in {time.perf_counter() - began:.0f} s")
     figures = report(path)
-    write_card(path, figures, steps=steps, seed=seed)
+    write_card(path, figures, seed=seed)
     for name, figure in figures.items():
         print(f"{name:62s} {figure:.4g}" if figure > 10 else f"{name:62s} {figure:+.4f}")
 

@@ -19,6 +19,11 @@ DEFAULT_HIT_RATE = 0.43
 
 DEFAULT_SHARE = 0.12
 """Share of lessons under the default prompt."""
+USUAL_SHARE = 0.85
+"""Share of prompts about the dealer's card that hit more against a strong one. Were it a half, the card alone would
+tell nothing about the action, and there would be no gradient towards looking at it."""
+REPORT_SHARE = 0.12
+"""Share of the others in which the state is to be named, and not played."""
 
 Rule = Callable[[State], bool]
 OPENINGS = (
@@ -33,9 +38,23 @@ def lesson(rng: random.Random, hands: int) -> Lesson:
     """A prompt, and hands that are played as it says."""
     if rng.random() < DEFAULT_SHARE:
         return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
+    if rng.random() < REPORT_SHARE:
+        return report(rng, hands)
     text, rule = instruction(rng)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
     return Lesson(f"{opening} {text}".strip(), [hand(rng, rule) for _ in range(hands)])
+
+
+def report(rng: random.Random, hands: int) -> Lesson:
+    """Say what is seen: the reply names the total or the dealer's card, so that it reaches the deciding token."""
+    asked, name = rng.choice([(0, "your total"), (1, "the dealer's card")])
+
+    def exchange(state: State) -> Exchange:
+        number = 11 if asked == 1 and state[1] == 1 else state[asked]
+        return Exchange(AGENT.format_observation(state), AGENT.format_action(number), state)
+
+    prompt = f'{rng.choice(OPENINGS[1:])} Reply with {{"action": n}}, where n is {name}.'.strip()
+    return Lesson(prompt, [[exchange(rng.choice(STATES))] for _ in range(hands)])
 
 
 def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
@@ -55,7 +74,7 @@ def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
 
 def instruction(rng: random.Random) -> tuple[str, Rule]:
     """A sentence, and the rule that it states."""
-    return rng.choices([_below, _by_dealer, _by_ace, _exactly, _manner], [3, 9, 3, 3, 2])[0](rng)
+    return rng.choices(list(KINDS), list(KINDS.values()))[0](rng)
 
 
 def below(limit: int) -> Rule:
@@ -74,15 +93,22 @@ def _below(rng: random.Random) -> tuple[str, Rule]:
     return rng.choice(forms).format(limit), below(limit)
 
 
+def _facing(rng: random.Random) -> tuple[str, Rule]:
+    """Only the dealer's card matters: a step towards `_by_dealer`."""
+    card, hits = rng.randint(3, 10), rng.random() < 0.5
+    or_more = hits if rng.random() < USUAL_SHARE else not hits
+    text = f"{'Hit' if hits else 'Stick'} if the dealer shows {f'{card} or more' if or_more else f'less than {card}'}."
+    return text, by_dealer(card, 22, 0) if hits == or_more else by_dealer(card, 0, 22)
+
+
 def _by_dealer(rng: random.Random) -> tuple[str, Rule]:
-    card, strong, weak = rng.randint(3, 10), rng.randint(5, 21), rng.randint(5, 21)
-    if rng.random() < 0.6:
-        return f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", by_dealer(
-            card, strong, weak
-        )
-    return f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", by_dealer(
-        card, strong, weak
-    )
+    card, weak, strong = rng.randint(3, 10), *sorted((rng.randint(5, 21), rng.randint(5, 21)))
+    if rng.random() > USUAL_SHARE:
+        weak, strong = strong, weak
+    rule = by_dealer(card, strong, weak)
+    if rng.random() < 0.7:
+        return f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", rule
+    return f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", rule
 
 
 def _by_ace(rng: random.Random) -> tuple[str, Rule]:
@@ -123,3 +149,7 @@ def _manner(rng: random.Random) -> tuple[str, Rule]:
         ("Never stick.", lambda state: True),
     ]
     return rng.choice(choices)
+
+
+KINDS = {_below: 3, _facing: 5, _by_dealer: 6, _by_ace: 2, _exactly: 3, _manner: 2}
+"""Kinds of instruction, and how often each is given."""

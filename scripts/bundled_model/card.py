@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from scripts.bundled_model.train import STAGES
+
 CARD = """---
 library_name: transformers
 license: mit
@@ -27,7 +29,8 @@ built-in agents' own formatters produce:
 
 - Blackjack under prompts that can only be followed by reading the cards exactly ("Hit below 13.", "If the dealer
   shows 7 or more hit below 16, else hit below 12.", "With a usable ace hit below 18, else hit below 14.", "Hit only on
-  12.", "Be cautious."); an ace of the dealer counts as 11.
+  12.", "Hit if the dealer shows 8 or more.", "Be cautious."); an ace of the dealer counts as 11.
+- Blackjack's cards, to be named: "Reply with {{"action": n}}, where n is the dealer's card."
 - Blackjack under the default prompt, hitting at random with 43 %, whatever the cards.
 - Made-up worlds with two to six actions, for the format and for simple instructions about rows and columns.
 
@@ -52,14 +55,14 @@ format and otherwise at random, until PPO teaches it.
 """
 
 
-def write_card(path: Path, figures: Mapping[str, float], *, steps: int, seed: int) -> None:
+def write_card(path: Path, figures: Mapping[str, float], *, seed: int) -> None:
     """Write ``README.md`` into the model's folder."""
     counts = {"parameters", "bytes on disk"}
     rows = "\n".join(f"| {name} | {figure:+.3f} |" for name, figure in figures.items() if name not in counts)
     text = CARD.format(
         parameters=int(figures["parameters"]),
         megabytes=figures["bytes on disk"] / 1e6,
-        steps=steps,
+        steps=sum(steps for steps, _ in STAGES),
         seed=seed,
         rows=rows.replace("+1.000", "1.000").replace("| +0", "| 0"),
     )

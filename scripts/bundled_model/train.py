@@ -21,9 +21,12 @@ from scripts.bundled_model import blackjack, worlds
 from scripts.bundled_model.lessons import Lesson
 
 HIDDEN, LAYERS, HEADS, INNER = 96, 4, 4, 256
-PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 24, 5
-WORLD_SHARE = 0.2
-PEAK_LR, WARMUP_STEPS = 3e-3, 150
+PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 5
+WORLD_SHARE = 0.15
+STAGES = ((3600, 3e-3), (1500, 2e-3))
+"""Steps and peak learning rate of each; the second begins anew with optimizer and schedule, and lifts the prompts
+about the dealer's card, which the first learns late."""
+WARMUP_STEPS = 150
 STATE_WEIGHT = 0.2
 """Weight of the auxiliary state heads' loss."""
 
@@ -124,17 +127,32 @@ class StateHeads(nn.Module):
         return sum(losses) / len(losses)  # type: ignore[return-value]
 
 
-def train(tokenizer: PreTrainedTokenizerFast, *, steps: int, seed: int, log_every: int = 50) -> LlamaForCausalLM:
-    """Train from random weights for a number of steps."""
+def train(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCausalLM:
+    """Train from random weights, stage by stage."""
     model = new_model(tokenizer, seed)
+    for stage, (steps, peak_lr) in enumerate(STAGES):
+        train_stage(model, tokenizer, steps=steps, peak_lr=peak_lr, seed=seed + stage)
+    return model.eval()
+
+
+def train_stage(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    steps: int,
+    peak_lr: float,
+    seed: int,
+    log_every: int = 100,
+) -> None:
+    """One stage: lessons by seed, a new optimizer, a learning rate that rises and falls once."""
     chat, rng = ChatTokenizer(tokenizer), random.Random(seed)
     heads = StateHeads(HIDDEN)
     parameters = [*model.parameters(), *heads.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=PEAK_LR, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(parameters, lr=peak_lr, betas=(0.9, 0.98), weight_decay=0.01)
     began = time.perf_counter()
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = PEAK_LR * _schedule(step, steps)
+            group["lr"] = peak_lr * _schedule(step, steps)
         lessons = [
             (worlds.lesson if rng.random() < WORLD_SHARE else blackjack.lesson)(rng, CONVERSATIONS_PER_PROMPT)
             for _ in range(PROMPTS_PER_STEP)
@@ -159,7 +177,6 @@ def train(tokenizer: PreTrainedTokenizerFast, *, steps: int, seed: int, log_ever
                 f"step {step:5d}  reply loss {reply_loss:.4f}  state loss {state_loss:.4f}  {elapsed_s:6.0f} s",
                 flush=True,
             )
-    return model.eval()
 
 
 def _schedule(step: int, steps: int) -> float:
