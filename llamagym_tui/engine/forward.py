@@ -17,7 +17,6 @@ from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.caches import PrefixCache, recording_cache
 
-
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
 SLIDING = "sliding_attention"
