@@ -34,13 +34,13 @@ OPENINGS = (
 )
 
 
-def lesson(rng: random.Random, hands: int) -> Lesson:
-    """A prompt, and hands that are played as it says."""
+def lesson(rng: random.Random, hands: int, dealer_weight: int = 1) -> Lesson:
+    """A prompt, and hands that are played as it says; prompts about the dealer's card are so many times as common."""
     if rng.random() < DEFAULT_SHARE:
         return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
     if rng.random() < REPORT_SHARE:
         return report(rng, hands)
-    text, rule = instruction(rng)
+    text, rule = instruction(rng, dealer_weight)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
     return Lesson(f"{opening} {text}".strip(), [hand(rng, rule) for _ in range(hands)])
 
@@ -72,9 +72,10 @@ def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
     return exchanges
 
 
-def instruction(rng: random.Random) -> tuple[str, Rule]:
+def instruction(rng: random.Random, dealer_weight: int = 1) -> tuple[str, Rule]:
     """A sentence, and the rule that it states."""
-    return rng.choices(list(KINDS), list(KINDS.values()))[0](rng)
+    weights = [weight * (dealer_weight if kind is _by_dealer else 1) for kind, weight in KINDS.items()]
+    return rng.choices(list(KINDS), weights)[0](rng)
 
 
 def below(limit: int) -> Rule:

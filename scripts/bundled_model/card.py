@@ -62,7 +62,7 @@ def write_card(path: Path, figures: Mapping[str, float], *, seed: int) -> None:
     text = CARD.format(
         parameters=int(figures["parameters"]),
         megabytes=figures["bytes on disk"] / 1e6,
-        steps=sum(steps for steps, _ in STAGES),
+        steps=sum(stage[0] for stage in STAGES),
         seed=seed,
         rows=rows.replace("+1.000", "1.000").replace("| +0", "| 0"),
     )

@@ -23,9 +23,9 @@ from scripts.bundled_model.lessons import Lesson
 HIDDEN, LAYERS, HEADS, INNER = 96, 4, 4, 256
 PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 5
 WORLD_SHARE = 0.15
-STAGES = ((3600, 3e-3), (1500, 2e-3))
-"""Steps and peak learning rate of each; the second begins anew with optimizer and schedule, and lifts the prompts
-about the dealer's card, which the first learns late."""
+STAGES = ((3600, 3e-3, 1), (1500, 2e-3, 1), (700, 1.5e-3, 4))
+"""Steps, peak learning rate, and weight of the prompts about the dealer's card; each begins anew with optimizer and
+schedule. Those prompts are learnt last, late in the first stage; the others make them exact."""
 WARMUP_STEPS = 150
 STATE_WEIGHT = 0.2
 """Weight of the auxiliary state heads' loss."""
@@ -130,8 +130,8 @@ class StateHeads(nn.Module):
 def train(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCausalLM:
     """Train from random weights, stage by stage."""
     model = new_model(tokenizer, seed)
-    for stage, (steps, peak_lr) in enumerate(STAGES):
-        train_stage(model, tokenizer, steps=steps, peak_lr=peak_lr, seed=seed + stage)
+    for stage, (steps, peak_lr, dealer_weight) in enumerate(STAGES):
+        train_stage(model, tokenizer, steps=steps, peak_lr=peak_lr, dealer_weight=dealer_weight, seed=seed + stage)
     return model.eval()
 
 
@@ -141,6 +141,7 @@ def train_stage(
     *,
     steps: int,
     peak_lr: float,
+    dealer_weight: int,
     seed: int,
     log_every: int = 100,
 ) -> None:
@@ -154,7 +155,9 @@ def train_stage(
         for group in optimizer.param_groups:
             group["lr"] = peak_lr * _schedule(step, steps)
         lessons = [
-            (worlds.lesson if rng.random() < WORLD_SHARE else blackjack.lesson)(rng, CONVERSATIONS_PER_PROMPT)
+            worlds.lesson(rng, CONVERSATIONS_PER_PROMPT)
+            if rng.random() < WORLD_SHARE
+            else blackjack.lesson(rng, CONVERSATIONS_PER_PROMPT, dealer_weight)
             for _ in range(PROMPTS_PER_STEP)
         ]
         batch = pack(lessons, chat)
