@@ -49,7 +49,9 @@ Optimal play returns -0.0466 a hand, always sticking -0.186, playing at random -
 
 ## What it does not do
 
-It knows no facts, no languages and no arithmetic beyond comparing a total with a number in its prompt. Prompts in
+It knows no facts, no languages and no arithmetic beyond comparing a card or a total with a number in its prompt. It
+was shown prompts about one single card of the dealer's ("Hit only if the dealer shows 7.") and does not follow them;
+they are what "exactly" lacks above. Prompts in
 words it was not trained on change its play unpredictably. In environments other than Blackjack it answers in the right
 format and otherwise at random, until PPO teaches it.
 """
