@@ -76,7 +76,8 @@ def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Pa
     builders, told = play(tmp_path, model, script)
     assert len(set(builders.weights[:22])) == 1
     assert len(builders.batches) > 1
-    assert len(set(builders.weights)) == 1 + len(builders.batches)
+    # Weights are read before each step: the stop may come between the last update and a next step.
+    assert len(builders.batches) <= len(set(builders.weights)) <= 1 + len(builders.batches)
     counted = [event for event in told if isinstance(event, EpisodesCounted)]
     returns = {mode: sum(len(e.returns) for e in counted if e.mode == mode) for mode in ("train", "inference")}
     trained = sum(len(batch) for batch in builders.batches)
