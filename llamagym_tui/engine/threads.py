@@ -10,7 +10,7 @@ import torch
 
 from llamagym_tui.engine.policy import Policy
 
-TRIAL_ROWS, TRIAL_LENGTH = 64, 24
+TRIAL_ROWS, TRIAL_LENGTH = 32, 24
 """A small minibatch: updates are where the time goes."""
 
 

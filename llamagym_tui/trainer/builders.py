@@ -6,6 +6,7 @@ imports no torch: the engine is imported when the first part is asked for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ class Builders:
         from llamagym_tui.engine.models import load_model_and_tokenizer
 
         config = self.config
+        torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         return load_model_and_tokenizer(
             config.model, config.device, full_finetuning=config.full_finetuning, lora=config.lora
@@ -108,6 +110,8 @@ class Builders:
             torch.set_num_threads(self.config.threads)
         elif loaded.parameters <= SMALL_MODEL and loaded.device == "cpu":
             calibrate_threads(update_like_step(policy))
+        else:
+            torch.set_num_threads(os.cpu_count() or 1)
         return torch.get_num_threads()
 
     def evaluate(
