@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -319,4 +320,17 @@ def open_home() -> int:
 
 def _exit_code(app: LlamaGymApp) -> int:
     app.run()
+    # The screen is gone, and with it everything that it told.
+    if app.config is not None and app.run_state is not None and (words := parting_words(app.config, app.run_state)):
+        print(words)
     return app.return_code or 0
+
+
+def parting_words(config: RunConfig, state: RunState) -> str:
+    """What the shell is left with: why a run failed, or how one goes on; empty if nothing of it is kept."""
+    if state.failure:
+        return state.failure
+    if state.checkpoint is None:
+        return ""
+    again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", state.run_dir])
+    return f"The run is kept. Go on with: {again}"

@@ -148,6 +148,8 @@ class _Summary:
     def sentence(self) -> str:
         """The same for people."""
         figures = self.figures()
+        if not figures["episodes"]:
+            return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
         return (
             "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean_return:.3f} "
             "± {return_stderr:.3f} over the last thousand. The run is in {run_dir}"

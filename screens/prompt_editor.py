@@ -89,4 +89,4 @@ def status_text(state: RunState) -> str:
     active = f"v{state.prompt_version} is active"
     if state.prompt_requested is not None:
         return f"{active}, a newer one is pending. ctrl+s replaces the pending one."
-    return f"{active}. ctrl+s asks for the draft; it takes effect at the next reset."
+    return f"{active}. ctrl+s applies the draft from the next reset on."

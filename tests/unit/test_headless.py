@@ -74,6 +74,14 @@ def test_without_json_it_ends_with_a_sentence(
     assert str(tmp_path) in out
 
 
+def test_a_run_too_short_for_an_episode_claims_no_mean_return(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless.train(config(tmp_path, minutes=1e-9))
+    out = capfd.readouterr().out
+    assert out == f"No episode ended in 0 s; give it longer. The run is in {tmp_path}\n"
+
+
 @pytest.mark.parametrize("debug", [False, True])
 def test_what_libraries_print_goes_to_the_log(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], debug: bool
