@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -332,5 +331,7 @@ def parting_words(config: RunConfig, state: RunState) -> str:
         return state.failure
     if state.checkpoint is None:
         return ""
+    import shlex
+
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", state.run_dir])
     return f"The run is kept. Go on with: {again}"
