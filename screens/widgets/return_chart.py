@@ -85,8 +85,10 @@ class ReturnChart(Vertical):
         self._library = library
         plot = library.PlotWidget(allow_pan_and_zoom=False)
         plot.can_focus = False
-        await self.query_one("#chart-wait").remove()
+        await self.query("#chart-wait").remove()
         await self.mount(plot, before="#chart-legend")
+        if not plot.children:
+            return  # The app is closing: what is mounted now gets no parts any more.
         plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
         self._plot = plot
         if self._state is not None:
