@@ -61,6 +61,7 @@ class Stats:
     """The engine's PPOStats, made up."""
 
     mean_return: float = 0.5
+    return_std: float = 0.5
     policy_loss: float = 0.0
     value_loss: float = 0.0
     approx_kl: float = 0.0
@@ -79,6 +80,7 @@ class Stats:
     epochs: int = 1
     lr: float = 0.0
     kl_coef: float = 0.0
+    entropy_coef: float = 0.0
     skipped_steps: int = 0
 
 

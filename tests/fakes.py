@@ -45,6 +45,7 @@ PROMPT = (
 )
 STATS = UpdateStats(
     mean_return=-0.284,
+    return_std=0.948,
     policy_loss=-0.0132,
     value_loss=0.412,
     approx_kl=0.0041,
@@ -66,6 +67,7 @@ STATS = UpdateStats(
     epochs=4,
     lr=0.0004,
     kl_coef=0.08,
+    entropy_coef=0.1,
     skipped_steps=0,
 )
 

@@ -33,6 +33,7 @@ class PPOStats:
     """Figures of one update; see `docs/METRICS.md`."""
 
     mean_return: float
+    return_std: float
     policy_loss: float
     value_loss: float
     approx_kl: float
@@ -51,6 +52,7 @@ class PPOStats:
     epochs: int
     lr: float
     kl_coef: float
+    entropy_coef: float
     skipped_steps: int
 
 
@@ -251,6 +253,7 @@ class PPO:
         trained = targets.trained
         return PPOStats(
             mean_return=sum(returns) / max(len(returns), 1),
+            return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else 0.0,
             policy_loss=sums.policy_loss / max(sums.turns, 1),
             value_loss=sums.value_loss / max(sums.turns, 1),
             approx_kl=sums.approx_kl / max(sums.tokens, 1),
@@ -269,5 +272,6 @@ class PPO:
             epochs=epochs,
             lr=lr,
             kl_coef=self.kl_coef,
+            entropy_coef=self.entropy_coef,
             skipped_steps=sums.skipped,
         )

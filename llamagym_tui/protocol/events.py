@@ -150,6 +150,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
 
     mean_return: float
     """Mean undiscounted return of the batch's episodes, without penalties."""
+    return_std: float
+    """Standard deviation of the same returns."""
     policy_loss: float
     value_loss: float
     approx_kl: float
@@ -184,6 +186,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Passes made; fewer than configured if target KL stopped them."""
     lr: float
     kl_coef: float
+    entropy_coef: float
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 

@@ -174,6 +174,8 @@ def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
     assert stats.first_ratio == pytest.approx(0.2592, abs=1e-3)
     assert stats.clip_fraction == 1.0
     assert stats.approx_kl == pytest.approx(0.0408, abs=1e-3)
+    # Returns 1, 3, 3, 3: variance (1.5² + 3 · 0.5²) / 4 = 0.75
+    assert stats.return_std == pytest.approx(0.75**0.5)
     assert (stats.mean_return, stats.parse_failure_rate) == (2.5, 0.25)
     assert (stats.episodes, stats.turns) == (4, 4)
     assert stats.tokens == 4 * len(policy.chat.reply_ids(REPLIES[0]))
@@ -217,7 +219,7 @@ def test_rates_and_weights_move_along_their_lines_and_the_value_heads_rate_stays
     ppo.updates = 2
     assert ppo.entropy_coef == pytest.approx(0.15)
     stats = ppo.update([told(policy)])
-    assert (stats.lr, stats.kl_coef) == pytest.approx((5e-4, 0.2))
+    assert (stats.lr, stats.kl_coef, stats.entropy_coef) == pytest.approx((5e-4, 0.2, 0.15))
     assert [group["lr"] for group in ppo.optimizer.param_groups] == pytest.approx([5e-4, 7e-3])
     ppo.updates = 9
     assert (ppo.kl_coef, ppo.entropy_coef) == pytest.approx((0.0, 0.1))
