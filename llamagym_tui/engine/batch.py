@@ -1,19 +1,32 @@
-"""From segments to tensors: minibatches drawn at random, bucketed by length only for compute.
+"""From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
-Notation: B rows, N trained tokens, K turns, M branches, A admissible tokens at a branch.
+Segments that begin alike share what they begin with (`llamagym_tui.engine.token_tree`), and every forward is of trees
+of similar size. Notation: N scored tokens, D decisions, K turns, M branches, A admissible tokens or replies.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.trajectory import Segment, Trajectory
+from llamagym_tui.engine.decisions import (
+    Choices,
+    Decisions,
+    collated_choices,
+    reply_decisions,
+    token_decisions,
+)
+from llamagym_tui.engine.forward import Backbone, Encoded
+from llamagym_tui.engine.token_tree import TokenTree, TreeRows, tree_rows
+from llamagym_tui.engine.trajectory import Choice, Segment, Trajectory
+
+TREE = 128
+"""Columns of a tree, about, where sequences are short; longer ones share a tree of twice their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +38,55 @@ class Row:
     """Index in the batch of the segment's first turn."""
 
 
+@dataclass(slots=True)
+class Plot:
+    """A tree and the rows on it."""
+
+    tree: TokenTree
+    rows: list[Row] = field(default_factory=list)
+    paths: list[list[list[int]]] = field(default_factory=list)
+    """Of each row, columns of its ids, then of each reply that it might have chosen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Segments with one prefix, ready for one forward."""
+    """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
 
     prefix: tuple[int, ...]
-    ids: list[list[int]]
+    trees: TreeRows
     token_rows: Tensor
-    """(N,) row of each trained token."""
+    """(N,) tree of each token that is scored."""
     token_columns: Tensor
-    """(N,) column that predicts it: one before its own."""
+    """(N,) column that predicts it: the one before its own."""
     token_ids: Tensor
     """(N,)."""
-    token_turns: Tensor
-    """(N,) index in the batch of its turn."""
+    decision_turns: Tensor
+    """(D,) index in the batch of the turn of each decision: a sampled token, or a choice among replies."""
     old_logprobs: Tensor
-    """(N,) when sampled."""
-    turn_rows: Tensor
-    """(K,) row of each turn."""
-    turn_columns: Tensor
-    """(K,) column of the prompt's last token, where V is read."""
-    turns: Tensor
-    """(K,) index of each turn in the batch."""
+    """(D,) when sampled."""
     branch_tokens: Tensor
     """(M,) index into the N tokens."""
     branch_children: Tensor
     """(M, A) admissible ids, -1 where there are fewer."""
+    choices: Choices | None
+    """How tokens make up choices; None: each token is a decision of its own."""
+    turn_rows: Tensor
+    """(K,) tree of each turn."""
+    turn_columns: Tensor
+    """(K,) column of the prompt's last token, where V is read."""
+    turns: Tensor
+    """(K,) index of each turn in the batch."""
+
+    def encode(self, backbone: Backbone) -> Encoded:
+        """Hidden states of the trees under a model."""
+        return backbone.encode_trees(self.prefix, self.trees)
+
+    def decisions(self, encoded: Encoded, temperature: float) -> Decisions:
+        """Log-probability and entropy of each decision under the model that encoded the rows."""
+        logits = encoded.logits_at(self.token_rows, self.token_columns)
+        if self.choices is None:
+            return token_decisions(logits, self.token_ids, self.branch_tokens, self.branch_children, temperature)
+        return reply_decisions(logits, self.token_ids, self.choices, temperature)
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
@@ -80,42 +116,89 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def buckets(rows: Sequence[Row], *, tokens: int, slack: float = 1.25) -> Iterator[list[Row]]:
-    """Rows of one prefix and of similar length together.
+def forwards(rows: Iterable[Row], *, tokens: int, device: torch.device) -> Iterator[Rows]:
+    """Rows as few forwards: those of one prefix together, what they share once, trees of similar size side by side.
+
+    Rows without a trained turn give nothing.
 
     Args:
-        rows: a minibatch.
-        tokens: of a bucket at most, padding included (one row may be longer).
-        slack: longest over shortest row of a bucket at most.
+        rows: a minibatch, or a batch.
+        tokens: of a forward at most, padding included (one tree may be larger).
+        device: where the tensors go.
     """
-    bucket: list[Row] = []
-    for row in sorted(rows, key=lambda row: (row.segment.prefix, len(row.segment.ids))):
-        if bucket and (
-            row.segment.prefix != bucket[0].segment.prefix
-            or len(row.segment.ids) > slack * len(bucket[0].segment.ids) + 4
-            or len(row.segment.ids) * (len(bucket) + 1) > tokens
+    by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
+    for row in rows:
+        trained = [turn for turn in row.segment.turns if turn.is_trained]
+        if trained:
+            by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
+    for (prefix, is_chosen), alike in by_kind.items():
+        for plots in side_by_side(planted(alike), tokens=tokens):
+            yield collate(prefix, plots, device, is_chosen=is_chosen)
+
+
+def planted(rows: Iterable[Row]) -> list[Plot]:
+    """Rows on trees: in order of their ids, so that those that begin alike meet on one tree."""
+    plots: list[Plot] = []
+    for row in sorted(rows, key=lambda row: row.segment.ids):
+        sequences = _sequences(row.segment)
+        longest = max(map(len, sequences))
+        if not plots or len(plots[-1].tree) + plots[-1].tree.columns_for(sequences[0]) > max(TREE, 2 * longest):
+            plots.append(Plot(TokenTree()))
+        plot = plots[-1]
+        plot.rows.append(row)
+        plot.paths.append([plot.tree.insert(sequence) for sequence in sequences])
+    return plots
+
+
+def side_by_side(plots: Iterable[Plot], *, tokens: int, slack: float = 1.25) -> Iterator[list[Plot]]:
+    """Trees of similar size together.
+
+    Args:
+        plots: trees with their rows.
+        tokens: columns times trees at most (one tree may be larger).
+        slack: largest over smallest tree of a group at most.
+    """
+    group: list[Plot] = []
+    for plot in sorted(plots, key=lambda plot: -len(plot.tree)):
+        if group and (
+            len(group[0].tree) > slack * len(plot.tree) + 4 or len(group[0].tree) * (len(group) + 1) > tokens
         ):
-            yield bucket
-            bucket = []
-        bucket.append(row)
-    if bucket:
-        yield bucket
+            yield group
+            group = []
+        group.append(plot)
+    if group:
+        yield group
 
 
-def collate(rows: Sequence[Row], device: torch.device) -> Rows:
-    """Tensors of rows that share a prefix; turns that are not trained give neither tokens nor values."""
-    tokens: list[tuple[int, int, int, int, float]] = []
-    turns: list[tuple[int, int, int]] = []
+def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device, *, is_chosen: bool) -> Rows:
+    """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
+    tokens: list[tuple[int, int, int]] = []
+    decisions: list[tuple[int, float]] = []
     branches: list[tuple[int, tuple[int, ...]]] = []
-    for index, row in enumerate(rows):
-        for number, turn in enumerate(row.segment.turns):
-            if not turn.is_trained:
-                continue
-            batch_turn = row.first_turn + number
-            turns.append((index, turn.start - 1, batch_turn))
-            branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
-            for at, logprob in zip(range(turn.start, turn.end), turn.logprobs, strict=True):
-                tokens.append((index, at - 1, row.segment.ids[at], batch_turn, logprob))
+    turns: list[tuple[int, int, int]] = []
+    choices: list[Choice] = []
+    token_replies: list[tuple[int, int]] = []
+    for index, plot in enumerate(plots):
+        for row, paths in zip(plot.rows, plot.paths, strict=True):
+            alternatives = iter(paths[1:])
+            for number, turn in enumerate(row.segment.turns):
+                if not turn.is_trained:
+                    continue
+                batch_turn = row.first_turn + number
+                turns.append((index, paths[0][turn.start - 1], batch_turn))
+                if turn.choice is None:
+                    branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
+                    for at, logprob in zip(range(turn.start, turn.end), turn.logprobs, strict=True):
+                        tokens.append((index, paths[0][at - 1], row.segment.ids[at]))
+                        decisions.append((batch_turn, logprob))
+                    continue
+                for candidate, reply in enumerate(turn.choice.replies):
+                    path = next(alternatives)
+                    for at, token in enumerate(reply):
+                        tokens.append((index, path[turn.start + at - 1], token))
+                        token_replies.append((len(choices), candidate))
+                decisions.append((batch_turn, turn.choice.logprob))
+                choices.append(turn.choice)
     widest = max((len(children) for _, children in branches), default=1)
     padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]
 
@@ -123,16 +206,33 @@ def collate(rows: Sequence[Row], device: torch.device) -> Rows:
         return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
 
     return Rows(
-        prefix=rows[0].segment.prefix,
-        ids=[row.segment.ids for row in rows],
+        prefix=prefix,
+        trees=tree_rows([plot.tree for plot in plots], device),
         token_rows=column(tokens, 0),
         token_columns=column(tokens, 1),
         token_ids=column(tokens, 2),
-        token_turns=column(tokens, 3),
-        old_logprobs=torch.tensor([token[4] for token in tokens], dtype=torch.float32, device=device),
+        decision_turns=column(decisions, 0),
+        old_logprobs=torch.tensor([logprob for _, logprob in decisions], dtype=torch.float32, device=device),
+        branch_tokens=column(branches, 0),
+        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
+        choices=collated_choices(choices, token_replies, device) if is_chosen else None,
         turn_rows=column(turns, 0),
         turn_columns=column(turns, 1),
         turns=column(turns, 2),
-        branch_tokens=column(branches, 0),
-        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
     )
+
+
+def _sequences(segment: Segment) -> list[list[int]]:
+    """What must be computed of a segment: its ids up to the last decision, and every reply that might have been chosen.
+
+    The last id of a reply is predicted and, at the end, read by nothing.
+    """
+    trained = [turn for turn in segment.turns if turn.is_trained]
+    main = segment.ids[: max(turn.end - 1 for turn in trained)]
+    replies = [
+        [*segment.ids[: turn.start], *reply[:-1]]
+        for turn in trained
+        if turn.choice is not None
+        for reply in turn.choice.replies
+    ]
+    return [main, *replies]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.caches import PrefixCache, recording_cache
+from llamagym_tui.engine.token_tree import TreeRows
 
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
@@ -105,6 +106,22 @@ class Backbone:
         mask = self.causal_mask(positions, len(prefix) + width)
         return self.encode(ids, positions.expand(len(rows), -1), mask, cache)
 
+    def encode_trees(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
+        """Trees that stand after a common prefix, the prefix computed once; columns count from its end.
+
+        Args:
+            prefix: P token ids before every tree.
+            trees: R rows of C columns.
+        """
+        cache = PrefixCache(self.record(prefix)) if prefix else None
+        rows, width = trees.ids.shape
+        positions = trees.depths + len(prefix)
+        before = trees.visible.new_ones(rows, width, len(prefix))
+        visible = torch.cat([before, trees.visible], dim=-1)
+        columns = torch.arange(len(prefix), device=self.device).expand(rows, -1)
+        mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
+        return self.encode(trees.ids, positions, mask, cache)
+
     def record(self, prefix: Sequence[int]) -> Cache:
         """Keys and values of a prefix, (1, H, P, D) in each layer."""
         cache = recording_cache()
@@ -114,23 +131,32 @@ class Backbone:
         return cache
 
     def causal_mask(self, positions: Tensor, width: int) -> Mask:
-        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position.
+        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position."""
+        columns = torch.arange(width, device=self.device)[None]
+        return self.mask(columns[:, None, :] <= positions[:, :, None], positions, columns)
 
-        Layers with a sliding window see no further back than that; a model that mixes kinds of layers gets a mask for
-        each kind, by name.
+    def mask(self, visible: Tensor, positions: Tensor, columns: Tensor) -> Mask:
+        """(B, 1, T, W) additive mask; layers with a sliding window see no further back than that.
+
+        A model that mixes kinds of layers gets a mask for each kind, by name.
+
+        Args:
+            visible: (B, T, W) bool: which columns each token may see.
+            positions: (B, T) position of each token.
+            columns: (B, W) position of each column.
         """
-        columns, own = torch.arange(width, device=self.device), positions[:, None, :, None]
-        later = columns > own
         if self._window is None:
-            return self._additive(later)
-        slid = self._additive(later | (columns <= own - self._window))
+            return self._additive(visible)
+        near = columns[:, None, :] > positions[:, :, None] - self._window
+        slid = self._additive(visible & near)
         if not self._kinds:
             return slid
-        return {kind: slid if kind == SLIDING else self._additive(later) for kind in self._kinds}
+        return {kind: slid if kind == SLIDING else self._additive(visible) for kind in self._kinds}
 
-    def _additive(self, hidden: Tensor) -> Tensor:
+    def _additive(self, visible: Tensor) -> Tensor:
         lowest = torch.finfo(self.dtype).min
-        return torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, lowest)
+        mask = torch.zeros(visible.shape, dtype=self.dtype, device=self.device)
+        return mask.masked_fill_(~visible, lowest)[:, None]
 
     @torch.no_grad()
     def _head_alone_gives_the_logits(self) -> bool:

@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.advantages import explained_variance, turn_advantages, whiten
-from llamagym_tui.engine.batch import Row, Rows, batch_rows, buckets, collate, minibatches
-from llamagym_tui.engine.losses import branch_entropy, clipped_policy_loss, token_entropy, value_loss
+from llamagym_tui.engine.batch import Row, Rows, batch_rows, forwards, minibatches
+from llamagym_tui.engine.losses import clipped_policy_loss, value_loss
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
+from llamagym_tui.engine.rewards import ReturnMoments, discounted_return, turn_rewards
+from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.trajectory import Trajectory
 
 TOKENS_A_FORWARD = 16_384
@@ -53,6 +55,7 @@ class PPOStats:
     lr: float
     kl_coef: float
     entropy_coef: float
+    reward_scale: float
     skipped_steps: int
 
 
@@ -74,7 +77,7 @@ class TurnTargets:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the tokens, turns, branches and steps of an update, for its figures."""
+    """Sums over the decisions, turns, branches and steps of an update, for its figures."""
 
     policy_loss: float = 0.0
     value_loss: float = 0.0
@@ -84,8 +87,8 @@ class _Sums:
     entropy: float = 0.0
     action_entropy: float = 0.0
     first_ratio: float = 0.0
-    tokens: int = 0
-    epoch_tokens: int = 0
+    decisions: int = 0
+    epoch_decisions: int = 0
     turns: int = 0
     branches: int = 0
     grad_norms: list[float] = field(default_factory=list)
@@ -101,6 +104,9 @@ class PPO:
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         self.updates = 0
         """Updates made so far."""
+        self.return_moments = ReturnMoments()
+        """Of the discounted returns of all episodes trained on."""
+        self._adapted_kl_coef: float | None = None
         self._rng = random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
@@ -111,16 +117,23 @@ class PPO:
         """Change the policy by one batch of episodes."""
         began = time.perf_counter()
         rows = batch_rows(trajectories)
+        returns = [discounted_return(trajectory, self.config.gamma) for trajectory in trajectories]
+        self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
-        lr = self._scheduled(self.config.lr, self.config.lr_final)
-        self.optimizer.param_groups[0]["lr"] = lr
+        lr = learning_rate(self.config, self.updates)
+        for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
+            group["lr"] = rate
         sums = _Sums()
         epochs = 0
         for epochs in range(1, self.config.epochs + 1):
             self._epoch(rows, targets, sums, first=epochs == 1)
-            if self.config.target_kl is not None and sums.epoch_kl / max(sums.epoch_tokens, 1) > self.config.target_kl:
+            if (
+                self.config.target_kl is not None
+                and sums.epoch_kl / max(sums.epoch_decisions, 1) > self.config.target_kl
+            ):
                 break
         stats = self._stats(trajectories, targets, sums, epochs, lr, time.perf_counter() - began)
+        self._adapt_kl_coef(stats.kl_ref)
         self.updates += 1
         self.policy.version += 1
         return stats
@@ -132,7 +145,7 @@ class PPO:
         kl = torch.zeros(len(turns), device=device)
         if self.reference is not None:
             kl = self.reference.turn_kl(rows, len(turns), tokens=TOKENS_A_FORWARD)
-        rewards = torch.tensor([turn.reward - self.config.parse_penalty * turn.parse_failed for turn in turns])
+        rewards = turn_rewards(turns, scale=self.reward_scale, parse_penalty=self.config.parse_penalty)
         rewards = rewards - self.kl_coef * kl.cpu()
         values = torch.tensor([turn.value for turn in turns])
         advantages, returns, at = [], [], 0
@@ -152,6 +165,8 @@ class PPO:
     @property
     def kl_coef(self) -> float:
         """Weight of the KL to the reference in the next update."""
+        if self.config.kl_target is not None and self._adapted_kl_coef is not None:
+            return self._adapted_kl_coef
         return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
 
     @property
@@ -160,49 +175,70 @@ class PPO:
         return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
 
     @property
+    def reward_scale(self) -> float:
+        """Factor on the environment's reward, as of the returns seen so far."""
+        return self.return_moments.scale if self.config.reward_scale is None else self.config.reward_scale
+
+    @property
     def is_warming_up(self) -> bool:
         """Whether the next update trains the value head alone."""
         return self.updates < self.config.critic_warmup_updates
 
-    def random_state(self) -> list[Any]:
-        """State of the minibatch order's randomness, for a checkpoint."""
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the learner: optimizer, counters and randomness; no weights, no settings."""
         version, internal, gauss = self._rng.getstate()
-        return [version, list(internal), gauss]
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "updates": self.updates,
+            "random": [version, list(internal), gauss],
+            "return_moments": list(self.return_moments),
+            "adapted_kl_coef": self._adapted_kl_coef,
+        }
 
-    def set_random_state(self, state: list[Any]) -> None:
-        """Go on from a checkpoint's randomness."""
-        version, internal, gauss = state
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint; rates and weights remain those of this learner's settings.
+
+        Raises:
+            KeyError: something is missing; ValueError: it is of another model.
+        """
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = state["updates"]
+        version, internal, gauss = state["random"]
         self._rng.setstate((version, tuple(internal), gauss))
+        self.return_moments = ReturnMoments(*state["return_moments"])
+        self._adapted_kl_coef = state["adapted_kl_coef"]
 
     def _scheduled(self, start: float, final: float) -> float:
-        done = min(1.0, self.updates / self.config.decay_updates)
-        return start + (final - start) * done
+        return along_line(start, final, self.updates / self.config.decay_updates)
+
+    def _adapt_kl_coef(self, kl: float) -> None:
+        """Answer the KL that an update found; while the critic warms up, the policy cannot do anything about it."""
+        target = self.config.kl_target
+        if target is None:
+            self._adapted_kl_coef = None
+        elif not self.is_warming_up:
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, horizon=self.config.kl_horizon)
 
     def _epoch(self, rows: Sequence[Row], targets: TurnTargets, sums: _Sums, *, first: bool) -> None:
-        sums.epoch_kl, sums.epoch_tokens = 0.0, 0
+        sums.epoch_kl, sums.epoch_decisions = 0.0, 0
         for number, minibatch in enumerate(minibatches(rows, self.config.mini_batch_size, self._rng)):
             count = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
             if not count:
                 continue
             self.optimizer.zero_grad(set_to_none=True)
-            for bucket in buckets(minibatch, tokens=TOKENS_A_FORWARD):
-                part = collate(bucket, self.policy.model.backbone.device)
-                if len(part.turns):
-                    loss = self._loss(part, targets, sums, is_first=first and number == 0)
-                    (loss / count).backward()
+            for part in forwards(minibatch, tokens=TOKENS_A_FORWARD, device=self.policy.model.backbone.device):
+                loss = self._loss(part, targets, sums, is_first=first and number == 0)
+                (loss / count).backward()
             self._step(sums)
 
     def _loss(self, part: Rows, targets: TurnTargets, sums: _Sums, *, is_first: bool) -> Tensor:
         """() summed over turns."""
         config, model = self.config, self.policy.model
-        encoded = model.backbone.encode_rows(part.prefix, part.ids)
-        logits = encoded.logits_at(part.token_rows, part.token_columns) / self.policy.generation.temperature
-        all_logprobs = logits.log_softmax(-1)
-        logprobs = all_logprobs.gather(1, part.token_ids[:, None]).squeeze(1)
+        encoded = part.encode(model.backbone)
+        decided = part.decisions(encoded, self.policy.generation.temperature)
         policy = clipped_policy_loss(
-            logprobs, part.old_logprobs, targets.advantages[part.token_turns], config.clip_range
+            decided.logprobs, part.old_logprobs, targets.advantages[part.decision_turns], config.clip_range
         )
-        actions = branch_entropy(logits[part.branch_tokens], part.branch_children)
         hidden = encoded.hidden_at(part.turn_rows, part.turn_columns)
         # The head sees the whole error; the trunk sees it weighted, and not at all while the critic warms up.
         weight = 0.0 if self.is_warming_up else config.value_coef
@@ -210,19 +246,19 @@ class PPO:
         critic = value_loss(model.v_head(seen), targets.returns[part.turns])
         loss = critic
         if not self.is_warming_up:
-            loss = loss + policy.loss - self.entropy_coef * actions.sum()
+            loss = loss + policy.loss - self.entropy_coef * decided.action_entropy.sum()
         with torch.no_grad():
             sums.policy_loss += float(policy.loss)
             sums.value_loss += float(critic)
             sums.approx_kl += float(policy.approx_kl)
             sums.epoch_kl += float(policy.approx_kl)
             sums.clipped += float(policy.clipped)
-            sums.entropy += float(token_entropy(all_logprobs).sum())
-            sums.action_entropy += float(actions.sum())
-            sums.tokens += len(part.token_ids)
-            sums.epoch_tokens += len(part.token_ids)
+            sums.entropy += float(decided.entropy.sum())
+            sums.action_entropy += float(decided.action_entropy.sum())
+            sums.decisions += len(decided.logprobs)
+            sums.epoch_decisions += len(decided.logprobs)
             sums.turns += len(part.turns)
-            sums.branches += len(part.branch_tokens)
+            sums.branches += len(decided.action_entropy)
             if is_first:
                 sums.first_ratio = max(sums.first_ratio, float(policy.largest_deviation))
         return loss
@@ -256,11 +292,11 @@ class PPO:
             return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else 0.0,
             policy_loss=sums.policy_loss / max(sums.turns, 1),
             value_loss=sums.value_loss / max(sums.turns, 1),
-            approx_kl=sums.approx_kl / max(sums.tokens, 1),
+            approx_kl=sums.approx_kl / max(sums.decisions, 1),
             kl_ref=float(targets.kl_ref.sum()) / max(tokens, 1),
-            entropy=sums.entropy / max(sums.tokens, 1),
+            entropy=sums.entropy / max(sums.decisions, 1),
             action_entropy=sums.action_entropy / max(sums.branches, 1),
-            clip_fraction=sums.clipped / max(sums.tokens, 1),
+            clip_fraction=sums.clipped / max(sums.decisions, 1),
             explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
             first_ratio=sums.first_ratio,
             grad_norm=sum(sums.grad_norms) / max(len(sums.grad_norms), 1),
@@ -273,5 +309,6 @@ class PPO:
             lr=lr,
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
+            reward_scale=self.reward_scale,
             skipped_steps=sums.skipped,
         )

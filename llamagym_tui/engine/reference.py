@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.batch import Row, buckets, collate
+from llamagym_tui.engine.batch import Row, forwards
 from llamagym_tui.engine.forward import Backbone
 from llamagym_tui.engine.policy import Policy
 
@@ -27,7 +27,7 @@ class Reference:
 
     @torch.no_grad()
     def turn_kl(self, rows: Sequence[Row], turns: int, *, tokens: int) -> Tensor:
-        """(K,) nats: log(policy/reference) summed over each turn's sampled tokens, the k1 estimate.
+        """(K,) nats: log(policy/reference) summed over each turn's decisions, the k1 estimate.
 
         Args:
             rows: all rows of a batch.
@@ -39,11 +39,7 @@ class Reference:
         kl = torch.zeros(turns, device=backbone.device)
         disabled = nullcontext() if self._copy else model.pretrained_model.disable_adapter()
         with disabled:
-            for bucket in buckets(rows, tokens=tokens):
-                part = collate(bucket, backbone.device)
-                if not len(part.token_ids):
-                    continue
-                logits = backbone.encode_rows(part.prefix, part.ids).logits_at(part.token_rows, part.token_columns)
-                logprobs = (logits / temperature).log_softmax(-1).gather(1, part.token_ids[:, None]).squeeze(1)
-                kl.index_add_(0, part.token_turns, part.old_logprobs - logprobs)
+            for part in forwards(rows, tokens=tokens, device=backbone.device):
+                logprobs = part.decisions(part.encode(backbone), temperature).logprobs
+                kl.index_add_(0, part.decision_turns, part.old_logprobs - logprobs)
         return kl

@@ -16,6 +16,20 @@ End = Literal["terminated", "truncated"]
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A reply that was chosen whole among admissible ones, by their scores."""
+
+    chosen: int
+    """Index into `replies`."""
+    logprob: float
+    """Of the choice: its share of the softmax over the scores, temperature applied."""
+    replies: tuple[tuple[int, ...], ...]
+    """Ids of the admissible replies, ends included."""
+    divisors: tuple[float, ...]
+    """Of each reply: its score is the sum of its tokens' log-probabilities over this."""
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One decision: a reply, and the reward that it earned."""
 
@@ -35,6 +49,8 @@ class Turn:
     """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
     branches: tuple[Branch, ...] = ()
     """Where admissible replies part, counted from `start`."""
+    choice: Choice | None = None
+    """How the reply was chosen by score; None: it was sampled token by token."""
 
 
 @dataclass(slots=True)

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from llamagym_tui.engine.action_trie import ActionTrie, Branch
-from llamagym_tui.engine.batch import Row, batch_rows, buckets, collate, minibatches
+from llamagym_tui.engine.batch import Plot, Row, batch_rows, forwards, minibatches, planted, side_by_side
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.sampler import Reply
+from llamagym_tui.engine.token_tree import TokenTree
 from llamagym_tui.engine.tokenization import ChatTokenizer
-from llamagym_tui.engine.trajectory import Segment, Trajectory, Turn
+from llamagym_tui.engine.trajectory import Choice, Segment, Trajectory, Turn
 from tests.engine.test_tokenization import REWRITING, with_template
 
 
@@ -159,12 +160,18 @@ def row(length: int, turns: int, first_turn: int, prefix: tuple[int, ...] = (1,)
     return Row(Segment(prefix, ids, made), first_turn)
 
 
-def test_collated_tokens_are_predicted_from_the_column_before_theirs():
+def only(*rows: Row, tokens: int = 1000):
+    (part,) = forwards(rows, tokens=tokens, device=torch.device("cpu"))
+    return part
+
+
+def test_decisions_are_predicted_from_the_column_before_theirs():
     turn = Turn(2, 4, (-0.3, -0.4), 0.0, 0.0, branches=(Branch(1, (7, 8)),))
-    part = collate([Row(Segment((1,), [10, 11, 12, 13], [turn]), 5)], torch.device("cpu"))
+    part = only(Row(Segment((1,), [10, 11, 12, 13], [turn]), 5))
+    assert part.trees.ids.tolist() == [[10, 11, 12]]
     assert part.token_columns.tolist() == [1, 2]
     assert part.token_ids.tolist() == [12, 13]
-    assert part.token_turns.tolist() == [5, 5]
+    assert part.decision_turns.tolist() == [5, 5]
     assert part.turn_columns.tolist() == [1]
     assert part.old_logprobs.tolist() == pytest.approx([-0.3, -0.4])
     assert (part.branch_tokens.tolist(), part.branch_children.tolist()) == ([1], [[7, 8]])
@@ -173,10 +180,34 @@ def test_collated_tokens_are_predicted_from_the_column_before_theirs():
 def test_a_turn_that_someone_else_chose_has_no_loss():
     turns = [Turn(1, 2, (-0.3,), 0.0, 0.0, is_trained=False), Turn(3, 4, (-0.4,), 0.0, 0.0)]
     segment = Segment((1,), [10, 11, 12, 13], turns)
-    part = collate([Row(segment, 0)], torch.device("cpu"))
+    part = only(Row(segment, 0))
     assert part.token_ids.tolist() == [13]
     assert part.turns.tolist() == [1]
     assert segment.mask == [False, False, False, True]
+
+
+def test_rows_that_begin_alike_share_what_they_begin_with():
+    one = Row(Segment((1,), [10, 11, 12, 13], [Turn(2, 4, (-0.3, -0.4), 0.0, 0.0)]), 0)
+    other = Row(Segment((1,), [10, 11, 14, 13], [Turn(2, 4, (-0.1, -0.2), 0.0, 0.0)]), 1)
+    part = only(one, other, Row(one.segment, 2))
+    assert part.trees.ids.tolist() == [[10, 11, 12, 14]]
+    assert part.trees.depths.tolist() == [[0, 1, 2, 2]]
+    assert part.trees.visible[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
+    assert list(zip(part.decision_turns.tolist(), part.token_columns.tolist(), strict=True)) == [
+        (0, 1), (0, 2), (2, 1), (2, 2), (1, 1), (1, 3)
+    ]  # fmt: skip
+
+
+def test_a_reply_that_was_chosen_by_score_brings_those_that_might_have_been():
+    choice = Choice(1, -0.7, replies=((7, 8, 2), (7, 9, 2)), divisors=(1.0, 1.0))
+    part = only(Row(Segment((1,), [10, 11, 7, 9, 2], [Turn(2, 5, (-0.1,) * 3, 0.0, 0.0, choice=choice)]), 4))
+    assert part.trees.ids.tolist() == [[10, 11, 7, 9, 8]]
+    assert part.token_ids.tolist() == [7, 8, 2, 7, 9, 2]
+    assert part.token_columns.tolist() == [1, 2, 4, 1, 2, 3]
+    assert (part.decision_turns.tolist(), part.old_logprobs.tolist()) == ([4], pytest.approx([-0.7]))
+    assert part.choices is not None
+    assert part.choices.token_replies.tolist() == [0, 0, 0, 1, 1, 1]
+    assert part.choices.chosen.tolist() == [1]
 
 
 def test_minibatches_are_random_parts_that_hold_every_row_once():
@@ -194,11 +225,25 @@ def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
         assert 5 <= sum(r.first_turn < 40 for r in part) <= 15
 
 
-def test_buckets_keep_prefixes_apart_and_lengths_together():
-    rows = [row(4, 1, 0), row(20, 1, 1), row(5, 1, 2), row(4, 1, 3, prefix=(2,))]
-    found = [[r.first_turn for r in bucket] for bucket in buckets(rows, tokens=1000)]
-    assert found == [[0, 2], [1], [3]]
-    assert [len(bucket) for bucket in buckets([row(10, 1, n) for n in range(5)], tokens=20)] == [2, 2, 1]
+def test_forwards_keep_prefixes_apart_and_sizes_together():
+    def plot(size: int) -> Plot:
+        tree = TokenTree()
+        tree.insert(list(range(size)))
+        return Plot(tree)
+
+    found = [[len(plot.tree) for plot in group] for group in side_by_side(map(plot, (4, 20, 5, 4)), tokens=1000)]
+    assert found == [[20], [5, 4, 4]]
+    assert [len(group) for group in side_by_side(map(plot, [10] * 5), tokens=20)] == [2, 2, 1]
+    rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
+    assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
+
+
+def test_a_tree_is_full_at_some_size_and_long_rows_have_one_of_twice_their_length():
+    def distinct(length: int, number: int) -> Row:
+        return Row(Segment((), [1000 * number + at for at in range(length)], [Turn(1, length, (0.0,), 0.0, 0.0)]), 0)
+
+    assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(7))] == [3, 3, 1]
+    assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(5))] == [2, 2, 1]
 
 
 def test_turns_are_numbered_through_a_batch_and_through_segments():

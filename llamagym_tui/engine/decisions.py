@@ -1,0 +1,113 @@
+"""What the policy decided, and how probable it is: sampled tokens, or replies chosen whole by their scores.
+
+In the first case each sampled token is a decision under the vocabulary's softmax; in the second each turn is one,
+under the softmax over the scores of admissible replies. Temperature divides logits or scores. The update scores by
+the same functions as the rollout. Notation: N scored tokens, D decisions, K turns, M branches, A admissible tokens or
+replies, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.losses import branch_entropy, token_entropy
+from llamagym_tui.engine.trajectory import Choice
+
+
+class Decisions(NamedTuple):
+    """Decisions under a model."""
+
+    logprobs: Tensor
+    """(D,) of what was decided."""
+    entropy: Tensor
+    """(D,) nats of the distribution that was sampled; without gradient."""
+    action_entropy: Tensor
+    """(M,) nats of the distribution over actions: at branches, or of each choice."""
+
+
+class Choices(NamedTuple):
+    """How scored tokens make up choices among replies."""
+
+    token_replies: Tensor
+    """(N,) index of each token's reply among K x A."""
+    divisors: Tensor
+    """(K, A) of each reply's summed log-probability; infinite where a turn has fewer replies."""
+    chosen: Tensor
+    """(K,) index of the reply that was said."""
+
+
+def token_decisions(
+    logits: Tensor, ids: Tensor, branch_tokens: Tensor, branch_children: Tensor, temperature: float
+) -> Decisions:
+    """Each sampled token as a decision.
+
+    Args:
+        logits: (N, V) that predict each token.
+        ids: (N,) tokens.
+        branch_tokens: (M,) tokens at which admissible replies part.
+        branch_children: (M, A) admissible ids there, -1 where there are fewer.
+        temperature: divides the logits.
+    """
+    logits = logits / temperature
+    logprobs = logits.log_softmax(-1)
+    return Decisions(
+        logprobs.gather(1, ids[:, None]).squeeze(1),
+        token_entropy(logprobs.detach()),
+        branch_entropy(logits[branch_tokens], branch_children),
+    )
+
+
+def reply_decisions(logits: Tensor, ids: Tensor, choices: Choices, temperature: float) -> Decisions:
+    """Each turn as a choice among replies.
+
+    Args:
+        logits: (N, V) that predict each token of each reply.
+        ids: (N,) tokens.
+        choices: which reply each token belongs to.
+        temperature: divides the scores.
+    """
+    logprobs = logits.log_softmax(-1).gather(1, ids[:, None]).squeeze(1)
+    shares = choice_logprobs(logprobs, choices.token_replies, choices.divisors, temperature)
+    entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
+    return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)
+
+
+def choice_logprobs(logprobs: Tensor, token_replies: Tensor, divisors: Tensor, temperature: float) -> Tensor:
+    """(K, A) log-probability of choosing each reply: softmax of its score over the temperature.
+
+    A score is the sum of the reply's token log-probabilities over its divisor (1: ``sum``, its number of tokens:
+    ``token``, of words: ``word``).
+
+    Args:
+        logprobs: (N,) of the tokens of all replies.
+        token_replies: (N,) index of each token's reply among K x A.
+        divisors: (K, A); infinite where a turn has fewer replies.
+        temperature: divides the scores.
+    Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
+    """
+    sums = torch.zeros(divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
+    scores = sums.index_add(0, token_replies, logprobs).reshape(divisors.shape) / divisors
+    return (scores / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
+
+
+def collated_choices(
+    choices: Sequence[Choice], token_replies: Sequence[tuple[int, int]], device: torch.device
+) -> Choices:
+    """Choices of K turns as tensors.
+
+    Args:
+        choices: of each turn.
+        token_replies: turn and reply of each of N tokens.
+        device: where the tensors go.
+    """
+    widest = max(len(choice.divisors) for choice in choices)
+    divisors = [[*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices]
+    return Choices(
+        torch.tensor([turn * widest + reply for turn, reply in token_replies], device=device),
+        torch.tensor(divisors, device=device),
+        torch.tensor([choice.chosen for choice in choices], device=device),
+    )

@@ -1,0 +1,92 @@
+"""Conversations that begin alike, as trees of tokens: what they share is computed once.
+
+A tree is one row of a forward. Its nodes are tokens in columns; a token sees its ancestors and itself, so every path
+from the root is a sequence computed as if it stood alone, gradient included. Trees begin after a prefix that all
+rows of the forward share. Notation: R rows, C columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ROOT = -1
+
+
+class TokenTree:
+    """Sequences of ids, their common beginnings merged."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        """Token of each column."""
+        self.parents: list[int] = []
+        """Column that stands before each; `ROOT` for the first of a sequence."""
+        self.depths: list[int] = []
+        """Tokens between the root and each."""
+        self._children: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def insert(self, ids: Sequence[int]) -> list[int]:
+        """Add a sequence; the column of each of its ids."""
+        path, at = [], ROOT
+        for depth, token in enumerate(ids):
+            child = self._children.get((at, token))
+            if child is None:
+                child = self._children[at, token] = len(self.ids)
+                self.ids.append(token)
+                self.parents.append(at)
+                self.depths.append(depth)
+            path.append(child)
+            at = child
+        return path
+
+    def columns_for(self, ids: Sequence[int]) -> int:
+        """How many columns a sequence would add."""
+        at = ROOT
+        for known, token in enumerate(ids):
+            child = self._children.get((at, token))
+            if child is None:
+                return len(ids) - known
+            at = child
+        return 0
+
+    def visible(self, width: int) -> np.ndarray:
+        """(C, C) bool: which columns each column sees; padding sees itself alone.
+
+        Args:
+            width: C, at least the tree's own columns.
+        """
+        seen = np.eye(width, dtype=bool)
+        for column, parent in enumerate(self.parents):
+            if parent != ROOT:
+                seen[column] |= seen[parent]
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRows:
+    """Trees as tensors, padded on the right to one width."""
+
+    ids: Tensor
+    """(R, C)."""
+    depths: Tensor
+    """(R, C) position of each token after the prefix."""
+    visible: Tensor
+    """(R, C, C) bool: which columns each token sees."""
+
+
+def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
+    """Trees as the rows of one forward."""
+    width = max(map(len, trees))
+
+    def padded(columns: Sequence[Sequence[int]]) -> Tensor:
+        return torch.tensor([[*column, *[0] * (width - len(column))] for column in columns], device=device)
+
+    visible = torch.from_numpy(np.stack([tree.visible(width) for tree in trees])).to(device)
+    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), visible)
