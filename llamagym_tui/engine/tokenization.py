@@ -2,14 +2,16 @@
 
 A reply is never decoded and encoded again: the next prompt is the ids so far, then what the chat template puts after a
 reply, then the next user message. Whether a template allows that (some rewrite history) is found out by rendering.
+Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from llamagym_tui.chat import ChatMessage, Conversation, assistant, opening, user
+from llamagym_tui.engine.literal_text import LiteralText
 
 PLAIN_TEMPLATE = (
     "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}"
@@ -34,8 +36,16 @@ class Opening(NamedTuple):
 class ChatTokenizer:
     """A tokenizer and its chat template."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Find out what the template does.
+
+        Args:
+            tokenizer: a transformers tokenizer; one without a chat template gets `PLAIN_TEMPLATE`.
+            template_kwargs: passed to the template whenever it is rendered (``enable_thinking=False`` …).
+        """
         self.tokenizer = tokenizer
+        self.template_kwargs = dict(template_kwargs or {})
+        self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
         self.takes_system = self._takes_system()
@@ -69,11 +79,8 @@ class ChatTokenizer:
             _forget(self._continuations)
             turn = [user(_MARK), assistant(_MARK), user(observation)]
             text = self._render(turn, prompt=True)
-            after = text.split(_MARK, 2)[2]
-            ids = self._ids(after)
-            if ended and ids and ids[0] in self.end_ids:
-                ids = ids[1:]
-            self._continuations[key] = tuple(ids)
+            ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
+            self._continuations[key] = tuple(ids[self._through_end(ids) :] if ended else ids)
         return self._continuations[key]
 
     def prompt(self, conversation: Conversation) -> list[int]:
@@ -81,8 +88,19 @@ class ChatTokenizer:
         return self._ids(self._render(conversation, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
-        """Ids of a reply as the model would say it, its end included."""
-        return (*self._ids(reply), self.end_ids[0])
+        """Ids of a reply as the model would say it after the generation prompt, its end included.
+
+        They are what the template's own rendering of the reply adds to the prompt, where it adds nothing but space
+        around the reply (Llama 2: a space before it); elsewhere the reply's text after the prompt's.
+        """
+        prompt = self._render([user(_MARK)], prompt=True)
+        whole = self._render([user(_MARK), assistant(reply)], prompt=False)
+        said, own = whole.removeprefix(prompt), self._literal.hide(reply).strip()
+        if len(said) == len(whole) or not said.lstrip().startswith(own):
+            said = self._literal.hide(reply)
+        ids = self._ids_after(prompt, said)
+        ends = [at for at, token in enumerate(ids) if token in self.end_ids]
+        return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
 
     def text(self, ids: Sequence[int]) -> str:
         """What reply ids say, special tokens left out."""
@@ -93,13 +111,33 @@ class ChatTokenizer:
         return self._ids(text[: text.rindex(_MARK)])
 
     def _ids(self, text: str) -> list[int]:
+        """Ids of rendered text; only what the template wrote becomes special tokens."""
+        if self._literal.hides(text):
+            return self._literal.ids(text)
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _ids_after(self, before: str, text: str) -> list[int]:
+        """Ids of rendered text as it is read after other text; on its own where no token's border lies between."""
+        already, both = self._ids(before), self._ids(before + text)
+        return both[len(already) :] if both[: len(already)] == already else self._ids(text)
+
+    def _through_end(self, ids: Sequence[int]) -> int:
+        """Length of the template's end of a reply at the start of `ids`: space before it, and its token; 0: none."""
+        for at, token in enumerate(ids):
+            if token in self.end_ids:
+                return at + 1
+            if self.tokenizer.decode([token]).strip():
+                break
+        return 0
 
     def _render(self, conversation: Sequence[ChatMessage], *, prompt: bool) -> str:
         if not self.takes_system and conversation and conversation[0]["role"] == "system":
             first, second, *rest = conversation
             conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
-        return self.tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=prompt)
+        literal = [{**message, "content": self._literal.hide(message["content"])} for message in conversation]
+        return self.tokenizer.apply_chat_template(
+            literal, tokenize=False, add_generation_prompt=prompt, **self.template_kwargs
+        )
 
     def _takes_system(self) -> bool:
         self.takes_system = True
@@ -121,11 +159,16 @@ class ChatTokenizer:
         return tuple(ends)
 
     def _keeps_history(self) -> bool:
+        """Whether each prompt begins as the last one and its reply did; space before a reply is the model's to say."""
         turns = [user("one"), assistant("<think>\nwhy\n</think>\n\ntwo"), user("three")]
         first = self._render(turns[:1], prompt=True)
         second = self._render(turns, prompt=True)
         third = self._render([*turns, assistant("four"), user("five")], prompt=True)
-        return second.startswith(first + turns[1]["content"]) and third.startswith(second + "four")
+        return _goes_on(first, turns[1]["content"], second) and _goes_on(second, "four", third)
+
+
+def _goes_on(prompt: str, reply: str, later: str) -> bool:
+    return later.startswith(prompt) and later.removeprefix(prompt).lstrip().startswith(reply)
 
 
 def _forget(cache: dict[Any, Any]) -> None:

@@ -7,7 +7,9 @@ import copy
 import pytest
 
 from llamagym_tui.chat import assistant, system, user
+from llamagym_tui.engine.action_trie import ActionTrie
 from llamagym_tui.engine.tokenization import ChatTokenizer
+from tests.engine.small_tokenizers import CHATML, llama_2_like, qwen_like
 
 REWRITING = (
     "{% for m in messages %}<|{{ m['role'] }}|>"
@@ -82,3 +84,57 @@ def test_hostile_observations_do_not_break_the_seam(tokenizer, text):
     assert opening.rest
     assert tokenizer.decode(opening.rest[-1:]) == "<|assistant|>"
     assert tokenizer.decode(chat.continuation(text, ended=True)).endswith("<|assistant|>")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "split"])
+def test_a_canonical_reply_has_the_ids_that_the_template_gives_it_after_the_prompt(kind):
+    tokenizer = llama_2_like(kind)
+    chat = ChatTokenizer(tokenizer)
+    conversation = [user("You have 12."), assistant("Action: 1")]
+    prompt = tokenizer.apply_chat_template(conversation[:1], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template(conversation, tokenize=False)
+    before, after = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole))
+    assert [*before, *chat.reply_ids("Action: 1")] == after
+    assert chat.reply_ids("Action: 1") != (*tokenizer("Action: 1", add_special_tokens=False)["input_ids"], 2)
+
+
+def test_a_canonical_reply_stands_at_once_after_a_prompt_that_ends_in_a_line_break():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.chat_template = CHATML.replace("<|im_start|>", "").replace("<|im_end|>", "</s>")
+    ids = ChatTokenizer(tokenizer).reply_ids("Action: 1")
+    assert tokenizer.decode(ids) == "Action: 1</s>"  # on its own it would begin with a space
+
+
+def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
+    tokenizer = qwen_like()
+    bare = ChatTokenizer(tokenizer).reply_ids("Action: 1")
+    tokenizer.chat_template = CHATML.replace("{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}")
+    assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
+
+
+def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
+    chat = ChatTokenizer(qwen_like())
+    chat.tokenizer.chat_template = CHATML
+    one, ten = (chat.reply_ids(f"Action: {action}") for action in (1, 10))
+    trie = ActionTrie([one, ten, chat.reply_ids("Action: 1 or 0")])
+    assert all(trie.branches(reply) for reply in (one, ten))
+    assert trie.branches(one)[-1].children[0] != trie.branches(one)[-1].children[1]
+
+
+def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
+    chat = ChatTokenizer(llama_2_like("bpe"))
+    assert chat.keeps_history
+    opening = chat.opening("", "You have 12.")
+    ids = [*opening.prefix, *opening.rest, *chat.reply_ids("Action: 1"), *chat.continuation("a", ended=True)]
+    conversation = [user("You have 12."), assistant("Action: 1"), user("a")]
+    text = chat.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    assert ids == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    cut = chat.continuation("a", ended=False)
+    assert chat.tokenizer.decode(cut).startswith(" </s><s>")
+
+
+def test_the_template_gets_its_own_settings(tokenizer):
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = "{{ mood }}" + tokenizer.chat_template
+    opening = ChatTokenizer(changed, {"mood": "calm"}).opening("Play.", "Go.")
+    assert tokenizer.decode(opening.prefix).startswith("calm<|system|>")
