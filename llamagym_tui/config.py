@@ -16,6 +16,8 @@ from llamagym_tui.errors import ConfigError
 Mode = Literal["train", "inference"]
 """Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
 Device = Literal["auto", "cpu", "cuda", "mps"]
+LrSchedule = Literal["constant", "linear", "cosine"]
+"""How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -44,7 +46,11 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lr: Positive = 5e-4
     """Adam's learning rate of the policy at the first update."""
     lr_final: NonNegative = 1e-4
-    """Learning rate after `decay_updates` updates, reached linearly and kept."""
+    """Learning rate after `decay_updates` updates, reached as `lr_schedule` says and kept."""
+    lr_schedule: LrSchedule = "linear"
+    """Way from `lr` to `lr_final`: a line, half a cosine, or none at all."""
+    lr_warmup_updates: Annotated[int, Meta(ge=0)] = 0
+    """Updates of the policy at first that are made at less than the scheduled rate, rising in equal steps."""
     value_lr: Positive = 3e-3
     """Learning rate of the value head."""
     decay_updates: Count = 100
@@ -61,10 +67,18 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nats to reward: weight of log(policy/reference), subtracted from the reward of the turn (k1)."""
     kl_coef_final: NonNegative = 0.01
     """`kl_coef` after `decay_updates` updates."""
+    kl_target: Positive | None = None
+    """Nats per token at which the KL to the reference is held: `kl_coef` is where its weight begins, and each update
+    adapts it. None: the weight goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
+    kl_gain: Fraction = 0.1
+    """Share of the KL's error, itself counted up to 20 %, by which an update adapts the weight."""
     entropy_coef: NonNegative = 0.1
     """Weight of the entropy of the *action* distribution: where admissible replies part, over those tokens."""
     entropy_coef_final: NonNegative = 0.02
     """`entropy_coef` after `decay_updates` updates."""
+    reward_scale: Positive | None = 1.0
+    """Factor on the environment's reward. None: one over the standard deviation of the discounted returns of all
+    episodes trained on so far. Penalties are not scaled."""
     parse_penalty: NonNegative = 0.5
     """Subtracted from the reward of a turn whose reply names no action."""
     max_grad_norm: Positive = 1.0
@@ -75,6 +89,15 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no single setting shows.
+
+        Raises:
+            ConfigError: a KL is to be held at a target by a weight of 0, which no factor changes.
+        """
+        if self.kl_target is not None and not self.kl_coef:
+            raise ConfigError("kl_target needs a kl_coef above 0, from which the weight of the KL is adapted.")
 
 
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

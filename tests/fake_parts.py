@@ -81,6 +81,7 @@ class Stats:
     lr: float = 0.0
     kl_coef: float = 0.0
     entropy_coef: float = 0.0
+    reward_scale: float = 1.0
     skipped_steps: int = 0
 
 

@@ -68,6 +68,7 @@ STATS = UpdateStats(
     lr=0.0004,
     kl_coef=0.08,
     entropy_coef=0.1,
+    reward_scale=1.0,
     skipped_steps=0,
 )
 

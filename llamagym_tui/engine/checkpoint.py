@@ -36,12 +36,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str,
     policy.model.save_pretrained(new)
     policy.chat.tokenizer.save_pretrained(new)
     torch.save(
-        {
-            "optimizer": ppo.optimizer.state_dict(),
-            "updates": ppo.updates,
-            "ppo_random": ppo.random_state(),
-            "generator": policy.generator.get_state(),
-        },
+        {"ppo": ppo.state_dict(), "generator": policy.generator.get_state()},
         new / STATE,
     )
     (new / COUNTERS).write_text(json.dumps(counters, indent=1))
@@ -68,13 +63,12 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
         _load_weights(place, policy)
         state = torch.load(place / STATE, weights_only=True)
         counters = json.loads((place / COUNTERS).read_text())
+        ppo.load_state_dict(state["ppo"])
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise RunStoreError(
             f"No checkpoint can be read in {str(run_dir)!r} ({error}): begin anew in another --run-dir."
         ) from error
-    ppo.optimizer.load_state_dict(state["optimizer"])
-    ppo.updates = policy.version = state["updates"]
-    ppo.set_random_state(state["ppo_random"])
+    policy.version = ppo.updates
     policy.generator.set_state(state["generator"])
     return counters
 

@@ -217,7 +217,7 @@ class PPO:
         if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, horizon=self.config.kl_horizon)
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
 
     def _epoch(self, rows: Sequence[Row], targets: TurnTargets, sums: _Sums, *, first: bool) -> None:
         sums.epoch_kl, sums.epoch_decisions = 0.0, 0

@@ -187,6 +187,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     lr: float
     kl_coef: float
     entropy_coef: float
+    reward_scale: float
+    """Factor on the environment's reward."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
 

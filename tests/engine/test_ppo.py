@@ -209,6 +209,23 @@ def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, 
     assert torch.allclose(weights(policy), weights(other), atol=1e-6)
 
 
+def test_a_resumed_learner_has_its_own_rates_and_the_checkpoints_state(make_policy, tmp_path):
+    policy = make_policy()
+    adaptive = replaced(QUICK, kl_target=1e-3, reward_scale=None)
+    ppo, batch = PPO(policy, adaptive), collect(policy)
+    first = batch[0].segments[0]
+    first.turns[0] = dataclasses.replace(first.turns[0], reward=5.0)
+    ppo.update(batch)
+    save_checkpoint(tmp_path, policy, ppo, {})
+    resumed = PPO(policy, replaced(adaptive, value_lr=7e-2))
+    load_checkpoint(tmp_path, policy, resumed)
+    assert resumed.kl_coef == ppo.kl_coef != QUICK.kl_coef
+    assert resumed.return_moments == ppo.return_moments
+    assert resumed.reward_scale == ppo.reward_scale != 1.0
+    resumed.update(collect(policy))
+    assert resumed.optimizer.param_groups[1]["lr"] == 7e-2
+
+
 def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
     policy = make_policy()
     with pytest.raises(RunStoreError, match="begin anew in another --run-dir"):

@@ -225,6 +225,32 @@ def test_rates_and_weights_move_along_their_lines_and_the_value_heads_rate_stays
     assert (ppo.kl_coef, ppo.entropy_coef) == pytest.approx((0.0, 0.1))
 
 
+def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(make_policy):
+    policy = make_policy()
+    config = replaced(STILL, reward_scale=None, gamma=0.5, whiten_advantages=False, parse_penalty=0.5)
+    ppo = PPO(policy, config)
+    # Discounted returns 2 + 0.5 * 4 and 0: their standard deviation is 2.
+    first = [told(policy, reward=[2.0, 4.0], value=[0.0, 0.0]), told(policy, "a", reward=[0.0])]
+    assert ppo.update(first).reward_scale == 0.5
+    # With 8 besides: 32 / 3 is the variance of 4, 0, 8.
+    second = [told(policy, "b", reward=[8.0], parse_failed=[True])]
+    assert ppo.update(second).reward_scale == pytest.approx((3 / 32) ** 0.5)
+    targets = ppo.targets(second, batch_rows(second))
+    assert targets.returns.tolist() == pytest.approx([8 * (3 / 32) ** 0.5 - 0.5])
+
+
+def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):
+    policy = make_policy()
+    ppo = PPO(policy, replaced(STILL, kl_coef=0.5, kl_coef_final=0.1, kl_target=0.1, critic_warmup_updates=1))
+    (turn,) = (batch := [told(policy, "a", reward=[1.0])])[0].segments[0].turns
+    dearer = tuple(logprob + 0.11 for logprob in turn.logprobs)
+    batch[0].segments[0].turns[0] = dataclasses.replace(turn, logprobs=dearer)
+    weights = [ppo.update(batch).kl_coef for _ in range(3)]
+    # The first update trains the critic alone; the schedule has moved by a hundredth of its way; then 10 % too much.
+    assert weights[:2] == pytest.approx([0.5, 0.496])
+    assert weights[2] == pytest.approx(0.496 * 1.01, rel=1e-4)
+
+
 def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     from transformers import GPT2Config, GPT2LMHeadModel
 

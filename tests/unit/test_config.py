@@ -66,6 +66,12 @@ def test_a_nested_setting_outside_its_range_is_refused(kind: type[msgspec.Struct
         from_dict(kind, settings)
 
 
+def test_a_target_for_the_kl_needs_a_weight_to_adapt() -> None:
+    with pytest.raises(ConfigError, match="kl_target needs a kl_coef above 0"):
+        from_dict(PPOConfig, {"kl_target": 0.1, "kl_coef": 0.0})
+    assert from_dict(PPOConfig, {"kl_target": 0.1}).kl_target == 0.1
+
+
 def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="top_p"):
         from_dict(GenerationConfig, {"top_p": 0.8})
