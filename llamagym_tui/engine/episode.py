@@ -52,6 +52,11 @@ class Episode:
         self._unfed = []
         return prompt
 
+    def whole_prompt(self) -> Prompt:
+        """The prompt just taken, from its segment's start: for a slot that does not hold what came before."""
+        segment = self._segments[-1]
+        return Prompt(segment.prefix, list(segment.ids))
+
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
         segment = self._segments[-1]
