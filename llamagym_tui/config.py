@@ -16,6 +16,11 @@ from llamagym_tui.errors import ConfigError
 Mode = Literal["train", "inference"]
 """Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
 Device = Literal["auto", "cpu", "cuda", "mps"]
+Dtype = Literal["float32", "bfloat16"]
+"""Type in which a model's weights are held; an adapter and the value head are always float32."""
+Quantization = Literal["none", "8bit", "4bit"]
+"""How a model's frozen weights are stored, by bitsandbytes."""
+OnCollapse = Literal["warn", "rollback"]
 LrSchedule = Literal["constant", "linear", "cosine"]
 """How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
@@ -25,13 +30,23 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1)]
 
 
+PolicyKind = Literal["generate", "score"]
+"""Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
+Normalization = Literal["sum", "token", "word"]
+"""What the summed log-probability of a reply is divided by: nothing, its number of tokens, or of words."""
+
+
 class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How replies are sampled. There is no top-p or top-k: PPO scores the distribution that was sampled."""
 
     max_new_tokens: Count = 32
     """Tokens in a reply at most, the end-of-turn token included."""
     temperature: Positive = 1.0
-    """Divides the logits, in sampling and in the update alike."""
+    """Divides the logits, or the scores, in sampling and in the update alike."""
+    policy: PolicyKind = "generate"
+    """``generate``: free text, token by token. ``score``: one of the canonical replies, by softmax over scores."""
+    normalization: Normalization = "sum"
+    """Of scores: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not; else unused."""
 
 
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,6 +155,13 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The run ends after this many minutes of playing and training, loading excluded. None: no limit."""
     full_finetuning: bool | None = None
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
+    dtype: Dtype | None = None
+    """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
+    quantization: Quantization = "none"
+    """Bits of the frozen weights; fewer than 16 want an adapter and the extra ``[quant]``."""
+    on_collapse: OnCollapse = "warn"
+    """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
+    three times in a session."""
     resume: bool = False
     """Whether to go on from the checkpoint in `run_dir`."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
