@@ -36,3 +36,15 @@ class BlackjackAgent(Agent):
     def extract_action(self, response: str) -> ActionReading:
         """0 to stick, 1 to hit."""
         return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int:
+        """The optimal action where one can only hit or stick: 1 to hit.
+
+        Cards are drawn with replacement and the dealer draws below 17, as ``Blackjack-v1`` has it with
+        ``natural=False, sab=False``; the tests compare it with dynamic programming, state by state.
+        """
+        total, dealer, ace = (int(part) for part in observation)
+        strong = dealer == 1 or dealer >= 7
+        if ace:
+            return int(total < 18 or (total == 18 and dealer in (1, 9, 10)))
+        return int(total < (17 if strong else 13 if dealer in (2, 3) else 12))

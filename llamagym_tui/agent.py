@@ -11,12 +11,14 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llamagym_tui.actions import FAILED, ActionReading, read_action
 from llamagym_tui.errors import ActionParseError, NoModelError
 
 if TYPE_CHECKING:
+    from llamagym_tui.chat import Conversation
     from llamagym_tui.engine.seed_loop import SeedLoop
 
 __all__ = ["ActionReading", "Agent", "read_action"]
@@ -60,13 +62,18 @@ class Agent(ABC):
         Args:
             model: a causal LM, an `AutoModelForCausalLMWithValueHead`, or None.
             tokenizer: its tokenizer.
-            device: torch device; None: where the model is.
-            generate_config_dict: LlamaGym's names (``max_new_tokens``, ``temperature`` …).
-            ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size`` …) or fields of `PPOConfig`.
+            device: torch device, or ``auto``; None: where the model is.
+            generate_config_dict: LlamaGym's names (``max_new_tokens``, ``temperature`` …) or fields of
+                `GenerationConfig`; ``top_p`` and ``top_k`` are left out, with a warning.
+            ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size``, ``learning_rate`` …) or fields of
+                `PPOConfig`.
             sft_warm_start: train on `sft_data` before the first episode.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
             seed: of sampling and minibatches.
+        Raises:
+            ConfigError: a setting is unknown or outside its range, or the model is none.
+            ModelLoadError: the device is not there.
         """
         self._loop: SeedLoop | None = None
         if model is not None:
@@ -84,6 +91,10 @@ class Agent(ABC):
                 use_target_kl=use_target_kl,
                 seed=seed,
             )
+        self.model = self._loop.policy.model if self._loop else None
+        """The model with its value head; None in an agent without one."""
+        self.tokenizer = tokenizer
+        """The model's tokenizer; None in an agent without a model."""
 
     @abstractmethod
     def get_system_prompt(self) -> str:
@@ -105,6 +116,13 @@ class Agent(ABC):
         """The canonical reply that names an action: what a person's choice is recorded as."""
         return json.dumps({"action": action})
 
+    def expert(self, observation: Any) -> Any:
+        """The action of a scripted expert on an observation; None (the default): there is no expert.
+
+        What ``demos generate`` records.
+        """
+        return None
+
     def read(self, reply: str) -> ActionReading:
         """`extract_action`, with the way it was read and failures as data.
 
@@ -125,20 +143,34 @@ class Agent(ABC):
             return self.action_names[action]
         return str(action)
 
-    def act(self, observation: Any) -> Any:
-        """The action that the model chooses on an observation.
+    def act(self, observation: Any, *, greedy: bool = False) -> Any:
+        """The action that the model chooses on an observation, or a list of actions on a list of observations.
 
+        A list has one observation for each environment, in the same order each time, and None for an environment
+        that takes no turn now; see `llamagym_tui.vector` for Gymnasium's vector environments. Where a reply names no
+        action, or no turn is taken, the action is `fallback_action`.
+
+        Args:
+            observation: what the environment shows, or a list.
+            greedy: take the most probable token instead of sampling; such an episode is not trained on.
         Raises:
             NoModelError: the agent was made without a model.
+            ConfigError: the list has another length than before while episodes are under way.
         """
-        return self._with_model().act(observation)
+        return self._with_model().act(observation, greedy=greedy)
 
-    def assign_reward(self, reward: float) -> None:
-        """Credit a reward to the last action."""
+    def assign_reward(self, reward: Any) -> None:
+        """Credit a reward to the last action; after a list of observations, a list or array of as many rewards.
+
+        Rewards of environments that took no turn are left out; more than one for the same action add up.
+
+        Raises:
+            ConfigError: there is no action that it could belong to.
+        """
         self._with_model().assign_reward(reward)
 
     def terminate_episode(
-        self, train: bool = True, *, truncated: bool = False, final_observation: Any = None
+        self, train: bool = True, *, truncated: bool = False, final_observation: Any = None, env: int | None = None
     ) -> dict[str, float]:
         """End the episode; update the policy when a batch is full.
 
@@ -146,18 +178,40 @@ class Agent(ABC):
             train: whether the episode enters the batch.
             truncated: whether a time limit ended it; its value is then bootstrapped from `final_observation`.
             final_observation: what the environment showed last; needed when truncated.
+            env: index of the environment whose episode ended, where `act` takes a list.
         Returns:
-            Figures of the update, or an empty dict while the batch is not full.
+            Figures of the update (those of `docs/METRICS.md`), or an empty dict while the batch is not full.
+        Raises:
+            ConfigError: a truncated episode has no final observation, or there is no such environment.
         """
-        return self._with_model().terminate_episode(train, truncated=truncated, final_observation=final_observation)
+        return self._with_model().terminate_episode(
+            train, truncated=truncated, final_observation=final_observation, env=env
+        )
+
+    @property
+    def current_episode_messages(self) -> Conversation:
+        """The conversation so far, the system message first; of the first environment, where there are several."""
+        return self._with_model().messages
+
+    @property
+    def current_episode_rewards(self) -> list[float]:
+        """Rewards assigned since the episode began; of the first environment, where there are several."""
+        return self._with_model().rewards
 
     def train(self) -> None:
         """Episodes enter the batch (the state at the start)."""
         self._with_model().training = True
 
     def eval(self) -> None:
-        """Nothing is trained and no episode enters the batch."""
+        """Nothing is trained, and no episode with a turn from now on enters the batch, until `train`."""
         self._with_model().training = False
+
+    def save(self, path: str | Path) -> None:
+        """Write model, value head and tokenizer into a folder.
+
+        transformers or PEFT load it, and ``load_model_and_tokenizer(path)`` does with the value head.
+        """
+        self._with_model().save(path)
 
     def _with_model(self) -> SeedLoop:
         if self._loop is None:
