@@ -1,14 +1,41 @@
-"""``llamagym-tui demos``: the files of demonstrations on disk, checked, listed and merged."""
+"""``llamagym-tui demos``: the files of demonstrations on disk, generated, checked, listed, merged and exported."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-demos_app = typer.Typer(no_args_is_help=True, help="Check, list and merge demonstrations (SFT data).")
+demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
+
+
+@demos_app.command("generate")
+def generate(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; replaced if it is there. Not said: one beside your own.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
+    ] = None,
+) -> None:
+    """Let an agent's scripted expert play, and write its episodes."""
+    from llamagym_tui import catalog, demos
+    from llamagym_tui.expert_play import FIRST_SEED, expert_episodes
+    from llamagym_tui.run_store import utc_now
+
+    name = catalog.agent_name(agent)
+    path = out or demos.demos_dir() / f"{name}-expert.jsonl"
+    first = FIRST_SEED if seed is None else seed
+    found = list(
+        expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now),
+    )
+    demos.write(path, found)
+    mean = sum(demo.episode_return for demo in found) / len(found)
+    typer.echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
 
 
 @demos_app.command("check")
@@ -57,3 +84,22 @@ def merge(
     merged = demos.merge(files, output)
     left_out = f" ({merged.duplicates} duplicates left out)" if merged.duplicates else ""
     typer.echo(f"{output}: {merged.episodes} episodes{left_out}")
+
+
+@demos_app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="File of demonstrations, JSON Lines.")],
+    to: Annotated[
+        Literal["parquet", "pairs"],
+        typer.Option(help="A Parquet table of the episodes, or JSON Lines of prompt and completion, one a turn."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not said: beside the other one."),
+    ] = None,
+) -> None:
+    """Write a file in another form."""
+    from llamagym_tui import demo_export
+
+    written = demo_export.to_parquet(file, output) if to == "parquet" else demo_export.to_pairs(file, output)
+    typer.echo(f"{written.path}: {written.rows} {'episodes' if to == 'parquet' else 'turns'}")

@@ -41,7 +41,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     """Turns."""
     end: Literal["terminated", "truncated"]
     source: str
-    """``human``, ``model`` or ``scripted``."""
+    """Whose play: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
     model: str | None
     """Which model said it. None: none did."""
     prompt_sha256: str

@@ -1,4 +1,4 @@
-"""Demonstrations on disk: append, read, check, merge and sum up files of JSON Lines.
+"""Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
 
 A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
 The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `demo_faults`'.
@@ -6,7 +6,7 @@ The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ __all__ = [
     "read",
     "summaries",
     "utc_timestamp",
+    "write",
 ]
 
 
@@ -85,6 +86,17 @@ def append(path: Path, demo: Demonstration) -> None:
         ) from error
 
 
+def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
+    """Write a file anew; until it is whole the old one stays. How many episodes it has.
+
+    Raises:
+        DemoFileError: an episode has no place in JSON, or the file cannot be written; it is then left as it was.
+    """
+    lines = [encode(demo) for demo in demonstrations]
+    _replace(path, lines)
+    return len(lines)
+
+
 def read(path: Path) -> list[Demonstration]:
     """All demonstrations of a file; a torn last line is not one.
 
@@ -124,16 +136,20 @@ def merge(paths: Sequence[Path], output: Path) -> Merged:
     """
     episodes = [encode(demo) for path in paths for demo in read(path)]
     unique = list(dict.fromkeys(episodes))
-    try:
-        jsonl.replace_lines(output, unique)
-    except OSError as error:
-        raise DemoFileError(f"{output} cannot be written ({error.strerror or error}); choose another place.") from error
+    _replace(output, unique)
     return Merged(len(unique), len(episodes) - len(unique))
 
 
 def summaries(folder: Path) -> list[DemoFile]:
     """The files of demonstrations in a folder, by name; unreadable lines are counted, not raised."""
     return [_summary(path) for path in sorted(folder.glob("*.jsonl"))] if folder.is_dir() else []
+
+
+def _replace(path: Path, lines: Sequence[bytes]) -> None:
+    try:
+        jsonl.replace_lines(path, lines)
+    except OSError as error:
+        raise DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place.") from error
 
 
 def _lines(path: Path) -> list[jsonl.Line]:

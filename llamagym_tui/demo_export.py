@@ -1,0 +1,76 @@
+"""Demonstrations in the forms that other programs take: a Parquet table, or pairs of prompt and completion.
+
+Both are read from a file that this program wrote. Parquet comes through `datasets`, which TRL brings and which is
+imported only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from llamagym_tui import demos, jsonl
+from llamagym_tui.demonstration import Demonstration
+from llamagym_tui.errors import DemoFileError
+
+
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    path: Path
+    rows: int
+
+
+def to_pairs(source: Path, output: Path | None = None) -> Exported:
+    """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
+
+    Args:
+        source: file of demonstrations.
+        output: file to write. None: the source's name with ``.pairs.jsonl``.
+    Raises:
+        DemoFileError: the source is faulty, or the output cannot be written.
+    """
+    path = output or source.with_suffix(".pairs.jsonl")
+    lines = [msgspec.json.encode(pair) for demo in demos.read(source) for pair in _pairs(demo)]
+    try:
+        jsonl.replace_lines(path, lines)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return Exported(path, len(lines))
+
+
+def to_parquet(source: Path, output: Path | None = None) -> Exported:
+    """Write a Parquet table, one row an episode, with the columns of a line of the source.
+
+    Args:
+        source: file of demonstrations.
+        output: file to write. None: the source's name with ``.parquet``.
+    Raises:
+        DemoFileError: the source is faulty, or the output cannot be written.
+    """
+    import datasets
+    from pyarrow import ArrowException
+
+    datasets.disable_progress_bars()
+    path = output or source.with_suffix(".parquet")
+    rows = [msgspec.to_builtins(demo) for demo in demos.read(source)]
+    try:
+        datasets.Dataset.from_list(rows).to_parquet(str(path))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    except ArrowException as error:
+        raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
+    return Exported(path, len(rows))
+
+
+def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
+    for index, message in enumerate(demo.messages):
+        if message["role"] == "assistant":
+            yield {"prompt": demo.messages[:index], "completion": [message]}
+
+
+def _unwritable(path: Path, error: OSError) -> DemoFileError:
+    return DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --output.")
