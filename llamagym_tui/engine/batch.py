@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from llamagym_tui.config import Credit
 from llamagym_tui.engine.decisions import (
     Choices,
     Decisions,
@@ -31,11 +32,13 @@ TREE = 128
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A segment, and where its turns stand in the batch."""
+    """A segment, and where its turns and decisions stand in the batch."""
 
     segment: Segment
     first_turn: int
     """Index in the batch of the segment's first turn."""
+    first_decision: int = 0
+    """Index in the batch of the segment's first decision; those of turns that are not trained do not count."""
 
 
 @dataclass(slots=True)
@@ -46,6 +49,21 @@ class Plot:
     rows: list[Row] = field(default_factory=list)
     paths: list[list[list[int]]] = field(default_factory=list)
     """Of each row, columns of its ids, then of each reply that it might have chosen."""
+    scored: int = 0
+    """Tokens on it that are scored."""
+
+
+class Credited(NamedTuple):
+    """U turns or decisions, each of which has a value and an advantage of its own."""
+
+    rows: Tensor
+    """(U,) tree of each."""
+    columns: Tensor
+    """(U,) column where V is read."""
+    units: Tensor
+    """(U,) index of each in the batch."""
+    of_decisions: Tensor
+    """(D,) index in the batch of that which each decision belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +78,14 @@ class Rows:
     """(N,) column that predicts it: the one before its own."""
     token_ids: Tensor
     """(N,)."""
+    decisions: Tensor
+    """(D,) index in the batch of each decision: a sampled token, or a choice among replies."""
     decision_turns: Tensor
-    """(D,) index in the batch of the turn of each decision: a sampled token, or a choice among replies."""
+    """(D,) index in the batch of its turn."""
+    decision_rows: Tensor
+    """(D,) tree of each decision."""
+    decision_columns: Tensor
+    """(D,) column of the last token before it."""
     old_logprobs: Tensor
     """(D,) when sampled."""
     branch_tokens: Tensor
@@ -81,7 +105,13 @@ class Rows:
         """Hidden states of the trees under a model."""
         return backbone.encode_trees(self.prefix, self.trees)
 
-    def decisions(self, encoded: Encoded, temperature: float) -> Decisions:
+    def credited(self, credit: Credit) -> Credited:
+        """What values and advantages of these rows belong to: their turns, or their decisions."""
+        if credit == "turn":
+            return Credited(self.turn_rows, self.turn_columns, self.turns, self.decision_turns)
+        return Credited(self.decision_rows, self.decision_columns, self.decisions, self.decisions)
+
+    def decided(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
         logits = encoded.logits_at(self.token_rows, self.token_columns)
         if self.choices is None:
@@ -90,12 +120,13 @@ class Rows:
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
-    """All segments of a batch, with turns numbered through."""
-    rows, count = [], 0
+    """All segments of a batch, with turns and decisions numbered through."""
+    rows, turns, decisions = [], 0, 0
     for trajectory in trajectories:
         for segment in trajectory.segments:
-            rows.append(Row(segment, count))
-            count += len(segment.turns)
+            rows.append(Row(segment, turns, decisions))
+            turns += len(segment.turns)
+            decisions += sum(len(turn.decided) for turn in segment.turns)
     return rows
 
 
@@ -116,7 +147,7 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def forwards(rows: Iterable[Row], *, tokens: int, device: torch.device) -> Iterator[Rows]:
+def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device) -> Iterator[Rows]:
     """Rows as few forwards: those of one prefix together, what they share once, trees of similar size side by side.
 
     Rows without a trained turn give nothing.
@@ -124,6 +155,7 @@ def forwards(rows: Iterable[Row], *, tokens: int, device: torch.device) -> Itera
     Args:
         rows: a minibatch, or a batch.
         tokens: of a forward at most, padding included (one tree may be larger).
+        scored: tokens of a forward whose logits are needed, at most (one row may have more). None: no limit.
         device: where the tensors go.
     """
     by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
@@ -132,36 +164,52 @@ def forwards(rows: Iterable[Row], *, tokens: int, device: torch.device) -> Itera
         if trained:
             by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
     for (prefix, is_chosen), alike in by_kind.items():
-        for plots in side_by_side(planted(alike), tokens=tokens):
+        for plots in side_by_side(planted(alike, scored=scored), tokens=tokens, scored=scored):
             yield collate(prefix, plots, device, is_chosen=is_chosen)
 
 
-def planted(rows: Iterable[Row]) -> list[Plot]:
-    """Rows on trees: in order of their ids, so that those that begin alike meet on one tree."""
+def planted(rows: Iterable[Row], *, scored: int | None = None) -> list[Plot]:
+    """Rows on trees: in order of their ids, so that those that begin alike meet on one tree.
+
+    Args:
+        rows: of one prefix.
+        scored: tokens of a tree that are scored, at most (one row may have more). None: no limit.
+    """
     plots: list[Plot] = []
     for row in sorted(rows, key=lambda row: row.segment.ids):
         sequences = _sequences(row.segment)
         longest = max(map(len, sequences))
-        if not plots or len(plots[-1].tree) + plots[-1].tree.columns_for(sequences[0]) > max(TREE, 2 * longest):
+        more = _scored_tokens(row.segment)
+        if (
+            not plots
+            or len(plots[-1].tree) + plots[-1].tree.columns_for(sequences[0]) > max(TREE, 2 * longest)
+            or (scored is not None and plots[-1].scored + more > scored)
+        ):
             plots.append(Plot(TokenTree()))
         plot = plots[-1]
+        plot.scored += more
         plot.rows.append(row)
         plot.paths.append([plot.tree.insert(sequence) for sequence in sequences])
     return plots
 
 
-def side_by_side(plots: Iterable[Plot], *, tokens: int, slack: float = 1.25) -> Iterator[list[Plot]]:
+def side_by_side(
+    plots: Iterable[Plot], *, tokens: int, scored: int | None = None, slack: float = 1.25
+) -> Iterator[list[Plot]]:
     """Trees of similar size together.
 
     Args:
         plots: trees with their rows.
         tokens: columns times trees at most (one tree may be larger).
+        scored: tokens of a group that are scored, at most (one tree may have more). None: no limit.
         slack: largest over smallest tree of a group at most.
     """
     group: list[Plot] = []
     for plot in sorted(plots, key=lambda plot: -len(plot.tree)):
         if group and (
-            len(group[0].tree) > slack * len(plot.tree) + 4 or len(group[0].tree) * (len(group) + 1) > tokens
+            len(group[0].tree) > slack * len(plot.tree) + 4
+            or len(group[0].tree) * (len(group) + 1) > tokens
+            or (scored is not None and sum(other.scored for other in group) + plot.scored > scored)
         ):
             yield group
             group = []
@@ -173,7 +221,8 @@ def side_by_side(plots: Iterable[Plot], *, tokens: int, slack: float = 1.25) -> 
 def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device, *, is_chosen: bool) -> Rows:
     """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
     tokens: list[tuple[int, int, int]] = []
-    decisions: list[tuple[int, float]] = []
+    decisions: list[tuple[int, int, int, int]] = []
+    old_logprobs: list[float] = []
     branches: list[tuple[int, tuple[int, ...]]] = []
     turns: list[tuple[int, int, int]] = []
     choices: list[Choice] = []
@@ -181,6 +230,7 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
     for index, plot in enumerate(plots):
         for row, paths in zip(plot.rows, plot.paths, strict=True):
             alternatives = iter(paths[1:])
+            decision = row.first_decision
             for number, turn in enumerate(row.segment.turns):
                 if not turn.is_trained:
                     continue
@@ -190,14 +240,18 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
                     branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
                     for at, logprob in zip(range(turn.start, turn.end), turn.logprobs, strict=True):
                         tokens.append((index, paths[0][at - 1], row.segment.ids[at]))
-                        decisions.append((batch_turn, logprob))
+                        decisions.append((decision, batch_turn, index, paths[0][at - 1]))
+                        old_logprobs.append(logprob)
+                        decision += 1
                     continue
                 for candidate, reply in enumerate(turn.choice.replies):
                     path = next(alternatives)
                     for at, token in enumerate(reply):
                         tokens.append((index, path[turn.start + at - 1], token))
                         token_replies.append((len(choices), candidate))
-                decisions.append((batch_turn, turn.choice.logprob))
+                decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
+                old_logprobs.append(turn.choice.logprob)
+                decision += 1
                 choices.append(turn.choice)
     widest = max((len(children) for _, children in branches), default=1)
     padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]
@@ -211,14 +265,26 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
         token_rows=column(tokens, 0),
         token_columns=column(tokens, 1),
         token_ids=column(tokens, 2),
-        decision_turns=column(decisions, 0),
-        old_logprobs=torch.tensor([logprob for _, logprob in decisions], dtype=torch.float32, device=device),
+        decisions=column(decisions, 0),
+        decision_turns=column(decisions, 1),
+        decision_rows=column(decisions, 2),
+        decision_columns=column(decisions, 3),
+        old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         branch_tokens=column(branches, 0),
         branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,
         turn_rows=column(turns, 0),
         turn_columns=column(turns, 1),
         turns=column(turns, 2),
+    )
+
+
+def _scored_tokens(segment: Segment) -> int:
+    """Tokens of a segment's decisions: sampled ones, or those of every reply that might have been chosen."""
+    return sum(
+        turn.end - turn.start if turn.choice is None else sum(map(len, turn.choice.replies))
+        for turn in segment.turns
+        if turn.is_trained
     )
 
 

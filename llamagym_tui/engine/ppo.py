@@ -20,14 +20,13 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.advantages import explained_variance, turn_advantages, whiten
 from llamagym_tui.engine.batch import Row, Rows, batch_rows, forwards, minibatches
 from llamagym_tui.engine.losses import clipped_policy_loss, value_loss
+from llamagym_tui.engine.memory import forward_limits
+from llamagym_tui.engine.model_shape import shape_of
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
 from llamagym_tui.engine.rewards import ReturnMoments, discounted_return, turn_rewards
 from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.trajectory import Trajectory
-
-TOKENS_A_FORWARD = 16_384
-"""Tokens of one forward at most, padding included; minibatches beyond it are accumulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,9 @@ class PPO:
         """A learner before its first update; the reference is the policy as it is now, an adapter left out."""
         self.policy, self.config = policy, config
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
+        backbone = policy.model.backbone
+        self.limits = forward_limits(shape_of(backbone.lm.config), backbone.dtype.itemsize)
+        """Of one forward; what a minibatch has beyond it is accumulated."""
         self.updates = 0
         """Updates made so far."""
         self.return_moments = ReturnMoments()
@@ -144,7 +146,7 @@ class PPO:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         kl = torch.zeros(len(turns), device=device)
         if self.reference is not None:
-            kl = self.reference.turn_kl(rows, len(turns), tokens=TOKENS_A_FORWARD)
+            kl = self.reference.turn_kl(rows, len(turns), **self.limits._asdict())
         rewards = turn_rewards(turns, scale=self.reward_scale, parse_penalty=self.config.parse_penalty)
         rewards = rewards - self.kl_coef * kl.cpu()
         values = torch.tensor([turn.value for turn in turns])
@@ -226,7 +228,7 @@ class PPO:
             if not count:
                 continue
             self.optimizer.zero_grad(set_to_none=True)
-            for part in forwards(minibatch, tokens=TOKENS_A_FORWARD, device=self.policy.model.backbone.device):
+            for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
                 loss = self._loss(part, targets, sums, is_first=first and number == 0)
                 (loss / count).backward()
             self._step(sums)

@@ -26,20 +26,20 @@ class Reference:
             self._copy = Backbone(lm)
 
     @torch.no_grad()
-    def turn_kl(self, rows: Sequence[Row], turns: int, *, tokens: int) -> Tensor:
-        """(K,) nats: log(policy/reference) summed over each turn's decisions, the k1 estimate.
+    def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:
+        """(D,) log-probability of each decision of a batch under the reference.
 
         Args:
-            rows: all rows of a batch.
-            turns: K of the batch.
+            rows: all rows of the batch.
+            decisions: D of the batch.
             tokens: of one forward at most.
+            scored: of these, tokens whose logits are needed, at most. None: no limit.
         """
         model, temperature = self.policy.model, self.policy.generation.temperature
         backbone = self._copy or model.backbone
-        kl = torch.zeros(turns, device=backbone.device)
+        logprobs = torch.zeros(decisions, device=backbone.device)
         disabled = nullcontext() if self._copy else model.pretrained_model.disable_adapter()
         with disabled:
-            for part in forwards(rows, tokens=tokens, device=backbone.device):
-                logprobs = part.decisions(part.encode(backbone), temperature).logprobs
-                kl.index_add_(0, part.decision_turns, part.old_logprobs - logprobs)
-        return kl
+            for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
+                logprobs[part.decisions] = part.decided(part.encode(backbone), temperature).logprobs
+        return logprobs

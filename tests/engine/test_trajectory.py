@@ -238,6 +238,14 @@ def test_forwards_keep_prefixes_apart_and_sizes_together():
     assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
 
 
+def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike():
+    alike = [row(9, 3, 3 * number) for number in range(5)]
+    scored = [len(part.token_ids) for part in forwards(alike, tokens=1000, scored=6, device=torch.device("cpu"))]
+    assert scored == [6, 6, 3]
+    larger = [row(9, 3, 0)]
+    assert [len(part.token_ids) for part in forwards(larger, tokens=1000, scored=2, device=torch.device("cpu"))] == [3]
+
+
 def test_a_tree_is_full_at_some_size_and_long_rows_have_one_of_twice_their_length():
     def distinct(length: int, number: int) -> Row:
         return Row(Segment((), [1000 * number + at for at in range(length)], [Turn(1, length, (0.0,), 0.0, 0.0)]), 0)

@@ -1,0 +1,229 @@
+"""How much memory a run takes at its peak, by arithmetic on the model's shape and the run's settings.
+
+Notation: B environments, C columns of tokens in a forward, P tokens of the shared system prompt, N scored tokens, and
+D, Q, F, V as in `llamagym_tui.engine.model_shape`; b bytes of an element of activations, L layers. Bytes of
+
+    weights      parameters x b; with 8 or 4 bits, matrices x 1 or 0.56, the rest x 2
+    adapter      rank x (inputs + outputs) of every matrix, fp32
+    gradients    one element for each trained weight, in its type
+    optimizer    two such elements (Adam's moments)
+    reference    parameters x b with full fine-tuning, else nothing: the same model without its adapter
+    cache        B x columns x L x 2 x keys x b; columns double from the system prompt's until the longest
+                 conversation has room
+    rollout      B x opening tokens x (4 D + 3 F) x b + B x longest x 2 Q x b (one layer) + 5 B V fp32 (logits)
+    activations  (C + P) x (L + 1) x (4 D + 4 Q + 4 F) x b, with full fine-tuning 6 D: norms keep their inputs;
+                 in half precision 36 D more, because norms compute in fp32; and the prefix's keys and values,
+                 repeated for each tree, C / 128 x P x L x 2 Q x b
+    logits       6 N V fp32: logits, log-probabilities, their exponentials, and gradients of these
+    step         3 elements of the largest trained matrix, while Adam changes it
+    value head   129 D + 257 weights, with gradient and moments, fp32
+
+and the peak is what stays, plus the largest of what comes and goes: rollout, update (activations and logits), step.
+`base` is what the process holds before: the interpreter with its libraries, or the driver's context on a GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal, NamedTuple
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.model_shape import ModelShape
+
+GIB = 2**30
+ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
+"""Bytes that activations and logits of one forward of an update may take; what is more goes into further forwards."""
+MOST_COLUMNS = 16_384
+"""Columns of one forward at most, however small the model."""
+FEWEST = 256
+"""Columns and scored tokens of one forward that are allowed however large the model."""
+LOGIT_COPIES = 6
+SAMPLING_COPIES = 5
+TREE_COLUMNS = 128
+FP32 = 4
+
+Bits = Literal[4, 8]
+
+
+class ForwardLimits(NamedTuple):
+    """What one forward of an update may hold at most; more is accumulated over several."""
+
+    tokens: int
+    """Columns times rows, padding included."""
+    scored: int
+    """Tokens whose logits are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How weights and activations are held."""
+
+    dtype_bytes: int = 4
+    """Bytes of an element of activations, and of weights that are not quantized."""
+    bits: Bits | None = None
+    """Of the elements of quantized matrices; None: they are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Tokens of conversations, as an environment makes them."""
+
+    prefix: int
+    """P: tokens of the system prompt, the same in all conversations."""
+    prompt: int
+    """Tokens of an observation with what the chat template puts around it."""
+    turns: int
+    """Turns of the longest conversation."""
+
+    def longest(self, reply: int) -> int:
+        """Tokens of the longest conversation after the prefix.
+
+        Args:
+            reply: tokens of a reply at most.
+        """
+        return self.turns * (self.prompt + reply)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes of a run at its peak, by what they are for."""
+
+    base: int
+    weights: int
+    adapter: int
+    gradients: int
+    optimizer: int
+    reference: int
+    value_head: int
+    cache: int
+    rollout: int
+    activations: int
+    logits: int
+    step: int
+
+    @property
+    def lasting(self) -> int:
+        """What stays from the first update on."""
+        passing = self.rollout + self.activations + self.logits + self.step
+        return sum(getattr(self, part.name) for part in fields(self)) - passing
+
+    @property
+    def total(self) -> int:
+        """The peak."""
+        return self.lasting + max(self.rollout, self.activations + self.logits, self.step)
+
+
+def forward_limits(shape: ModelShape, dtype_bytes: int = FP32) -> ForwardLimits:
+    """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes."""
+    column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
+    return ForwardLimits(
+        tokens=max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column)),
+        scored=max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32)),
+    )
+
+
+def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:
+    """Bytes that a column of an update's forward keeps for its gradient, and one more layer's while it goes back."""
+    kept = ((6 if full else 4) * shape.hidden + 4 * shape.queries + 4 * shape.inner) * dtype_bytes
+    if dtype_bytes < FP32:
+        kept += 36 * shape.hidden
+    return (shape.layers + 1) * kept
+
+
+def estimate_memory(
+    shape: ModelShape,
+    config: RunConfig,
+    workload: Workload,
+    *,
+    full: bool,
+    precision: Precision = Precision(),
+    base: int = 0,
+    learns: bool = True,
+) -> MemoryEstimate:
+    """Bytes that a run takes at its peak, on the device where the model is.
+
+    Args:
+        shape: of the model, its weights counted.
+        config: settings of the run.
+        workload: conversations of its environment.
+        full: whether all weights are trained, and not an adapter.
+        precision: how the model is held.
+        base: bytes that the process holds without the model.
+        learns: False: replies are sampled and nothing is updated.
+    """
+    b = precision.dtype_bytes
+    reply = config.generation.max_new_tokens
+    longest = workload.longest(reply)
+    adapter = 0 if full else shape.adapter(config.lora)
+    trained, size = (shape.parameters, b) if full else (adapter, FP32)
+    head = 129 * shape.hidden + 257
+    weights = weight_bytes(shape, precision)
+    uses_reference = bool(config.ppo.kl_coef or config.ppo.kl_coef_final)
+    sampled = MemoryEstimate(
+        base=base,
+        weights=weights,
+        adapter=adapter * FP32,
+        gradients=0,
+        optimizer=0,
+        reference=0,
+        value_head=head * FP32,
+        cache=config.n_envs * _cache_columns(workload.prefix, longest) * shape.layers * 2 * shape.keys * b,
+        rollout=_rollout_bytes(shape, config.n_envs, workload, longest, b),
+        activations=0,
+        logits=0,
+        step=0,
+    )
+    if not learns:
+        return sampled
+    columns, scored = _forward_of_an_update(shape, config, workload, longest, b)
+    trees = -(-columns // max(TREE_COLUMNS, longest))
+    return replace(
+        sampled,
+        gradients=trained * size,
+        optimizer=2 * trained * size,
+        reference=weights if full and uses_reference else 0,
+        value_head=4 * head * FP32,
+        activations=(columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
+        + trees * workload.prefix * shape.layers * 2 * shape.queries * b,
+        logits=scored * LOGIT_COPIES * shape.vocabulary * FP32,
+        step=3 * size * (shape.largest if full else 0),
+    )
+
+
+def weight_bytes(shape: ModelShape, precision: Precision) -> int:
+    """Bytes of a model's weights; quantized, its matrices have a scale every 64 elements and the rest is half."""
+    if precision.bits is None:
+        return shape.parameters * precision.dtype_bytes
+    matrices = sum(inputs * outputs for _, inputs, outputs in shape.linears)
+    each = {8: 1.0, 4: 0.5 + FP32 / 64}[precision.bits]
+    return int(matrices * each) + (shape.parameters - matrices) * 2
+
+
+def _cache_columns(prefix: int, longest: int) -> int:
+    """Columns of the rollout's cache, which double when a conversation outgrows them."""
+    columns = max(prefix, 64)
+    while columns < prefix + longest:
+        columns *= 2
+    return columns
+
+
+def _rollout_bytes(shape: ModelShape, rows: int, workload: Workload, longest: int, b: int) -> int:
+    """Bytes of a sampler's forward: one layer of the openings, keys and values for all heads, and logits."""
+    layer = workload.prompt * (4 * shape.hidden + 3 * shape.inner)
+    heads = (workload.prefix + longest) * 2 * shape.queries
+    return rows * ((layer + heads) * b + SAMPLING_COPIES * shape.vocabulary * FP32)
+
+
+def _forward_of_an_update(
+    shape: ModelShape, config: RunConfig, workload: Workload, longest: int, b: int
+) -> tuple[int, int]:
+    """Columns and scored tokens of an update's largest forward; a conversation is never divided."""
+    limits, reply = forward_limits(shape, b), config.generation.max_new_tokens
+    turns = max(config.ppo.mini_batch_size, workload.turns)
+    columns = min(limits.tokens, turns * (workload.prompt + reply))
+    return max(columns, longest), max(min(limits.scored, turns * reply), workload.turns * reply)
+
+
+def as_gib(amount: float) -> str:
+    """Bytes for people."""
+    return f"{amount / GIB:.1f} GiB"
