@@ -48,7 +48,8 @@ def find_agent(spec: str) -> type[Agent]:
     """The agent class that a spec names.
 
     Args:
-        spec: a built-in name (``blackjack``), ``path.py[:Class]``, or a Gymnasium id (``CartPole-v1``).
+        spec: a built-in name (``frozen_lake`` or ``frozen-lake``), ``path.py[:Class]``, or a Gymnasium id
+            (``CartPole-v1``).
     Raises:
         UsageError: nothing of that name; the message has the nearest ones.
         AgentFileError: the file is faulty; the message has file and line.
@@ -59,8 +60,9 @@ def find_agent(spec: str) -> type[Agent]:
 
         return load_agent(*file)
     agents = built_in()
-    if spec in agents:
-        return agents[spec]
+    name = _as_built_in(spec)
+    if name in agents:
+        return agents[name]
     return _generic_agent(spec, list(agents))
 
 
@@ -71,17 +73,17 @@ def agent_file(spec: str) -> AgentFile | None:
 
 
 def absolute_spec(spec: str) -> str:
-    """The same spec for a process with another working directory."""
+    """The same spec for a process with another working directory, a built-in name as its file has it."""
     file = agent_file(spec)
     if file is None:
-        return spec
+        return _as_built_in(spec)
     return f"{file.path}:{file.class_name}" if file.class_name else str(file.path)
 
 
 def agent_name(spec: str) -> str:
     """A short name for files and headers: ``blackjack``, ``cliff`` for ``./cliff.py``, ``CartPole-v1``."""
     file = agent_file(spec)
-    name = file.path.stem if file else spec
+    name = file.path.stem if file else _as_built_in(spec)
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "agent"
 
 
@@ -98,6 +100,12 @@ def action_names(agent_class: type[Agent]) -> tuple[str, ...]:
         return _numbered(env.action_space)
     finally:
         env.close()
+
+
+def _as_built_in(spec: str) -> str:
+    """``frozen_lake`` for ``frozen-lake`` too; what names no agent that ships stays as it is."""
+    name = spec.replace("-", "_")
+    return name if name in built_in() else spec
 
 
 def _is_agent(value: Any) -> bool:

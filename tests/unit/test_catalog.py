@@ -49,6 +49,12 @@ def test_a_built_in_agent_is_found_by_name() -> None:
     assert catalog.built_in()["blackjack"] is BlackjackAgent
 
 
+def test_a_built_in_name_may_have_hyphens_and_is_known_by_its_files_name() -> None:
+    assert catalog.find_agent("frozen-lake") is catalog.built_in()["frozen_lake"]
+    assert catalog.absolute_spec("frozen-lake") == "frozen_lake"
+    assert catalog.agent_name("frozen-lake") == "frozen_lake"
+
+
 def test_the_generic_agent_is_no_built_in_one() -> None:
     assert "generic" not in catalog.built_in()
 

@@ -1,0 +1,94 @@
+"""FrozenLake-v1 on the map 4x4, without slipping: walk to the goal around the holes.
+
+The environment shows the number of a field and nothing of the map. The agent tells it in words: where it stands, and
+what lies left, down, right and up of there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+from llamagym_tui.agent import ActionReading, Agent, read_action
+
+LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
+"""Gymnasium's map 4x4, row by row: start, frozen, hole, goal."""
+WORDS = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+"""Change of row and column by each action."""
+
+
+class Field(NamedTuple):
+    """A place on the lake, or beside it."""
+
+    row: int
+    column: int
+
+    @property
+    def word(self) -> str:
+        """What lies there: ice, hole or goal, and edge beside the lake."""
+        inside = 0 <= self.row < len(LAKE) and 0 <= self.column < len(LAKE[0])
+        return WORDS[LAKE[self.row][self.column]] if inside else "edge"
+
+    @property
+    def neighbours(self) -> list[Field]:
+        """The fields left, down, right and up of it."""
+        return [Field(self.row + down, self.column + right) for down, right in MOVES]
+
+
+class FrozenLakeAgent(Agent):
+    """Plays ``FrozenLake-v1``; an observation is row * 4 + column, both counted from 0 at the top left."""
+
+    env_id = "FrozenLake-v1"
+    env_kwargs: ClassVar[Mapping[str, Any]] = {"map_name": "4x4", "is_slippery": False}
+    title = "Frozen Lake"
+    description = "Cross the ice to the goal without falling into a hole."
+    action_names = ("left", "down", "right", "up")
+    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2, "w": 3}
+    baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 1.0}
+    """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
+
+    def get_system_prompt(self) -> str:
+        """The goal and the format of a reply."""
+        return (
+            "You are playing Frozen Lake. Reach the goal without falling into a hole. "
+            'Reply with {"action": 0} to go left, {"action": 1} to go down, '
+            '{"action": 2} to go right or {"action": 3} to go up.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        """Row and column, and what lies around."""
+        here = _field(observation)
+        around = [f"{name} {field.word}" for name, field in zip(self.action_names, here.neighbours, strict=True)]
+        return f"You are at row {here.row}, column {here.column}. Around you: {', '.join(around)}."
+
+    def extract_action(self, response: str) -> ActionReading:
+        """0 left, 1 down, 2 right, 3 up."""
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int | None:
+        """The first action of a shortest path to the goal; None where no path begins."""
+        here, distance = _field(observation), steps_to_goal()
+        if not distance.get(here):
+            return None
+        return [distance.get(field) for field in here.neighbours].index(distance[here] - 1)
+
+
+@cache
+def steps_to_goal() -> dict[Field, int]:
+    """Length of a shortest path to the goal from every field that has one, holes left out."""
+    goal = next(Field(row, line.index("G")) for row, line in enumerate(LAKE) if "G" in line)
+    distance, frontier = {goal: 0}, deque([goal])
+    while frontier:
+        here = frontier.popleft()
+        for field in here.neighbours:
+            if field.word == "ice" and field not in distance:
+                distance[field] = distance[here] + 1
+                frontier.append(field)
+    return distance
+
+
+def _field(observation: Any) -> Field:
+    return Field(*divmod(int(observation), len(LAKE[0])))

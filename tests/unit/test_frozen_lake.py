@@ -1,0 +1,88 @@
+"""The lake as it is told, the way across it, and its exact baselines."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import MAPS
+
+from benchmarks.exact_frozen_lake import best_success, outcome
+from llamagym_tui.agents.frozen_lake import LAKE, Field, FrozenLakeAgent, steps_to_goal
+
+AGENT = FrozenLakeAgent()
+
+
+def test_the_lake_is_gymnasiums_own() -> None:
+    assert list(LAKE) == MAPS["4x4"]
+
+
+@pytest.mark.parametrize(
+    ("observation", "told"),
+    [
+        (0, "You are at row 0, column 0. Around you: left edge, down ice, right ice, up edge."),
+        (6, "You are at row 1, column 2. Around you: left hole, down ice, right hole, up ice."),
+        (14, "You are at row 3, column 2. Around you: left ice, down edge, right goal, up ice."),
+    ],
+)
+def test_ice_hole_goal_and_edge_are_told_where_they_are(observation: int, told: str) -> None:
+    assert AGENT.format_observation(observation) == told
+
+
+def test_every_move_leads_to_what_was_told() -> None:
+    table = gymnasium.make(AGENT.env_id, **AGENT.env_kwargs).unwrapped.P
+    for observation in steps_to_fields():
+        here = Field(*divmod(observation, 4))
+        for action, neighbour in enumerate(here.neighbours):
+            [(_, to, reward, terminated)] = table[observation][action]
+            landed = here if neighbour.word == "edge" else neighbour
+            assert (to, reward, terminated) == (
+                landed.row * 4 + landed.column,
+                float(neighbour.word == "goal"),
+                neighbour.word in ("goal", "hole"),
+            )
+
+
+def steps_to_fields() -> list[int]:
+    """Observations on which an episode goes on."""
+    return [field.row * 4 + field.column for field, steps in steps_to_goal().items() if steps]
+
+
+def test_the_expert_is_at_the_goal_after_as_many_steps_as_there_are() -> None:
+    env = gymnasium.make(AGENT.env_id, **AGENT.env_kwargs)
+    observation, _ = env.reset(seed=0)
+    rewards = []
+    for _ in range(6):
+        observation, reward, terminated, _, _ = env.step(AGENT.expert(observation))
+        rewards.append(reward)
+    assert rewards == [0, 0, 0, 0, 0, 1]
+    assert terminated
+
+
+def test_the_expert_comes_closer_on_every_field_that_has_a_way() -> None:
+    assert len(steps_to_fields()) == 11
+    for observation in steps_to_fields():
+        here = Field(*divmod(observation, 4))
+        action = AGENT.expert(observation)
+        assert action is not None
+        assert steps_to_goal()[here.neighbours[action]] == steps_to_goal()[here] - 1
+
+
+def test_in_a_hole_and_at_the_goal_there_is_nothing_to_advise() -> None:
+    assert [AGENT.expert(observation) for observation in (5, 7, 11, 12, 15)] == [None] * 5
+
+
+def test_the_baselines_are_those_of_dynamic_programming() -> None:
+    random = outcome(lambda field: (0.25,) * 4, AGENT.env_kwargs)
+    assert AGENT.baselines["random"] == round(random.success, 4)
+    assert AGENT.baselines["optimal"] == best_success(AGENT.env_kwargs) == 1.0
+
+
+def test_a_walk_of_six_steps_needs_a_limit_of_six() -> None:
+    straight = {0: 1, 4: 1, 8: 2, 9: 1, 13: 2, 14: 2}
+
+    def walk(field: int) -> list[float]:
+        return [float(action == straight.get(field, 0)) for action in range(4)]
+
+    assert outcome(walk, AGENT.env_kwargs) == (1.0, 0.0, 6.0)
+    assert outcome(walk, AGENT.env_kwargs, steps=5) == (0.0, 1.0, 5.0)
+    assert best_success(AGENT.env_kwargs, steps=5) == 0.0
