@@ -6,25 +6,26 @@ code is run.
 
 from __future__ import annotations
 
+import json
 import os
-import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import huggingface_hub
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
-from llamagym_tui.config import Device, LoraConfig
-from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui import model_registry
+from llamagym_tui.config import Device, Dtype, LoraConfig, Quantization
+from llamagym_tui.engine.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
+from llamagym_tui.engine.quantization import quantization_config
+from llamagym_tui.engine.template_arguments import bind_template_arguments
+from llamagym_tui.engine.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.model_registry import BUNDLED, ModelEntry
 
-BUNDLED = "bundled"
-HUB_TIMEOUT_S = 3.0
-"""How long a hub may take to answer at all."""
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user says otherwise; larger models get an adapter."""
 
@@ -38,7 +39,7 @@ class LoadedModel:
     name: str
     device: str
     parameters: int
-    """Of the causal LM, value head excluded."""
+    """Of the causal LM; value head and a fresh adapter excluded."""
     trainable: int
     """Of these, how many PPO changes."""
 
@@ -69,33 +70,51 @@ def load_model_and_tokenizer(
     *,
     full_finetuning: bool | None = None,
     lora: LoraConfig | None = None,
+    dtype: Dtype | None = None,
+    quantization: Quantization = "none",
+    template_arguments: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
+
+    What is not said is taken from the model's entry in the registry, where it has one. A token for gated models is
+    taken from HF_TOKEN, or from where ``hf auth login`` left it.
 
     Args:
         name: ``bundled``, a local folder (a run's ``model/`` too), or a hub id.
         device: where it goes.
         full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
-        lora: settings of the adapter. None: defaults.
+        lora: settings of the adapter.
+        dtype: of the weights; else float32.
+        quantization: bits of the weights, which are frozen then.
+        template_arguments: handed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
-        ModelLoadError: the model is not there, or is not a causal LM.
+        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained as asked for.
     """
-    where = resolve_device(device)
-    path = local_path(name)
-    source = str(path or name)
-    if path is None:
-        _require_reachable(name)
+    where, path = resolve_device(device), local_path(name)
+    entry = model_registry.find(name) or ModelEntry(name=name, parameters=0, model_type="", licence="")
+    held = _dtype(entry, dtype, full_finetuning, quantization)
+    quantized = quantization_config(quantization, where, held)
+    arguments: dict[str, Any] = {"dtype": held, "trust_remote_code": False}
+    if quantized is not None:
+        arguments |= {"quantization_config": quantized, "device_map": {"": where}}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=path is not None)
+        _require_loadable(name, path)
+        source = {"pretrained_model_name_or_path": str(path or name), "local_files_only": path is not None}
+        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
-            source, local_files_only=path is not None, trust_remote_code=False
+            str(path or name), local_files_only=path is not None, **arguments
         )
+    except ModelLoadError:
+        raise
     except Exception as error:
-        raise ModelLoadError(_why(name, path, error)) from error
-    parameters = sum(p.numel() for p in model.causal_lm.parameters())
-    full = parameters <= LARGEST_FULLY_TRAINED if full_finetuning is None else full_finetuning
-    if not full and not model.is_adapted:
-        model = AutoModelForCausalLMWithValueHead(_adapted(model, lora or LoraConfig()))
+        raise ModelLoadError(sentence(name, path, error)) from error
+    bind_template_arguments(tokenizer, entry.template_arguments if template_arguments is None else template_arguments)
+    parameters = model.causal_lm.num_parameters()
+    if full_finetuning is None:
+        can = held == torch.float32 and quantized is None
+        full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
+    if not full_finetuning and not model.is_adapted:
+        model.adapt(lora or entry.lora)
     model.to(where)
     trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
     return LoadedModel(model, tokenizer, name, where, parameters, trainable)
@@ -110,57 +129,43 @@ def local_path(name: str) -> Path | None:
     if name == BUNDLED:
         return bundled_model_path()
     path = Path(name).expanduser()
-    for folder in (path / "model", path):
-        if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
-            # A run folder has a config.json of its own; its model lies one below.
-            if folder == path and not _is_model(path):
-                continue
+    # A run folder has a config.json of its own; its model lies one below.
+    folders = [f for f in (path / "model", path) if (f / "config.json").is_file() or _adapter_config(f).is_file()]
+    for folder in folders:
+        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
             return folder
+    for folder in folders:
+        if pickled := only_pickled(folder):
+            raise pickled
     if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
         raise ModelLoadError(f"No model in {name!r}: a folder with config.json and safetensors is needed.")
     return None
 
 
-def _require_reachable(name: str) -> None:
-    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor to be had."""
-    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
-    if isinstance(cached, str) or os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
-        return
-    hub = urlsplit(huggingface_hub.constants.ENDPOINT)
-    offline = huggingface_hub.constants.HF_HUB_OFFLINE
-    try:
-        if not offline:
-            port = hub.port or (443 if hub.scheme == "https" else 80)
-            socket.create_connection((hub.hostname or "", port), timeout=HUB_TIMEOUT_S).close()
-            return
-    except OSError:
-        pass
-    raise ModelLoadError(
-        f"Model {name!r} is not on this machine and the hub cannot be reached: "
-        "check its name and the network, or use --model bundled."
-    )
+def _dtype(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
+    """Type of the weights, after a look at whether they can be trained as asked for."""
+    if full and quantization != "none":
+        raise ModelLoadError(
+            f"{quantization} weights cannot be trained themselves: leave full fine-tuning, or use --quantization none."
+        )
+    if full and dtype == "bfloat16":
+        raise ModelLoadError(
+            "Weights of bfloat16 are too coarse for the small steps of full fine-tuning: use float32, or an adapter."
+        )
+    chosen = dtype or ("float32" if full else entry.dtype)
+    return torch.bfloat16 if chosen == "bfloat16" else torch.float32
 
 
-def _is_model(path: Path) -> bool:
-    return any(path.glob("*.safetensors"))
+def _require_loadable(name: str, path: Path | None) -> None:
+    """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model."""
+    if path is not None and _adapter_config(path).is_file():
+        name = json.loads(_adapter_config(path).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        path = Path(name) if Path(name).is_dir() else None
+    if path is None:
+        require_reachable(name)
+    config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
+    require_causal_lm(name, config)
 
 
-def _adapted(model: AutoModelForCausalLMWithValueHead, lora: LoraConfig) -> Any:
-    from llamagym_tui.engine.value_head import with_adapter
-
-    return with_adapter(model.causal_lm, lora)
-
-
-def _why(name: str, path: Path | None, error: Exception) -> str:
-    """One sentence about a model that does not load."""
-    if path is not None:
-        return f"The model in {str(path)!r} does not load: {_in_one_line(error)}"
-    text = f"{type(error).__name__} {error}"
-    if "gated" in text.lower():
-        return f"Model {name!r} is gated: ask for access on its hub page and set HF_TOKEN, or use --model bundled."
-    return f"Model {name!r} does not load ({_in_one_line(error)}): check its name, or use --model bundled."
-
-
-def _in_one_line(error: Exception, limit: int = 200) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[:limit] + "…"
+def _adapter_config(folder: Path) -> Path:
+    return folder / "adapter_config.json"

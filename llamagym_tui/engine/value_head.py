@@ -67,19 +67,21 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """
         kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
         path = Path(name_or_path)
-        lm: Any
         if (path / "adapter_config.json").is_file():
-            from peft import AutoPeftModelForCausalLM
-
-            lm = AutoPeftModelForCausalLM.from_pretrained(name_or_path, is_trainable=True, **kwargs)
+            lm = _adapted_from(path, **kwargs)
         else:
             lm = AutoModelForCausalLM.from_pretrained(name_or_path, **kwargs)
-        if lora is not None and not _is_adapted(lm):
-            lm = with_adapter(lm, lora)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
+        if lora is not None and not model.is_adapted:
+            model.adapt(lora)
         return model
+
+    def adapt(self, lora: LoraConfig) -> None:
+        """Train a fresh low-rank adapter from now on, and no longer the model's own weights; the value head stays."""
+        self.pretrained_model = with_adapter(self.causal_lm, lora)
+        self._backbone = None
 
     def save_pretrained(self, path: str | Path) -> None:
         """Write a standard transformers or PEFT folder, and the value head beside it."""
@@ -119,6 +121,17 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 def _is_adapted(lm: Any) -> bool:
     """Whether a model is PEFT's; asked by name, because importing PEFT takes longer than loading a small model."""
     return any(kind.__name__ == "PeftModel" for kind in type(lm).__mro__)
+
+
+def _adapted_from(path: Path, **kwargs: Any) -> Any:
+    """A saved adapter on its base model, to be trained on; PEFT's own auto class would also resize the vocabulary."""
+    import peft
+
+    base = peft.PeftConfig.from_pretrained(path).base_model_name_or_path
+    if not Path(base).is_dir():
+        kwargs.pop("local_files_only", None)
+    lm = AutoModelForCausalLM.from_pretrained(base, **kwargs)
+    return peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
 
 
 def with_adapter(lm: Any, lora: LoraConfig) -> Any:

@@ -1,0 +1,102 @@
+"""Why a model does not load, in one sentence, and before much was downloaded or read."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import huggingface_hub
+
+from llamagym_tui.errors import ModelLoadError
+
+HUB_TIMEOUT_S = 3.0
+"""How long a hub may take to answer at all."""
+INSTEAD = "or use --model bundled"
+
+
+def require_reachable(name: str) -> None:
+    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor to be had.
+
+    Raises:
+        ModelLoadError: it is not here, and the hub does not answer.
+    """
+    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    if isinstance(cached, str) or os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+        return
+    hub = urlsplit(huggingface_hub.constants.ENDPOINT)
+    offline = huggingface_hub.constants.HF_HUB_OFFLINE
+    try:
+        if not offline:
+            port = hub.port or (443 if hub.scheme == "https" else 80)
+            socket.create_connection((hub.hostname or "", port), timeout=HUB_TIMEOUT_S).close()
+            return
+    except OSError:
+        pass
+    raise ModelLoadError(
+        f"Model {name!r} is not on this machine and the hub cannot be reached: "
+        f"check its name and the network, {INSTEAD}."
+    )
+
+
+def require_causal_lm(name: str, config: Any) -> None:
+    """Refuse what transformers would load with a language-modelling head of random weights, or half of it.
+
+    Args:
+        name: the model's.
+        config: its `PreTrainedConfig`.
+    Raises:
+        ModelLoadError: it is no causal LM.
+    """
+    kinds = config.architectures or []
+    has_head = any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration"))
+    if getattr(config, "is_encoder_decoder", False) or (kinds and not has_head):
+        kind = ", ".join(kinds) or type(config).__name__
+        raise ModelLoadError(
+            f"Model {name!r} is no causal language model ({kind}): choose one that writes text on from text, {INSTEAD}."
+        )
+
+
+def only_pickled(folder: Path) -> ModelLoadError | None:
+    """What to say of a folder whose weights are there, but not as safetensors; None: there are none."""
+    pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth") for file in folder.glob(kind))
+    if not pickles:
+        return None
+    return ModelLoadError(
+        f"The model in {str(folder)!r} has no safetensors but {pickles[0]}, which may run code when it is read: "
+        "load it where you trust it, write it again with save_pretrained, and use that folder."
+    )
+
+
+def sentence(name: str, path: Path | None, error: Exception) -> str:
+    """One sentence about a model that did not load.
+
+    Args:
+        name: the model's.
+        path: its folder; None: it comes from a hub.
+        error: what the libraries said.
+    """
+    text = f"{type(error).__name__} {error}".lower()
+    model = f"Model {name!r}" if path is None else f"The model in {str(path)!r}"
+    if "gated" in text and path is None:
+        if huggingface_hub.get_token():
+            return f"{model} is gated and the token here gives no access: ask for it on its hub page, {INSTEAD}."
+        return f"{model} is gated: ask for access on its hub page and set HF_TOKEN, {INSTEAD}."
+    if "trust_remote_code" in text or "custom code" in text:
+        return f"{model} needs code of its own, which is never run here: choose one that transformers has, {INSTEAD}."
+    if "unrecognized configuration class" in text:
+        return f"{model} is no causal language model: choose one that writes text on from text, {INSTEAD}."
+    if "safetensors" in text and path is None:
+        return f"{model} has no safetensors, and nothing else is read: choose another, {INSTEAD}."
+    if "not a valid model identifier" in text or "repository not found" in text:
+        return f"There is no {model[0].lower()}{model[1:]} on the hub, or it is private: check its name, {INSTEAD}."
+    if path is not None:
+        return f"{model} does not load: {_in_one_line(error)}"
+    return f"{model} does not load ({_in_one_line(error)}): check its name, {INSTEAD}."
+
+
+def _in_one_line(error: Exception, limit: int = 200) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else text[:limit] + "…"

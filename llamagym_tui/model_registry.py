@@ -1,0 +1,232 @@
+"""Models that are known by name: how large they are, on what terms, and with which settings they play well.
+
+Any other causal LM works too, by hub id or path, with the general defaults. Knows nothing of torch, so that the UI
+process may list it. What the user said wins over an entry, and an entry over the general defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
+
+BUNDLED = "bundled"
+
+LARGE = LoraConfig(r=8, alpha=16.0)
+"""For models from about 1 B: at their widths rank 8 has as many weights as rank 16 has in the small ones."""
+
+
+class ModelEntry(Struct, frozen=True, kw_only=True):
+    """What is known of a model before it is loaded."""
+
+    name: str
+    """``bundled`` or hub id."""
+    parameters: int
+    """Of the causal LM, tied weights once."""
+    model_type: str
+    """As transformers' configurations name the architecture."""
+    licence: str
+    """As the hub names it."""
+    gated: bool = False
+    """Whether the hub wants an account that has accepted the licence, and its token in HF_TOKEN."""
+    full_finetuning: bool = False
+    """Whether all weights are trained, and not an adapter."""
+    dtype: Dtype = "float32"
+    """Type in which the weights are held."""
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    """Sampling: the temperature of the model's card where it names one that explores, else 0.7."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    """The adapter."""
+    template_arguments: dict[str, Any] = field(default_factory=dict)
+    """Handed to the chat template whenever it renders, unless the caller says otherwise."""
+    template_note: str = ""
+    """What to know of its chat template."""
+
+
+MILD = GenerationConfig(temperature=0.7)
+
+ENTRIES: tuple[ModelEntry, ...] = (
+    ModelEntry(
+        name=BUNDLED,
+        parameters=540_096,
+        model_type="llama",
+        licence="mit",
+        full_finetuning=True,
+        template_note="Ships with this program and speaks the built-in agents' format.",
+    ),
+    ModelEntry(
+        name="HuggingFaceTB/SmolLM2-135M-Instruct",
+        parameters=134_515_008,
+        model_type="llama",
+        licence="apache-2.0",
+        generation=MILD,
+        template_note="ChatML; puts a system prompt of its own where there is none.",
+    ),
+    ModelEntry(
+        name="google/gemma-3-270m-it",
+        parameters=268_098_176,
+        model_type="gemma3_text",
+        licence="gemma",
+        gated=True,
+        template_note="No system role: the template puts the system prompt before the first user message.",
+    ),
+    ModelEntry(
+        name="HuggingFaceTB/SmolLM2-360M-Instruct",
+        parameters=361_821_120,
+        model_type="llama",
+        licence="apache-2.0",
+        generation=MILD,
+        template_note="ChatML; puts a system prompt of its own where there is none.",
+    ),
+    ModelEntry(
+        name="Qwen/Qwen2.5-0.5B-Instruct",
+        parameters=494_032_768,
+        model_type="qwen2",
+        licence="apache-2.0",
+        generation=MILD,
+        template_note="ChatML; puts a system prompt of its own where there is none.",
+    ),
+    ModelEntry(
+        name="Qwen/Qwen3-0.6B",
+        parameters=596_049_920,
+        model_type="qwen3",
+        licence="apache-2.0",
+        generation=MILD,
+        template_arguments={"enable_thinking": False},
+        template_note="Thinking is off. The template takes its empty thought out of earlier replies: one row a turn.",
+    ),
+    ModelEntry(
+        name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+        parameters=1_100_048_384,
+        model_type="llama",
+        licence="apache-2.0",
+        generation=MILD,
+        lora=LARGE,
+        template_note="Zephyr's: roles between bars, a reply ends with the end of the sequence.",
+    ),
+    ModelEntry(
+        name="meta-llama/Llama-3.2-1B-Instruct",
+        parameters=1_235_814_400,
+        model_type="llama",
+        licence="llama3.2",
+        gated=True,
+        generation=MILD,
+        lora=LARGE,
+        template_arguments={"date_string": "26 Jul 2024"},
+        template_note="Tells today's date in the system prompt; the date is fixed, so that a run reads the same later.",
+    ),
+    ModelEntry(
+        name="Qwen/Qwen2-1.5B-Instruct",
+        parameters=1_543_714_304,
+        model_type="qwen2",
+        licence="apache-2.0",
+        generation=MILD,
+        lora=LARGE,
+        template_note="ChatML; puts a system prompt of its own where there is none.",
+    ),
+    ModelEntry(
+        name="HuggingFaceTB/SmolLM-1.7B-Instruct",
+        parameters=1_711_376_384,
+        model_type="llama",
+        licence="apache-2.0",
+        generation=MILD,
+        lora=LARGE,
+        template_note="ChatML.",
+    ),
+    ModelEntry(
+        name="microsoft/phi-2",
+        parameters=2_779_683_840,
+        model_type="phi",
+        licence="mit",
+        dtype="bfloat16",
+        generation=GenerationConfig(temperature=0.7, max_new_tokens=16),
+        lora=LARGE,
+        template_note="A base model without a chat template: the plain one is used, and replies are cut short.",
+    ),
+    ModelEntry(
+        name="microsoft/Phi-3-mini-4k-instruct",
+        parameters=3_821_079_552,
+        model_type="phi3",
+        licence="mit",
+        dtype="bfloat16",
+        generation=MILD,
+        lora=LARGE,
+        template_note="A reply ends with <|end|>, which is not the end of the sequence.",
+    ),
+    ModelEntry(
+        name="meta-llama/Llama-2-7b-chat-hf",
+        parameters=6_738_415_616,
+        model_type="llama",
+        licence="llama2",
+        gated=True,
+        dtype="bfloat16",
+        generation=MILD,
+        lora=LARGE,
+        template_note="No system role: the template puts the system prompt into the first user message.",
+    ),
+)
+"""By size, smallest first."""
+
+
+def find(name: str) -> ModelEntry | None:
+    """The entry of a model by its name, or of the model that a folder was trained from; None: an unknown one."""
+    names = _origins(name)
+    return next((entry for entry in ENTRIES if entry.name in names), None)
+
+
+def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
+    """Settings of a run as the user said them, filled up by the model's entry where there is one.
+
+    Args:
+        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be partly said.
+        model: name of the model.
+    """
+    entry = find(model)
+    if entry is None:
+        return settings
+    filled = dict(settings)
+    for part in ("generation", "lora"):
+        said = msgspec.to_builtins(settings.get(part, {}))
+        filled[part] = msgspec.to_builtins(getattr(entry, part)) | said
+    return filled
+
+
+def is_here(name: str) -> bool:
+    """Whether a model's weights are on this machine; no network is asked."""
+    if name == BUNDLED:
+        return True
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name, "config.json")
+    return isinstance(config, str) and any(Path(config).parent.glob("*.safetensors"))
+
+
+def size_in_words(parameters: int) -> str:
+    """A number of parameters as people say it, rounded to two digits or three."""
+    for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if parameters >= unit:
+            return f"{parameters / unit:.3g} {letter}"
+    return str(parameters)
+
+
+def _origins(name: str) -> set[str]:
+    """A name, and where it is a folder, what its run or its adapter says that it comes from."""
+    names, folder = {name}, Path(name).expanduser()
+    places = (
+        (folder / "config.json", "model"),
+        (folder.parent / "config.json", "model"),
+        (folder / "adapter_config.json", "base_model_name_or_path"),
+    )
+    for file, key in places if folder.is_dir() else ():
+        try:
+            said = json.loads(file.read_text(encoding="utf-8")).get(key)
+        except (OSError, ValueError, AttributeError):
+            continue
+        if isinstance(said, str):
+            names.add(said)
+    return names
