@@ -64,6 +64,12 @@ Minutes = Annotated[
     float | None,
     typer.Option(help="End after so many minutes, loading excluded. (no limit)", rich_help_panel=TRAINING),
 ]
+OnCollapse = Annotated[
+    Literal["warn", "rollback"] | None,
+    typer.Option(
+        help="If the policy collapses: say so, or go back to its last good state. (warn)", rich_help_panel=TRAINING
+    ),
+]
 RunDir = Annotated[Path | None, typer.Option(help="Folder of the run. Not said: a new one.", rich_help_panel=TRAINING)]
 ResumeRun = Annotated[
     bool, typer.Option("--resume", help="Go on from the checkpoint in --run-dir.", rich_help_panel=TRAINING)
@@ -107,6 +113,7 @@ def play(
     threads: Threads = None,
     episodes: Episodes = None,
     minutes: Minutes = None,
+    on_collapse: OnCollapse = None,
     run_dir: RunDir = None,
     resume: ResumeRun = False,
     debug: Debug = False,
@@ -127,6 +134,7 @@ def play(
         threads=thread_count(threads),
         episodes=episodes,
         minutes=minutes,
+        on_collapse=on_collapse,
     )
     _require_terminal(agent)
     from llamagym_tui.app import open_playground
@@ -146,6 +154,7 @@ def train(
     threads: Threads = None,
     episodes: Episodes = None,
     minutes: Minutes = None,
+    on_collapse: OnCollapse = None,
     run_dir: RunDir = None,
     resume: ResumeRun = False,
     json_output: Json = False,
@@ -167,6 +176,7 @@ def train(
         threads=thread_count(threads),
         episodes=episodes,
         minutes=minutes,
+        on_collapse=on_collapse,
     )
     from llamagym_tui import headless
 

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from llamagym_tui.protocol.events import EpisodesCounted, Event, PhaseChanged, UpdateFinished, WarningRaised
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    Event,
+    PhaseChanged,
+    RolledBack,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -82,6 +90,19 @@ class _Figures:
         return f"{self.episodes:,} episodes, mean return {mean:.3f}, {self._updates} updates, {self._rate:.0f}/s"
 
 
+def _notice(event: Event) -> str:
+    """A line for what a person should not miss; empty for the rest."""
+    match event:
+        case WarningRaised():
+            return f"warning: {event.message}"
+        case RolledBack():
+            return f"rolled back to update {event.update:,}: {event.reason}"
+        case SettingsChanged():
+            return "changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items())
+        case _:
+            return ""
+
+
 class _Lines:
     """A line every `LINE_EVERY_S`."""
 
@@ -94,8 +115,8 @@ class _Lines:
         self._figures.take(event)
         if isinstance(event, PhaseChanged) and event.phase == "loading":
             self.say(event.detail)
-        elif isinstance(event, WarningRaised):
-            self.say(f"warning: {event.message}")
+        elif notice := _notice(event):
+            self.say(notice)
         elif isinstance(event, EpisodesCounted) and self._is_due():
             self.say(self._figures.text)
 
@@ -143,8 +164,8 @@ class _Bar:
 
     def take(self, event: Event) -> None:
         self._figures.take(event)
-        if isinstance(event, WarningRaised):
-            self._bar.console.print(f"warning: {event.message}", markup=False, highlight=False)
+        if notice := _notice(event):
+            self._bar.console.print(notice, markup=False, highlight=False)
         elif isinstance(event, PhaseChanged) and event.phase == "loading":
             self.say(event.detail)
         elif isinstance(event, EpisodesCounted):

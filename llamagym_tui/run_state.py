@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, assert_never
 
 from llamagym_tui.config import Mode, RunConfig
+from llamagym_tui.live_settings import FINAL, Value
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
@@ -23,9 +24,11 @@ from llamagym_tui.protocol.events import (
     Phase,
     PhaseChanged,
     PromptChanged,
+    RolledBack,
     RunFinished,
     RunStarted,
     SessionFailed,
+    SettingsChanged,
     TokensStreamed,
     TurnFinished,
     UpdateFinished,
@@ -40,7 +43,7 @@ MAX_MARKS = 32
 
 
 class Mark(NamedTuple):
-    """An episode at which play changed by a person's hand: a line in the chart."""
+    """An episode at which the run took another way, by a person's hand or by a roll back: a line in the chart."""
 
     episode: int
     label: str
@@ -87,6 +90,8 @@ class RunState:
     """Figures of the last update."""
     evaluation: EvaluationFinished | None = None
     checkpoint: CheckpointSaved | None = None
+    settings: dict[str, Value] = field(default_factory=dict)
+    """Settings that were changed live, by their dotted names."""
     transcript: Transcript = field(default_factory=Transcript)
     warning: str = ""
     """The last warning."""
@@ -202,6 +207,11 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return replace(state, evaluation=event, transcript=state.transcript.note(_evaluation_text(event)))
         case CheckpointSaved():
             return replace(state, checkpoint=event)
+        case RolledBack():
+            rolled = replace(state, updates=event.update)
+            return _marked(rolled, "rolled back", clipped(f"to update {event.update:,}; {event.reason}"))
+        case SettingsChanged():
+            return _settings_changed(state, event)
         case WarningRaised():
             message = clipped(event.message)
             return replace(state, warning=message, transcript=state.transcript.note(f"Warning: {message}"))
@@ -271,6 +281,13 @@ def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
     changed = replace(state, mode=event.mode, mode_requested=asked)
     meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)
+
+
+def _settings_changed(state: RunState, event: SettingsChanged) -> RunState:
+    followed = {FINAL[name] for name in event.changes if name in FINAL}
+    label = ", ".join(f"{name} {value}" for name, value in event.changes.items() if name not in followed)
+    changed = replace(state, settings={**state.settings, **event.changes})
+    return _marked(changed, clipped(label), "from now on")
 
 
 def _marked(state: RunState, label: str, meaning: str) -> RunState:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
+from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import EpisodeStarted, Event, PhaseChanged
 from llamagym_tui.run_store import RunStore
@@ -19,6 +20,7 @@ from llamagym_tui.trainer.session import Session
 
 STEP_S = 0.125
 UPDATE_S = 1.0
+MINIBATCHES = 4
 EPISODES_A_BATCH = 8
 
 
@@ -77,7 +79,7 @@ class Stats:
     turns: int = EPISODES_A_BATCH
     tokens: int = 40
     update_s: float = UPDATE_S
-    epochs: int = 1
+    epochs: float = 1
     lr: float = 0.0
     kl_coef: float = 0.0
     entropy_coef: float = 0.0
@@ -103,24 +105,44 @@ class Loaded:
 
 
 @dataclass
+class Chat:
+    keeps_history: bool = True
+
+
+@dataclass
 class Policy:
     version: int = 0
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    chat: Chat = field(default_factory=Chat)
 
 
 class PPO:
-    def __init__(self, clock: Clock, policy: Policy) -> None:
+    def __init__(self, clock: Clock, policy: Policy, config: PPOConfig) -> None:
+        self.config = config
+        self.reference: object | None = object()
         self.updates = 0
+        self.figures: dict[str, Any] = {}
+        """What the next updates measure."""
+        self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[list[Any]] = []
-        self.first_ratio = 0.0
         self._clock = clock
         self._policy = policy
 
-    def update(self, batch: list[Any]) -> Stats:
+    def update(
+        self, batch: list[Any], *, should_stop: Callable[[], bool], progress: Callable[[int, int], None]
+    ) -> Stats:
         self.batches.append(batch)
-        self._clock.now += UPDATE_S
+        made = 0
+        for number in range(MINIBATCHES):
+            self.before_minibatch(number)
+            if number and should_stop():
+                break
+            progress(1 + number // 2, 2)
+            self._clock.now += UPDATE_S / MINIBATCHES
+            made += 1
         self.updates += 1
         self._policy.version += 1
-        return Stats(first_ratio=self.first_ratio)
+        return Stats(**{"epochs": made / MINIBATCHES, **self.figures})
 
 
 class Rollout:
@@ -136,6 +158,16 @@ class Rollout:
         self.before_step: Callable[[Rollout], None] = lambda rollout: None
         self._clock, self._policy, self._emit = clock, policy, emit
         self._batch: list[Ended] = []
+        self.batch_turns = 0
+        self.n_envs = 2
+        self.restarts = 0
+
+    def restart(self) -> None:
+        self.restarts += 1
+        self._batch = []
+
+    def resize(self, n_envs: int) -> None:
+        self.n_envs = n_envs
 
     def set_system_prompt(self, text: str, version: int) -> None:
         self.prompt = (text, version)
@@ -178,6 +210,7 @@ class FakeBuilders(Builders):
     clock: Clock = field(default_factory=Clock)
     made: dict[str, Any] = field(default_factory=dict)
     saved: list[dict[str, Any]] = field(default_factory=list)
+    good: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Raised by the method of that name."""
     before_step: Callable[[Rollout], None] = lambda rollout: None
@@ -199,7 +232,7 @@ class FakeBuilders(Builders):
         return self.made["policy"]
 
     def ppo(self, policy: Any) -> Any:
-        self.made["ppo"] = PPO(self.clock, policy)
+        self.made["ppo"] = PPO(self.clock, policy, self.config.ppo)
         return self.made["ppo"]
 
     def rollout(self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
@@ -231,6 +264,18 @@ class FakeBuilders(Builders):
         counters = dict(self.saved[-1])
         ppo.updates = policy.version = counters.pop("updates")
         return counters
+
+    def keep_good(self, run_dir: Path) -> Path:
+        self._fail("keep_good")
+        self.good.append(self.saved[-1])
+        return run_dir / "good"
+
+    def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
+        if not self.good:
+            raise RunStoreError("There is no good checkpoint.")
+        ppo.updates = self.good[-1]["updates"]
+        policy.version += 1
+        return run_dir / "good"
 
 
 class Stage:

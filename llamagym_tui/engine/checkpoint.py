@@ -1,6 +1,8 @@
 """Checkpoints: the model as a standard folder that transformers or PEFT load, and beside it what PPO needs to go on.
 
-A checkpoint is written to a new folder and then put in place, so that a crash while writing leaves the last one.
+A run folder holds the latest one (``model/``) and the last good one (``good/``), which shares the latest's files as
+long as the two are the same. Each is written to a new folder and then put in place, so that a crash at any moment
+leaves one that is whole.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import RunStoreError
 
-MODEL, STATE, COUNTERS = "model", "learner.pt", "counters.json"
+MODEL, GOOD = "model", "good"
+STATE, COUNTERS = "learner.pt", "counters.json"
 
 
 def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
@@ -31,8 +34,7 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str,
         ppo: what learns.
         counters: anything JSON that the session wants back.
     """
-    new, place, old = run_dir / "model.new", run_dir / MODEL, run_dir / "model.old"
-    shutil.rmtree(new, ignore_errors=True)
+    new = _empty(run_dir, MODEL)
     policy.model.save_pretrained(new)
     policy.chat.tokenizer.save_pretrained(new)
     torch.save(
@@ -40,12 +42,18 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str,
         new / STATE,
     )
     (new / COUNTERS).write_text(json.dumps(counters, indent=1))
-    shutil.rmtree(old, ignore_errors=True)
-    if place.exists():
-        os.replace(place, old)
-    os.replace(new, place)
-    shutil.rmtree(old, ignore_errors=True)
-    return place
+    return _put_in_place(run_dir, MODEL)
+
+
+def keep_good_checkpoint(run_dir: Path) -> Path:
+    """Keep the latest checkpoint as the last good one; its folder.
+
+    Raises:
+        OSError: it cannot be written; the last good one still stands.
+    """
+    new = _empty(run_dir, GOOD)
+    shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
+    return _put_in_place(run_dir, GOOD)
 
 
 def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
@@ -56,21 +64,76 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
     Raises:
         RunStoreError: there is no checkpoint, or it is broken.
     """
-    place = run_dir / MODEL
-    if not (place / STATE).is_file() and (run_dir / "model.old" / STATE).is_file():
-        place = run_dir / "model.old"
+    counters, generator = _load(_standing(run_dir, MODEL), policy, ppo)
+    policy.version = ppo.updates
+    policy.generator.set_state(generator)
+    return counters
+
+
+def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+    """Put weights and learner state of the last good checkpoint into a policy and its learner; the folder.
+
+    Randomness goes on as it is, or the same way would be taken again; the policy has a new version, so that nothing
+    that was computed by the weights that were left is used.
+
+    Raises:
+        RunStoreError: there is no good checkpoint, or it is broken.
+    """
+    place = _standing(run_dir, GOOD)
+    if not place.is_dir():
+        raise RunStoreError(
+            "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
+            "wrong; train on, or begin anew in another --run-dir."
+        )
+    _load(place, policy, ppo, random=ppo.state_dict()["random"])
+    policy.version += 1
+    return place
+
+
+def _empty(run_dir: Path, name: str) -> Path:
+    """Where a checkpoint is written before it is put in place; nothing is there."""
+    new = run_dir / f"{name}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    return new
+
+
+def _put_in_place(run_dir: Path, name: str) -> Path:
+    """Replace a checkpoint by the one that was written beside it."""
+    new, place, old = run_dir / f"{name}.new", run_dir / name, run_dir / f"{name}.old"
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)  # not before: it may be all that a crash has left
+        os.replace(place, old)
+    os.replace(new, place)
+    shutil.rmtree(old, ignore_errors=True)
+    return place
+
+
+def _standing(run_dir: Path, name: str) -> Path:
+    """The folder of a checkpoint; after a crash between two renamings, the one before."""
+    place, old = run_dir / name, run_dir / f"{name}.old"
+    return old if not (place / STATE).is_file() and (old / STATE).is_file() else place
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file at another place: a link where the file system has them, else a copy."""
     try:
-        _load_weights(place, policy)
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _load(place: Path, policy: Policy, ppo: PPO, **kept: Any) -> tuple[dict[str, Any], torch.Tensor]:
+    """Weights and learner from a folder, but for what is `kept` of the learner; counters, and sampling's randomness."""
+    try:
         state = torch.load(place / STATE, weights_only=True)
         counters = json.loads((place / COUNTERS).read_text())
-        ppo.load_state_dict(state["ppo"])
+        _load_weights(place, policy)
+        ppo.load_state_dict({**state["ppo"], **kept})
+        return counters, state["generator"]
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise RunStoreError(
-            f"No checkpoint can be read in {str(run_dir)!r} ({error}): begin anew in another --run-dir."
+            f"No checkpoint can be read in {str(place.parent)!r} ({error}): begin anew in another --run-dir."
         ) from error
-    policy.version = ppo.updates
-    policy.generator.set_state(state["generator"])
-    return counters
 
 
 def _load_weights(place: Path, policy: Policy) -> None:

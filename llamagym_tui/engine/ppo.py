@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ class PPOStats:
     turns: int
     tokens: int
     update_s: float
-    epochs: int
+    epochs: float
     lr: float
     kl_coef: float
     entropy_coef: float
@@ -115,8 +116,20 @@ class PPO:
         groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
-    def update(self, trajectories: Sequence[Trajectory]) -> PPOStats:
-        """Change the policy by one batch of episodes."""
+    def update(
+        self,
+        trajectories: Sequence[Trajectory],
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda epoch, epochs: None,
+    ) -> PPOStats:
+        """Change the policy by one batch of episodes.
+
+        Args:
+            trajectories: the batch.
+            should_stop: asked between two minibatches; True ends the update, and the steps made stay.
+            progress: told before each minibatch which pass it is of, from 1, and how many there are to be.
+        """
         began = time.perf_counter()
         rows = batch_rows(trajectories)
         returns = [discounted_return(trajectory, self.config.gamma) for trajectory in trajectories]
@@ -126,10 +139,18 @@ class PPO:
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
             group["lr"] = rate
         sums = _Sums()
-        epochs = 0
-        for epochs in range(1, self.config.epochs + 1):
-            self._epoch(rows, targets, sums, first=epochs == 1)
-            if (
+        epochs = 0.0
+        for epoch in range(1, self.config.epochs + 1):
+            made = self._epoch(
+                rows,
+                targets,
+                sums,
+                first=epoch == 1,
+                progress=partial(progress, epoch, self.config.epochs),
+                should_stop=should_stop,
+            )
+            epochs += made
+            if made < 1 or (
                 self.config.target_kl is not None
                 and sums.epoch_kl / max(sums.epoch_decisions, 1) > self.config.target_kl
             ):
@@ -221,9 +242,23 @@ class PPO:
         elif not self.is_warming_up:
             self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
 
-    def _epoch(self, rows: Sequence[Row], targets: TurnTargets, sums: _Sums, *, first: bool) -> None:
+    def _epoch(
+        self,
+        rows: Sequence[Row],
+        targets: TurnTargets,
+        sums: _Sums,
+        *,
+        first: bool,
+        progress: Callable[[], None],
+        should_stop: Callable[[], bool],
+    ) -> float:
+        """One pass; the share of it that was made."""
         sums.epoch_kl, sums.epoch_decisions = 0.0, 0
-        for number, minibatch in enumerate(minibatches(rows, self.config.mini_batch_size, self._rng)):
+        parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
+        for number, minibatch in enumerate(parts):
+            if not (first and number == 0) and should_stop():
+                return number / len(parts)
+            progress()
             count = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
             if not count:
                 continue
@@ -232,6 +267,7 @@ class PPO:
                 loss = self._loss(part, targets, sums, is_first=first and number == 0)
                 (loss / count).backward()
             self._step(sums)
+        return 1.0
 
     def _loss(self, part: Rows, targets: TurnTargets, sums: _Sums, *, is_first: bool) -> Tensor:
         """() summed over turns."""
@@ -281,7 +317,7 @@ class PPO:
         trajectories: Sequence[Trajectory],
         targets: TurnTargets,
         sums: _Sums,
-        epochs: int,
+        epochs: float,
         lr: float,
         update_s: float,
     ) -> PPOStats:

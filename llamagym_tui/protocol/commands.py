@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from llamagym_tui.config import Mode, RunConfig
+from llamagym_tui.live_settings import Value
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -53,8 +54,35 @@ class SaveCheckpoint(Command, frozen=True, kw_only=True):
     """Write the policy to disk now; confirmed by ``CheckpointSaved``."""
 
 
+class RollBack(Command, frozen=True, kw_only=True):
+    """Go on from the last good checkpoint; confirmed by ``RolledBack``, refused by ``WarningRaised``."""
+
+
+class ChangeSettings(Command, frozen=True, kw_only=True):
+    """Change settings of the run from now on; confirmed by ``SettingsChanged``, refused, all or none, by
+    ``WarningRaised``. A checkpoint is written before.
+
+    What decides the distribution that is sampled (``generation.*``), and the number of environments, begin a new
+    batch; the one under way is dropped, so that no batch is of two distributions.
+    """
+
+    changes: dict[str, Value]
+    """Values by dotted names of `RunConfig`, of those in `llamagym_tui.live_settings.LIVE`."""
+
+
 class Stop(Command, frozen=True, kw_only=True):
     """Write a checkpoint and end; confirmed by ``RunFinished``."""
 
 
-AnyCommand = StartRun | Pause | Resume | SetMode | SetSystemPrompt | Evaluate | SaveCheckpoint | Stop
+AnyCommand = (
+    StartRun
+    | Pause
+    | Resume
+    | SetMode
+    | SetSystemPrompt
+    | Evaluate
+    | SaveCheckpoint
+    | RollBack
+    | ChangeSettings
+    | Stop
+)

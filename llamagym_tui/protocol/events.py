@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from llamagym_tui.actions import How
 from llamagym_tui.config import Mode
+from llamagym_tui.live_settings import Value
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
 
 Phase = Literal["loading", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
@@ -136,7 +137,7 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     mode: Mode
     prompt_version: int
     policy_version: int
-    """Updates made before these episodes began."""
+    """Updates made before these episodes began, and roll backs."""
     episodes: int
     """Episodes since the run began, these included."""
     env_steps: int
@@ -182,8 +183,9 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Episodes over rollout and update time."""
     rollout_s: float
     update_s: float
-    epochs: int
-    """Passes made; fewer than configured if target KL stopped them."""
+    epochs: float
+    """Passes made, one that was ended by a stop or pause by its share; fewer than configured if target KL stopped
+    them."""
     lr: float
     kl_coef: float
     entropy_coef: float
@@ -234,6 +236,28 @@ class CheckpointSaved(Event, frozen=True, kw_only=True):
     update: int
 
 
+class RolledBack(Event, frozen=True, kw_only=True):
+    """Weights and learner are those of the last good checkpoint again; the batch under way was dropped."""
+
+    update: int
+    """Updates that the policy has behind it now."""
+    path: str
+    """The checkpoint's folder."""
+    reason: str
+    """Why, for people."""
+
+
+class SettingsChanged(Event, frozen=True, kw_only=True):
+    """The trainer goes by other settings from now on."""
+
+    changes: dict[str, Value]
+    """New values by dotted names of `RunConfig`; of a setting that moves along a line, the final value too."""
+    update: int
+    """Updates made before."""
+    episodes: int
+    """Episodes before, since the run began."""
+
+
 class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
@@ -275,6 +299,8 @@ AnyEvent = (
     | ModeChanged
     | EvaluationFinished
     | CheckpointSaved
+    | RolledBack
+    | SettingsChanged
     | WarningRaised
     | SessionFailed
     | RunFinished

@@ -13,6 +13,9 @@ import msgspec
 
 from llamagym_tui.protocol.events import Event, WarningRaised
 
+PROGRESS_EVERY_S = 0.5
+"""Seconds between two tellings of how far something long is."""
+
 Sink = Callable[[Event], None]
 log = logging.getLogger(__name__)
 
@@ -44,3 +47,16 @@ class Announcer:
         log.error("events are no longer taken by %r", sink, exc_info=error)
         self._sinks.remove(sink)
         self.tell(WarningRaised(message=f"Some events can no longer be written ({error}); the run goes on."))
+
+
+def spaced(tell: Sink, clock: Callable[[], float], every_s: float = PROGRESS_EVERY_S) -> Sink:
+    """The same teller, which leaves out what comes less than `every_s` after what it told, or after now."""
+    told_at = clock()
+
+    def tell_spaced(event: Event) -> None:
+        nonlocal told_at
+        if clock() - told_at >= every_s:
+            told_at = clock()
+            tell(event)
+
+    return tell_spaced

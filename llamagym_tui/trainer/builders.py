@@ -98,6 +98,7 @@ class Builders:
             batch_turns=config.ppo.batch_size,
             seed=seed,
             emit=emit,
+            episode_limit=config.episodes,
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
@@ -156,3 +157,23 @@ class Builders:
         from llamagym_tui.engine.checkpoint import load_checkpoint
 
         return load_checkpoint(run_dir, policy, ppo)
+
+    def keep_good(self, run_dir: Path) -> Path:
+        """Keep the latest checkpoint as the last good one; its folder.
+
+        Raises:
+            OSError: it cannot be written; the last good one still stands.
+        """
+        from llamagym_tui.engine.checkpoint import keep_good_checkpoint
+
+        return keep_good_checkpoint(run_dir)
+
+    def roll_back(self, run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+        """Read the last good checkpoint into policy and PPO, their randomness left as it is; its folder.
+
+        Raises:
+            RunStoreError: there is none, or it is broken.
+        """
+        from llamagym_tui.engine.checkpoint import roll_back
+
+        return roll_back(run_dir, policy, ppo)

@@ -1,6 +1,8 @@
-"""Checkpoints as the session sees them: what it counts, when to write, and whether anything is new.
+"""Checkpoints as the session sees them: what it counts, when to write, whether anything is new, and which one is good.
 
-What stands in a checkpoint beside the counters, and how it is written whole or not at all, is the engine's.
+A checkpoint becomes the last good one when a batch that was played after it has shown nothing wrong: the figures of an
+update are of the policy before it. What stands in a checkpoint beside the counters, and how it is written whole or not
+at all, is the engine's.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 import msgspec
 
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.live_settings import Change
 from llamagym_tui.trainer.builders import Builders
 
 EVERY_S = 60.0
@@ -28,6 +31,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     prompt_version: int = 0
     recent_returns: list[float] = []
     """Of the last training episodes, in order."""
+    changed: dict[str, Change] = {}
+    """Settings that were changed live, by their dotted names."""
 
     def with_prompt(self, system_prompt: str | None) -> Counters:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -49,6 +54,8 @@ class Checkpoints:
         self._run_dir = run_dir
         self._last = Counters()
         self._tried_s: float | None = None
+        self._awaits_judgement = False
+        """Whether the latest checkpoint was not judged yet."""
 
     def restore(self, policy: Any, ppo: Any) -> Counters:
         """Read policy and PPO back; where the run stood.
@@ -74,14 +81,33 @@ class Checkpoints:
         """
         self._tried_s = counters.elapsed_s
         path = self._builders.save(self._run_dir, policy, ppo, msgspec.to_builtins(counters))
-        self._last = counters
+        self._last, self._awaits_judgement = counters, True
         return path
+
+    def judged(self, *, good: bool) -> None:
+        """Take in how the policy of the latest checkpoint, or a later one, has played since.
+
+        Raises:
+            OSError: the checkpoint cannot be kept; the last good one still stands.
+        """
+        if good and self._awaits_judgement:
+            self._builders.keep_good(self._run_dir)
+            self._awaits_judgement = False
+
+    def roll_back(self, policy: Any, ppo: Any) -> Path:
+        """Put the last good checkpoint into policy and PPO; its folder.
+
+        Raises:
+            RunStoreError: there is none, or it cannot be read.
+        """
+        self._awaits_judgement = False
+        return self._builders.roll_back(self._run_dir, policy, ppo)
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
         return self._tried_s is None or elapsed_s - self._tried_s >= EVERY_S
 
     def has_news(self, counters: Counters) -> bool:
-        """Whether anything was played, or another prompt taken, since the last checkpoint."""
-        last = self._last
-        return (counters.env_steps, counters.prompt_version) != (last.env_steps, last.prompt_version)
+        """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""
+        now, last = counters, self._last
+        return (now.env_steps, now.prompt_version, now.changed) != (last.env_steps, last.prompt_version, last.changed)

@@ -13,6 +13,7 @@ from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, Session
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.ppo import PPOStats
+    from llamagym_tui.trainer.collapse import Verdict
     from llamagym_tui.trainer.parts import Parts
     from llamagym_tui.trainer.rollout import Evaluation
 
@@ -75,3 +76,16 @@ def ratio_warning(deviation: float) -> str:
         f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "
         "sampled it, so its figures cannot be trusted; in low precision, try fp32."
     )
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """What to say of what the monitor found."""
+    if verdict.level == "collapsed":
+        return f"The policy has collapsed: {verdict.reason} Roll back, and lower ppo.lr or raise ppo.kl_coef."
+    return f"The policy may be about to collapse: {verdict.reason}"
+
+
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier replies, so every turn is computed anew from its beginning: "
+    "long episodes take much longer than with other models."
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +86,7 @@ class Rollout:
             seed: of the environments.
             emit: takes the watched environment's events.
             greedy: take the most probable token instead of sampling.
-            episode_limit: episodes to start in all. None: no limit.
+            episode_limit: episodes to end since the run began; no more are started. None: no limit.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -103,9 +104,9 @@ class Rollout:
         self._batch_turns_done = 0
         self._typical_length = float(max_turns)
         """Turns of an episode, about: how many to start for a batch follows from it."""
-        seeds = np.random.SeedSequence(seed).generate_state(n_envs)
-        self._seats = [_Seat(make_env(agent), int(env_seed)) for env_seed in seeds]
-        self._sampler = Sampler(policy, n_envs)
+        self._seed = seed
+        self._seats: list[_Seat] = []
+        self.resize(n_envs)
 
     @property
     def mode(self) -> Mode:
@@ -144,6 +145,28 @@ class Rollout:
         batch, self._trajectories, self._batch_turns_done = self._trajectories, [], 0
         return batch
 
+    def restart(self) -> None:
+        """Drop the batch and every episode under way: what they were sampled from is no more."""
+        self.take_batch()
+        for seat in self._seats:
+            seat.episode = None
+
+    def resize(self, n_envs: int) -> None:
+        """Step another number of environments from now on; episodes under way are dropped.
+
+        Raises:
+            EnvError: an environment cannot be made; those there are stay.
+        """
+        more = max(0, n_envs - len(self._seats))
+        entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
+        seeds = np.random.SeedSequence(entropy).generate_state(more)
+        self._seats += [_Seat(make_env(self.agent), int(env_seed)) for env_seed in seeds]
+        for seat in self._seats[n_envs:]:
+            seat.env.close()
+        del self._seats[n_envs:]
+        self._sampler = Sampler(self.policy, n_envs)
+        self.restart()
+
     def close(self) -> None:
         """Close the environments."""
         for seat in self._seats:
@@ -166,7 +189,7 @@ class Rollout:
         return ended
 
     def _may_start(self) -> bool:
-        if self.episode_limit is not None and self._started >= self.episode_limit:
+        if self.episode_limit is not None and self.episodes + self.live >= self.episode_limit:
             return False
         if self._mode == "inference":
             return True
@@ -270,7 +293,7 @@ class Rollout:
         seat.episode = None
         self.episodes += 1
         self._typical_length += 0.1 * (seat.length - self._typical_length)
-        if seat.mode == "train" and self.episode_limit is None:
+        if seat.mode == "train":
             self._trajectories.append(trajectory)
             self._batch_turns_done += seat.length
         if watched:
@@ -354,11 +377,10 @@ def evaluate(
     if system_prompt is not None:
         rollout.set_system_prompt(system_prompt, 0)
     ended: list[EndedEpisode] = []
-    with policy.evaluation_seed(seed):
+    with closing(rollout), policy.evaluation_seed(seed):
         while len(ended) < episodes and not should_stop():
             ended += rollout.step()
             progress(len(ended))
-    rollout.close()
     returns = np.array([episode.episode_return for episode in ended])
     turns = sum(episode.length for episode in ended)
     return Evaluation(

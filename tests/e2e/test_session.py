@@ -32,9 +32,9 @@ class Watched(Builders):
         ppo = super().ppo(policy)
         update = ppo.update
 
-        def noted(trajectories: Any) -> Any:
+        def noted(trajectories: Any, **hooks: Any) -> Any:
             self.batches.append(list(trajectories))
-            return update(trajectories)
+            return update(trajectories, **hooks)
 
         ppo.update = noted  # type: ignore[method-assign]
         return ppo

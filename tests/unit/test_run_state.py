@@ -16,8 +16,10 @@ from llamagym_tui.protocol.events import (
     ModeChanged,
     PhaseChanged,
     PromptChanged,
+    RolledBack,
     RunFinished,
     SessionFailed,
+    SettingsChanged,
     UpdateFinished,
     WarningRaised,
 )
@@ -193,3 +195,16 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     state = after(fakes.counted([-1.0] * 2, 6), state=run_state.restarted(lost))
     assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
     assert state.marks == ()
+
+
+def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():
+    state = started(fakes.counted([1.0], 40), RolledBack(update=3, path="run/good", reason="Collapsed: x."))
+    assert (state.updates, state.marks[-1].episode, state.marks[-1].label) == (3, 40, "rolled back")
+    assert state.transcript.entries[-1].fact == Notice("rolled back: to update 3; Collapsed: x.")
+
+
+def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
+    state = started(SettingsChanged(changes={"ppo.lr_final": 1e-4, "ppo.lr": 1e-4}, update=2, episodes=9))
+    state = after(SettingsChanged(changes={"n_envs": 8}, update=2, episodes=9), state=state)
+    assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
+    assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]

@@ -121,7 +121,7 @@ def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
 def test_a_first_ratio_that_is_not_one_is_warned_of(tmp_path: Path, deviation: float, warnings: int) -> None:
     stage = Stage(tmp_path, episodes=8)
-    stage.also_before_step = lambda rollout: setattr(stage.ppo, "first_ratio", deviation)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(first_ratio=deviation)
     stage.session.run()
     assert len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message]) == warnings
 

@@ -1,0 +1,265 @@
+"""Noticing that a policy collapses, from the figures of its updates and the texts of its replies.
+
+Every rule compares a run with its own past, so that what is healthy late in a run (little entropy, no spread of
+returns once a lake is crossed every time) says nothing. Three things are looked for:
+
+- *Numbers that are none*: a figure is not finite, or no optimizer step was. Once is a warning, twice in a row a
+  collapse: the steps were left out, so the weights may be sound.
+- *A format that dissolves*: parse failures rise above their lowest, entropy above its start by more than the action
+  entropy explains, or replies repeat themselves (`!!!!!`). One is a warning; two, or a flagrant one, a collapse.
+- *A fall*: the mean return of the last updates is `FALL` standard errors below its best. Alone it is a warning;
+  together with any sign (one of the above, no exploration left, no spread left, a gradient peak, steps left out) it
+  is a collapse.
+
+Pure: told figures and texts, it answers. What to do about it is for `llamagym_tui.trainer.run`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from llamagym_tui.protocol.events import UpdateStats
+
+WINDOW = 10
+"""Updates behind the recent mean return, and behind its best."""
+FEWEST = 5
+"""Updates that make a mean return to fall from."""
+FALL = 6.0
+"""Standard errors. Of 1,000 updates of an unchanging policy, the luckiest window and a later unlucky one lie 5.5 apart
+in one run of a thousand."""
+GOOD = 2.0
+"""Standard errors below the best within which a policy still counts as good."""
+SHORT = 3
+"""Updates behind a recent share or entropy, and behind its start."""
+PARSE_RISE, PARSE_FLAGRANT = 0.05, 0.3
+"""Parse failure rate above the run's lowest: a sign, and a collapse by itself."""
+ENTROPY_RISE = 0.5
+"""Nats per token above the start, and at least as much as the start itself."""
+REPEAT_RISE, REPEAT_FLAGRANT = 0.2, 0.5
+"""Share of a reply's trigrams that repeat, above its start: a sign, and a collapse by itself."""
+FADED = 0.1
+"""Share of its start below which the action entropy, or of its largest the spread of returns, counts as gone."""
+PEAK = 10.0
+"""Times the largest gradient norm before."""
+FEWEST_REPLIES = 3
+"""Replies of an update that say something about repetition."""
+MOST_REPLIES = 1_000
+"""Replies that are remembered until the next update, the latest ones."""
+LONGEST_REPLY = 2_000
+"""Characters of a reply that are looked at."""
+
+Level = Literal["quiet", "warning", "collapsed"]
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+class Verdict(NamedTuple):
+    """What the last update says about the run."""
+
+    level: Level = "quiet"
+    signs: tuple[str, ...] = ()
+    """What was noticed, each by its name: the same names mean the same finding."""
+    reason: str = ""
+    """The same for people, with figures; empty if quiet."""
+
+
+class Sign(NamedTuple):
+    """One thing that was noticed."""
+
+    name: str
+    words: str
+    flagrant: bool = False
+    """Whether it is a collapse by itself."""
+
+
+class Window(NamedTuple):
+    """A mean return over some updates."""
+
+    mean: float
+    episodes: int
+
+
+def repeated_share(reply: str) -> float:
+    """Share of a reply's trigrams (of words and signs) that stood in it before; 0 for a very short one."""
+    words = _WORDS.findall(reply[:LONGEST_REPLY])
+    trigrams = list(zip(words, words[1:], words[2:], strict=False))
+    return 1 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
+
+
+class CollapseMonitor:
+    """The memory of one run's health."""
+
+    def __init__(self) -> None:
+        """A monitor that knows nothing yet."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: another prompt or another sampling distribution makes returns incomparable."""
+        self._history: deque[UpdateStats] = deque(maxlen=WINDOW)
+        self._first: list[UpdateStats] = []
+        self._best: Window | None = None
+        self._lowest_failures = math.inf
+        self._largest_spread = 0.0
+        self._largest_gradient = 0.0
+        self._gradients = 0
+        self._repeats: deque[float] = deque(maxlen=SHORT)
+        self._first_repeats: list[float] = []
+        self._heard: deque[float] = deque(maxlen=MOST_REPLIES)
+        self._broken_in_a_row = 0
+        self._verdict = Verdict()
+
+    def rolled_back(self) -> None:
+        """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""
+        self._history.clear()
+        self._repeats.clear()
+        self._heard.clear()
+        self._broken_in_a_row = 0
+        self._verdict = Verdict()
+
+    def hear(self, reply: str) -> None:
+        """Take in the text of a reply, any of the next update's batch."""
+        self._heard.append(repeated_share(reply))
+
+    def judge(self, stats: UpdateStats) -> Verdict:
+        """Take in an update's figures; what they say, compared with those before."""
+        self._verdict = self._judged(stats)
+        return self._verdict
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was noticed at the last update, and the mean return is about as good as it ever was."""
+        return self._verdict.level == "quiet" and bool(self._history) and self._fall() < GOOD
+
+    def _judged(self, stats: UpdateStats) -> Verdict:
+        if broken := _broken(stats):
+            self._broken_in_a_row += 1
+            again = self._broken_in_a_row > 1
+            words = f"{broken} in {self._broken_in_a_row} updates in a row" if again else f"{broken} in this update"
+            return Verdict("collapsed" if again else "warning", ("broken",), _sentence([words]))
+        self._broken_in_a_row = 0
+        peak = self._peak(stats)
+        self._remember(stats)
+        format_signs = [sign for find in (self._failing, self._rambling, self._repeating) if (sign := find())]
+        others = [sign for sign in (peak, _skipping(stats)) if sign]
+        if self._fall() >= FALL:
+            company = [*format_signs, *others, *(sign for find in (self._settled, self._uniform) if (sign := find()))]
+            return _verdict("collapsed" if company else "warning", [self._falling(), *company])
+        if len(format_signs) > 1 or any(sign.flagrant for sign in format_signs):
+            return _verdict("collapsed", [*format_signs, *others])
+        signs = [*format_signs, *others]
+        return _verdict("warning", signs) if signs else Verdict()
+
+    def _remember(self, stats: UpdateStats) -> None:
+        self._history.append(stats)
+        if len(self._first) < SHORT:
+            self._first.append(stats)
+        if stats.grad_norm:  # there is none while the critic warms up
+            self._gradients += 1
+            self._largest_gradient = max(self._largest_gradient, stats.grad_norm)
+        self._largest_spread = max(self._largest_spread, stats.return_std)
+        self._lowest_failures = min(self._lowest_failures, self._short(lambda past: past.parse_failure_rate))
+        if len(self._heard) >= FEWEST_REPLIES:
+            share = sum(self._heard) / len(self._heard)
+            self._repeats.append(share)
+            if len(self._first_repeats) < SHORT:
+                self._first_repeats.append(share)
+        self._heard.clear()
+        recent = self._recent()
+        if len(self._history) >= FEWEST and (self._best is None or recent.mean > self._best.mean):
+            self._best = recent
+
+    def _recent(self) -> Window:
+        episodes = sum(past.episodes for past in self._history)
+        total = sum(past.mean_return * past.episodes for past in self._history)
+        return Window(total / max(episodes, 1), episodes)
+
+    def _short(self, figure: Callable[[UpdateStats], float]) -> float:
+        """Mean of a figure over the last updates."""
+        return _mean([figure(past) for past in list(self._history)[-SHORT:]])
+
+    def _fall(self) -> float:
+        """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
+        one failure after many equal returns is no fall."""
+        recent, best = self._recent(), self._best
+        if best is None or recent.mean >= best.mean:
+            return 0.0
+        noise = self._largest_spread * math.sqrt(1 / best.episodes + 1 / max(recent.episodes, 1))
+        return (best.mean - recent.mean) / noise if noise else math.inf
+
+    def _falling(self) -> Sign:
+        assert self._best is not None
+        return Sign("fall", f"the mean return fell from {self._best.mean:.3f} to {self._recent().mean:.3f}")
+
+    def _failing(self) -> Sign | None:
+        rate = self._short(lambda past: past.parse_failure_rate)
+        rise = rate - self._lowest_failures
+        if rise <= PARSE_RISE:
+            return None
+        words = f"{rate:.0%} of replies name no action, {self._lowest_failures:.0%} before"
+        return Sign("parse failures", words, rise > PARSE_FLAGRANT)
+
+    def _rambling(self) -> Sign | None:
+        start, now = _mean([past.entropy for past in self._first]), self._short(lambda past: past.entropy)
+        explored = self._short(lambda past: past.action_entropy) - _mean([past.action_entropy for past in self._first])
+        if now - start - max(0.0, explored) <= max(ENTROPY_RISE, start):
+            return None
+        return Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
+
+    def _repeating(self) -> Sign | None:
+        if not self._repeats:
+            return None
+        start, now = _mean(self._first_repeats), _mean(self._repeats)
+        if now - start <= REPEAT_RISE:
+            return None
+        words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
+        return Sign("repetition", words, now - start > REPEAT_FLAGRANT)
+
+    def _peak(self, stats: UpdateStats) -> Sign | None:
+        """Told before the update is remembered."""
+        if self._gradients < FEWEST or stats.grad_norm <= PEAK * self._largest_gradient:
+            return None
+        return Sign(
+            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self._largest_gradient:.3g} before"
+        )
+
+    def _settled(self) -> Sign | None:
+        start, now = _mean([past.action_entropy for past in self._first]), self._history[-1].action_entropy
+        if now >= FADED * start:
+            return None
+        return Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
+
+    def _uniform(self) -> Sign | None:
+        now = self._history[-1].return_std
+        if now >= FADED * self._largest_spread:
+            return None
+        return Sign("spread", f"all episodes end alike (returns spread {now:.3f}, {self._largest_spread:.2f} before)")
+
+
+def _broken(stats: UpdateStats) -> str:
+    """What is wrong with an update's numbers; empty if nothing is."""
+    figures = (stats.mean_return, stats.policy_loss, stats.value_loss, stats.approx_kl, stats.entropy, stats.grad_norm)
+    if not all(map(math.isfinite, figures)):
+        return "losses are not finite"
+    return "no gradient was finite" if stats.skipped_steps and not stats.grad_norm else ""
+
+
+def _skipping(stats: UpdateStats) -> Sign | None:
+    if not stats.skipped_steps:
+        return None
+    return Sign("skipped steps", f"{stats.skipped_steps} optimizer steps were not finite and were left out")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _verdict(level: Level, signs: list[Sign]) -> Verdict:
+    return Verdict(level, tuple(sign.name for sign in signs), _sentence([sign.words for sign in signs]))
+
+
+def _sentence(words: list[str]) -> str:
+    text = ", and ".join(words)
+    return f"{text[0].upper()}{text[1:]}."

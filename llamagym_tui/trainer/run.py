@@ -1,0 +1,263 @@
+"""The run inside a session: what plays and learns, what is counted of it, and every way in which it is changed.
+
+Each method is one thing that happens between two steps and tells it in events; when it happens, and in which phase,
+is the session's matter. What was changed live stands in the checkpoints, and a resumed run takes it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from llamagym_tui.config import Mode, RunConfig
+from llamagym_tui.errors import ConfigError, RunStoreError
+from llamagym_tui.live_settings import (
+    Value,
+    begins_new_batch,
+    changed,
+    changes_since,
+    changes_to_take_back,
+    spelt_out,
+)
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer import reports
+from llamagym_tui.trainer.announcer import Sink, spaced
+from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
+from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.parts import Parts
+from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
+
+LARGEST_FIRST_RATIO = 0.05
+"""Distance of an update's first ratio from 1 above which sampling and scoring are said to disagree."""
+MOST_ROLL_BACKS = 3
+"""Times that a session rolls back by itself: if that does not help, the settings have to change."""
+REMIND_AFTER = 20
+"""Updates after which the same finding is told again."""
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """A run that is loaded."""
+
+    def __init__(
+        self, config: RunConfig, parts: Parts, checkpoints: Checkpoints, tell: Sink, clock: Callable[[], float]
+    ) -> None:
+        """A run as its checkpoint left it, or at its beginning.
+
+        Args:
+            config: settings as they were given; changes of an earlier session are made again.
+            parts: what plays and learns.
+            checkpoints: of this run.
+            tell: takes events.
+            clock: seconds, monotonic.
+        """
+        began = parts.began
+        self.parts = parts
+        self.config = self._given = config
+        self.prompt, self.prompt_version = began.system_prompt, began.prompt_version
+        self.stopwatch = Stopwatch(clock, began.elapsed_s)
+        self.tally = EpisodeTally(self.stopwatch, clock, began.episodes, began.recent_returns)
+        self._checkpoints, self._tell, self._clock = checkpoints, tell, clock
+        self._batch_began_s = began.elapsed_s
+        self._monitor = CollapseMonitor()
+        self._verdict = Verdict()
+        self._told: dict[tuple[str, tuple[str, ...]], int] = {}
+        """Update at which each finding was told last."""
+        self._roll_backs = 0
+        self._go_by(changed(config, changes_to_take_back(config, began.changed)))
+
+    def hear(self, event: events.Event) -> None:
+        """Take in what the watched agent said."""
+        if isinstance(event, events.TurnFinished):
+            self._monitor.hear(event.reply)
+
+    @property
+    def is_limit_reached(self) -> bool:
+        """Whether the run has played, or lasted, as long as it was to."""
+        episodes, minutes = self.config.episodes, self.config.minutes
+        return (episodes is not None and self.parts.rollout.episodes >= episodes) or (
+            minutes is not None and self.stopwatch.elapsed_s >= minutes * 60
+        )
+
+    @property
+    def is_batch_full(self) -> bool:
+        """Whether it is time for an update."""
+        return self.parts.rollout.mode == "train" and bool(self.parts.rollout.batch_ready)
+
+    def step(self) -> None:
+        """One turn in every environment."""
+        self.tally.add(self.parts.rollout.step())
+        if self.tally.is_due:
+            self.count()
+
+    def count(self) -> None:
+        """Tell the episodes that ended since the last time."""
+        for event in self.tally.tell(self.parts.rollout.env_steps):
+            self._tell(event)
+
+    def update(self, should_stop: Callable[[], bool]) -> None:
+        """Change the policy by the batch that is full.
+
+        Args:
+            should_stop: asked between two optimizer steps; the update ends early by it, with the steps made.
+        """
+        rollout, ppo = self.parts.rollout, self.parts.ppo
+        rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
+        figures = ppo.update(rollout.take_batch(), should_stop=should_stop, progress=self._update_progress())
+        stats = reports.update_stats(figures, rollout_s)
+        self._begin_batch()
+        self._tell(events.UpdateFinished(update=ppo.updates, episodes=rollout.episodes, stats=stats))
+        if stats.first_ratio > LARGEST_FIRST_RATIO:
+            self.warn(reports.ratio_warning(stats.first_ratio))
+        self._verdict = self._monitor.judge(stats)
+
+    def look_after(self) -> None:
+        """What an update asks for: a word of warning, a roll back, a checkpoint."""
+        if self._verdict.level == "collapsed" and self._rolls_back_by_itself:
+            self._roll_backs += 1
+            if self.roll_back(reports.verdict_text(self._verdict)):
+                return
+        self._tell_verdict()
+        try:
+            self._checkpoints.judged(good=self._monitor.is_good)
+        except OSError as error:
+            self.warn(f"The last good checkpoint is an older one ({error}); the run goes on.")
+        if self._checkpoints.is_due(self.stopwatch.elapsed_s):
+            self.save_or_warn()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Train, or only play, from now on."""
+        rollout = self.parts.rollout
+        if mode == "train" and rollout.mode != "train":
+            self._begin_batch()  # playing in between was not for the batch
+        rollout.mode = mode
+        self._tell(events.ModeChanged(mode=mode))
+
+    def set_prompt(self, prompt: str) -> None:
+        """Use another system prompt from the next reset on."""
+        self.prompt, self.prompt_version = prompt, self.prompt_version + 1
+        self.parts.rollout.set_system_prompt(prompt, self.prompt_version)
+        self._monitor.forget()
+        self._tell(events.PromptChanged(prompt_version=self.prompt_version, system_prompt=prompt))
+
+    def change(self, asked: Mapping[str, Value]) -> None:
+        """Go by other settings from now on, all that were asked for or none; a checkpoint comes first."""
+        changes = spelt_out(asked)
+        try:
+            config = changed(self.config, changes)
+            if self.parts.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
+                raise ConfigError("the run began without a KL to the reference, so there is none to weigh.")
+        except ConfigError as error:
+            self.warn(f"Nothing was changed: {error}")
+            return
+        if self._checkpoints.has_news(self.counters()):
+            self.save_or_warn()
+        self._go_by(config)
+        self._tell(
+            events.SettingsChanged(changes=changes, update=self.parts.ppo.updates, episodes=self.parts.rollout.episodes)
+        )
+
+    def _go_by(self, config: RunConfig) -> None:
+        """Put settings into effect."""
+        before, self.config = self.config, config
+        policy, ppo, rollout = self.parts.policy, self.parts.ppo, self.parts.rollout
+        if begins_new_batch(before, config):
+            rollout.restart()
+            self._begin_batch()
+        if before.generation != config.generation:
+            policy.generation = config.generation
+            self._monitor.forget()
+        if before.ppo != config.ppo:
+            ppo.config = config.ppo
+            rollout.batch_turns = config.ppo.batch_size
+        if before.n_envs != config.n_envs:
+            rollout.resize(config.n_envs)
+
+    def roll_back(self, reason: str) -> bool:
+        """Go on from the last good checkpoint; False, and a warning, if there is none."""
+        try:
+            path = self._checkpoints.roll_back(self.parts.policy, self.parts.ppo)
+        except RunStoreError as error:
+            self.warn(str(error))
+            return False
+        self.parts.rollout.restart()
+        self._begin_batch()
+        self._monitor.rolled_back()
+        self._told.clear()
+        self._tell(events.RolledBack(update=self.parts.ppo.updates, path=str(path), reason=reason))
+        self.save_or_warn()  # or a resumed run would have the weights that were left
+        return True
+
+    @property
+    def _rolls_back_by_itself(self) -> bool:
+        return self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
+
+    def _tell_verdict(self) -> None:
+        """Warn of what the monitor found, unless it was told lately."""
+        now, finding = self.parts.ppo.updates, (self._verdict.level, self._verdict.signs)
+        if self._verdict.level != "quiet" and now - self._told.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
+            self._told[finding] = now
+            self.warn(reports.verdict_text(self._verdict))
+
+    def counters(self) -> Counters:
+        """Where the run stands."""
+        return Counters(
+            episodes=self.parts.rollout.episodes,
+            env_steps=self.parts.rollout.env_steps,
+            elapsed_s=self.stopwatch.elapsed_s,
+            system_prompt=self.prompt,
+            prompt_version=self.prompt_version,
+            recent_returns=self.tally.recent_returns,
+            changed=changes_since(self._given, self.config),
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: it cannot be written; the one before still stands.
+        """
+        path = self._checkpoints.save(self.parts.policy, self.parts.ppo, self.counters())
+        self._tell(events.CheckpointSaved(path=str(path), update=self.parts.ppo.updates))
+
+    def save_or_warn(self) -> None:
+        """Save; a full disk does not end a run that can go on."""
+        try:
+            self.save()
+        except Exception as error:  # each library has its own error for a full disk
+            log.exception("no checkpoint")
+            self.warn(f"No checkpoint was written ({error}); the run goes on.")
+
+    def finish(self) -> events.RunFinished:
+        """Save what is new; how the run ended.
+
+        Raises:
+            OSError: the checkpoint cannot be written.
+        """
+        counters = self.counters()
+        if self._checkpoints.has_news(counters):
+            self.save()
+        mean, stderr, _ = self.tally.recent_mean
+        return events.RunFinished(
+            episodes=counters.episodes,
+            env_steps=counters.env_steps,
+            updates=self.parts.ppo.updates,
+            elapsed_s=counters.elapsed_s,
+            mean_return=mean,
+            return_stderr=stderr,
+        )
+
+    def warn(self, message: str) -> None:
+        """Tell a warning."""
+        self._tell(events.WarningRaised(message=message))
+
+    def _begin_batch(self) -> None:
+        self._batch_began_s = self.stopwatch.elapsed_s
+
+    def _update_progress(self) -> Callable[[int, int], None]:
+        tell = spaced(self._tell, self._clock)
+
+        def progress(epoch: int, epochs: int) -> None:
+            tell(events.PhaseChanged(phase="updating", detail=f"epoch {epoch} of {epochs}"))
+
+        return progress
