@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from llamagym_tui import catalog, run_store
-from llamagym_tui.config import Device, RunConfig
+from llamagym_tui import catalog, model_registry, run_store
+from llamagym_tui.config import Device, Quantization, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.progress import Progress, progress_on
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -62,6 +62,7 @@ def evaluate(
     seed: int,
     n_envs: int,
     device: Device = "auto",
+    quantization: Quantization | None = None,
     threads: int | None = None,
     system_prompt: str | None = None,
     json_output: bool = False,
@@ -77,6 +78,7 @@ def evaluate(
         seed: of environments and sampling; no training run sees the same ones.
         n_envs: environments stepped together.
         device: where the model runs.
+        quantization: bits of its weights. None: of a run folder, as it was trained; else none.
         threads: of torch. None: measured.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
         json_output: end with a line of JSON instead of a sentence.
@@ -90,7 +92,7 @@ def evaluate(
 
     quiet_libraries()
     config = msgspec.structs.replace(
-        _settings_of(agent_spec, model), seed=seed, n_envs=n_envs, device=device, threads=threads
+        _settings_of(agent_spec, model, quantization), seed=seed, n_envs=n_envs, device=device, threads=threads
     )
     if system_prompt is not None:
         config = msgspec.structs.replace(config, system_prompt=system_prompt)
@@ -194,22 +196,34 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     )
 
 
-def _settings_of(agent_spec: str, model: str) -> RunConfig:
-    """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the defaults.
+def _settings_of(agent_spec: str, model: str, quantization: Quantization | None) -> RunConfig:
+    """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the model's defaults.
 
-    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
+    Nothing is trained, so no adapter is wanted (coarse weights get one that says nothing yet); one that a run has
+    trained is part of its model.
     """
-    plain = RunConfig(agent=agent_spec, model=model, run_dir="", mode="inference", full_finetuning=True)
     folder = Path(model).expanduser()
     if folder.name == run_store.MODEL_DIR:
         folder = folder.parent
-    if not run_store.is_run(folder):
-        return plain
-    trained = run_store.read_config(folder)
-    plain = msgspec.structs.replace(plain, generation=trained.generation, max_turns=trained.max_turns)
-    if catalog.agent_name(trained.agent) != catalog.agent_name(agent_spec):
-        return plain
-    return msgspec.structs.replace(plain, system_prompt=run_store.last_system_prompt(folder))
+    is_run = run_store.is_run(folder)
+    defaults = model_registry.with_defaults({"agent": agent_spec, "run_dir": ""}, model)
+    trained = run_store.read_config(folder) if is_run else from_dict(RunConfig, defaults)
+    bits = quantization or trained.quantization
+    entry = model_registry.find(model)
+    dtype = trained.dtype or (entry.dtype if entry else "float32")
+    is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    return RunConfig(
+        agent=agent_spec,
+        model=model,
+        run_dir="",
+        mode="inference",
+        system_prompt=run_store.last_system_prompt(folder) if is_run and is_same_agent else None,
+        max_turns=trained.max_turns,
+        full_finetuning=True if bits == "none" and dtype == "float32" else None,
+        dtype=dtype,
+        quantization=bits,
+        generation=trained.generation,
+    )
 
 
 def _evaluation_sentence(found: Any, greedy: bool) -> str:

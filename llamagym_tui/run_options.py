@@ -1,6 +1,7 @@
 """From options of the command line to a `RunConfig`, with every check that needs no torch.
 
-What was not said is left to the settings' own defaults, or, on ``--resume``, to the settings of the run.
+What was not said is left to the model's entry in the registry, then to the settings' own defaults; on ``--resume``,
+to the settings of the run.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ import msgspec
 from llamagym_tui import catalog, run_store
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
-
-BUNDLED = "bundled"
+from llamagym_tui.model_registry import BUNDLED, with_defaults
 
 
 def run_config(*, agent: str | None, run_dir: Path | None, resume: bool, **said: Any) -> RunConfig:
@@ -39,7 +39,7 @@ def run_config(*, agent: str | None, run_dir: Path | None, resume: bool, **said:
     if agent is None:
         raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
     given["run_dir"] = str((run_dir or run_store.new_run_dir(catalog.agent_name(agent))).expanduser().absolute())
-    return from_dict(RunConfig, given)
+    return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
 
 
 def prompt_text(path: Path | None) -> str | None:

@@ -60,7 +60,12 @@ class Builders:
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
         return load_model_and_tokenizer(
-            config.model, config.device, full_finetuning=config.full_finetuning, lora=config.lora
+            config.model,
+            config.device,
+            full_finetuning=config.full_finetuning,
+            lora=config.lora,
+            dtype=config.dtype,
+            quantization=config.quantization,
         )
 
     def policy(self, agent: Agent, loaded: LoadedModel) -> Policy:
