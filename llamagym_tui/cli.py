@@ -53,6 +53,14 @@ Device = Annotated[
     Literal["auto", "cpu", "cuda", "mps"] | None,
     typer.Option(help="Where the model runs. (auto)", rich_help_panel=RUN),
 ]
+Dtype = Annotated[
+    Literal["float32", "bfloat16"] | None,
+    typer.Option(help="Type of the weights; bfloat16 wants an adapter. (the model's)", rich_help_panel=RUN),
+]
+Quantization = Annotated[
+    Literal["none", "8bit", "4bit"] | None,
+    typer.Option(help="Bits of the weights; an adapter learns beside them. Needs [quant]. (none)", rich_help_panel=RUN),
+]
 Threads = Annotated[
     str | None,
     typer.Option(metavar="auto|N", help="Threads of torch. (auto: by a short measurement)", rich_help_panel=RUN),
@@ -110,6 +118,8 @@ def play(
     envs: Envs = None,
     seed: Seed = None,
     device: Device = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
     threads: Threads = None,
     episodes: Episodes = None,
     minutes: Minutes = None,
@@ -131,6 +141,8 @@ def play(
         n_envs=envs,
         seed=seed,
         device=device,
+        dtype=dtype,
+        quantization=quantization,
         threads=thread_count(threads),
         episodes=episodes,
         minutes=minutes,
@@ -151,6 +163,8 @@ def train(
     envs: Envs = None,
     seed: Seed = None,
     device: Device = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
     threads: Threads = None,
     episodes: Episodes = None,
     minutes: Minutes = None,
@@ -173,6 +187,8 @@ def train(
         n_envs=envs,
         seed=seed,
         device=device,
+        dtype=dtype,
+        quantization=quantization,
         threads=thread_count(threads),
         episodes=episodes,
         minutes=minutes,
@@ -195,13 +211,15 @@ def evaluate(
     envs: Annotated[int, typer.Option(min=1, help="Environments stepped together.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of environments and sampling.")] = 0,
     device: Device = None,
+    quantization: Quantization = None,
     threads: Threads = None,
     json_output: Json = False,
     debug: Debug = False,
 ) -> None:
     """Measure a model's mean return, with its standard error."""
     from llamagym_tui import catalog
-    from llamagym_tui.run_options import BUNDLED, checked_model, prompt_text, thread_count
+    from llamagym_tui.model_registry import BUNDLED
+    from llamagym_tui.run_options import checked_model, prompt_text, thread_count
 
     catalog.find_agent(agent)
     name = checked_model(model or BUNDLED)
@@ -217,6 +235,7 @@ def evaluate(
         seed=seed,
         n_envs=envs,
         device=device or "auto",
+        quantization=quantization,
         threads=n_threads,
         system_prompt=system_prompt,
         json_output=json_output,
@@ -237,10 +256,14 @@ def agents() -> None:
 
 @app.command()
 def models() -> None:
-    """List the models at hand: the bundled one and those of your runs."""
-    from llamagym_tui import run_store
+    """List the models known by name, and those of your runs."""
+    from llamagym_tui import model_registry, run_store
 
-    typer.echo(f"{'bundled':<16} ships with this program, speaks the built-in agents' format")
+    for entry in model_registry.ENTRIES:
+        size = model_registry.size_in_words(entry.parameters)
+        here = "here" if model_registry.is_here(entry.name) else "not here"
+        terms = f"{entry.licence}, gated" if entry.gated else entry.licence
+        typer.echo(f"{entry.name:<36} {size:>6}  {here:<8}  {terms}")
     for run in run_store.list_runs():
         if (run.run_dir / run_store.MODEL_DIR).is_dir():
             typer.echo(f"{run.run_dir}  {run.config.model} trained on {run.config.agent}")
