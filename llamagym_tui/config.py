@@ -21,6 +21,10 @@ Dtype = Literal["float32", "bfloat16"]
 Quantization = Literal["none", "8bit", "4bit"]
 """How a model's frozen weights are stored, by bitsandbytes."""
 OnCollapse = Literal["warn", "rollback"]
+Credit = Literal["turn", "token"]
+"""What has a value and an advantage of its own: a turn, or each token of its reply."""
+KlForm = Literal["reward", "loss"]
+"""Where the KL to the reference is charged."""
 LrSchedule = Literal["constant", "linear", "cosine"]
 """How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
@@ -55,7 +59,9 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batch_size: Count = 1024
     """Turns collected for an update, at least; episodes under way are finished first."""
     mini_batch_size: Count = 256
-    """Turns, about, for one optimizer step; episodes are kept whole."""
+    """Turns, about, of a minibatch; episodes are kept whole."""
+    gradient_accumulation_steps: Count = 1
+    """Minibatches for one optimizer step, as if they were one."""
     epochs: Count = 2
     """Passes over a batch."""
     lr: Positive = 5e-4
@@ -73,15 +79,21 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clip_range: Positive = 0.2
     """Bound on the ratio of new to old probability: 1 ± clip_range."""
     gamma: Fraction = 1.0
-    """Discount per turn."""
+    """Discount per turn; between the tokens of a reply there is none."""
     lam: Fraction = 1.0
-    """Lambda of GAE per turn."""
+    """Lambda of GAE per turn; between the tokens of a reply it is 1."""
+    credit: Credit = "turn"
+    """What has a value and an advantage of its own: a turn, or each sampled token of its reply. A reply that is chosen
+    whole, by score, is a single decision under both."""
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
     kl_coef: NonNegative = 0.02
-    """Nats to reward: weight of log(policy/reference), subtracted from the reward of the turn (k1)."""
+    """Nats to reward: weight of the KL to the reference, charged as `kl_form` says."""
     kl_coef_final: NonNegative = 0.01
     """`kl_coef` after `decay_updates` updates."""
+    kl_form: KlForm = "reward"
+    """``reward``: log(policy/reference) when sampled (k1) is subtracted from the reward; ``loss``: the k3 estimate of
+    KL(policy||reference) at the sampled tokens is added to the loss, and has a gradient."""
     kl_target: Positive | None = None
     """Nats per token at which the KL to the reference is held: `kl_coef` is where its weight begins, and each update
     adapts it. None: the weight goes from `kl_coef` to `kl_coef_final`, whatever the KL is."""
@@ -113,6 +125,23 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """
         if self.kl_target is not None and not self.kl_coef:
             raise ConfigError("kl_target needs a kl_coef above 0, from which the weight of the KL is adapted.")
+
+
+class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Supervised training on demonstrations, before PPO or between its updates."""
+
+    epochs: Count = 8
+    """Passes over the demonstrations."""
+    batch_size: Count = 16
+    """Conversations for one optimizer step; turns, where a chat template rewrites history."""
+    lr: Positive = 1e-3
+    """Adam's learning rate after `warmup`; it falls to 0 along a line."""
+    warmup: Fraction = 0.1
+    """Share of the steps in which the learning rate rises from 0."""
+    max_grad_norm: Positive = 1.0
+    """Gradients are scaled down to this norm."""
+    max_examples: Count | None = None
+    """Demonstrations used, drawn at random by the run's seed. None: all of them."""
 
 
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

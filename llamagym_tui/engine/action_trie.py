@@ -2,7 +2,8 @@
 
 The admissible replies of an agent form a trie over token ids. A sampled reply that stays on the trie passes its
 branching nodes; the probabilities of a node's children, renormalised, are the policy's distribution over actions
-there. Replies off the trie (free text) have no branches.
+there. Replies off the trie (free text) have no branches. The trie is a `TokenTree` too: what the sampler computes
+ahead, and what replies are scored on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-_Node = dict[int, "_Node"]
+from llamagym_tui.engine.token_tree import ROOT, TokenTree
 
 
 class Branch(NamedTuple):
@@ -26,20 +27,29 @@ class ActionTrie:
     """Admissible replies as a trie of token ids."""
 
     def __init__(self, replies: Iterable[Sequence[int]]) -> None:
-        self._root: _Node = {}
-        for reply in replies:
-            node = self._root
-            for token in reply:
-                node = node.setdefault(token, {})
+        self.replies = tuple(tuple(reply) for reply in replies)
+        """Ids of each, ends included."""
+        self.tree = TokenTree()
+        """What a model must read to score every reply: all ids but the last ones."""
+        self.paths = tuple(tuple(self.tree.insert(reply[:-1])) for reply in self.replies)
+        """Of each reply, columns of the tree."""
+        self._children: dict[int, set[int]] = {}
+        for reply, path in zip(self.replies, self.paths, strict=True):
+            for before, token in zip((ROOT, *path), reply, strict=True):
+                self._children.setdefault(before, set()).add(token)
+
+    def __bool__(self) -> bool:
+        return bool(self.replies)
 
     def branches(self, reply: Sequence[int]) -> tuple[Branch, ...]:
         """The branching places that a reply passes while it stays on the trie."""
         found: list[Branch] = []
-        node = self._root
+        node: int | None = ROOT
         for at, token in enumerate(reply):
-            if len(node) > 1 and token in node:
-                found.append(Branch(at, tuple(sorted(node))))
-            if token not in node:
+            children = self._children.get(node, set()) if node is not None else set()
+            if token not in children:
                 break
-            node = node[token]
+            if len(children) > 1:
+                found.append(Branch(at, tuple(sorted(children))))
+            node = self.tree.child(node, token) if node is not None else None
         return tuple(found)

@@ -130,6 +130,19 @@ class RaggedCache(Cache):
         self.target = (rows, columns, width)
         return width
 
+    def move(self, rows: Tensor, source: Tensor, target: Tensor) -> None:
+        """Copy columns of rows to other columns.
+
+        Args:
+            rows: (B,) indices.
+            source: (B, T) columns to read.
+            target: (B, T) columns to write.
+        """
+        for layer in self.layers:
+            assert layer.keys is not None and layer.values is not None
+            layer.keys[rows[:, None], :, target] = layer.keys[rows[:, None], :, source]
+            layer.values[rows[:, None], :, target] = layer.values[rows[:, None], :, source]
+
     def fill(self, row: int, recorded: Cache, length: int) -> None:
         """Put a recorded prefix of `length` columns at the start of a row."""
         if length > self.capacity:

@@ -70,6 +70,7 @@ class Episode:
                 value=reply.value,
                 reward=0.0,
                 branches=self.policy.trie.branches(reply.ids),
+                choice=reply.choice,
             )
         )
         text = self.policy.chat.text(reply.ids)

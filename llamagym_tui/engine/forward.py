@@ -61,6 +61,11 @@ class Backbone:
         return self.head.weight.device  # type: ignore[return-value]
 
     @property
+    def vocabulary(self) -> int:
+        """V: numbers in the logits of a token."""
+        return int(self.head.weight.shape[0])  # type: ignore[index]
+
+    @property
     def dtype(self) -> torch.dtype:
         """Type of the hidden states."""
         return self.head.weight.dtype  # type: ignore[return-value]

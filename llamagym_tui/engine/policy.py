@@ -16,6 +16,7 @@ from llamagym_tui.engine.action_trie import ActionTrie
 from llamagym_tui.engine.tokenization import ChatTokenizer
 from llamagym_tui.engine.trajectory import Trajectory
 from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.errors import ConfigError
 
 
 class Policy:
@@ -41,10 +42,23 @@ class Policy:
         self.model = model.eval()
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
         self.generation = generation
+        self.admissible_replies = tuple(admissible_replies)
         self.trie = ActionTrie(self.chat.reply_ids(reply) for reply in admissible_replies)
+        if generation.policy == "score" and not self.trie:
+            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.version = 0
         """Updates made so far."""
+
+    def reply_divisors(self) -> tuple[float, ...]:
+        """What the summed log-probability of each admissible reply is divided by, to be its score."""
+        match self.generation.normalization:
+            case "sum":
+                return (1.0,) * len(self.trie.replies)
+            case "token":
+                return tuple(float(len(reply)) for reply in self.trie.replies)
+            case "word":
+                return tuple(float(max(len(reply.split()), 1)) for reply in self.admissible_replies)
 
     @contextmanager
     def evaluation_seed(self, seed: int) -> Iterator[None]:

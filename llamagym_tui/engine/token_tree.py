@@ -46,6 +46,10 @@ class TokenTree:
             at = child
         return path
 
+    def child(self, column: int, token: int) -> int | None:
+        """The column of a token that follows a column (`ROOT`: that begins); None if there is none."""
+        return self._children.get((column, token))
+
     def columns_for(self, ids: Sequence[int]) -> int:
         """How many columns a sequence would add."""
         at = ROOT

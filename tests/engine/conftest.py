@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,14 +44,14 @@ def tiny_llama(vocabulary: int) -> LlamaForCausalLM:
 def make_policy(tokenizer) -> Callable[..., Policy]:
     """A policy with random weights; `lora=True` for an adapter with something in it."""
 
-    def make(*, lora: bool = False, temperature: float = 1.0, max_new_tokens: int = 6, seed: int = 0) -> Policy:
+    def make(*, lora: bool = False, seed: int = 0, replies: Sequence[str] = REPLIES, **generation: Any) -> Policy:
         lm = tiny_llama(len(tokenizer))
         if lora:
             lm = with_adapter(lm, LoraConfig(r=4, alpha=8.0))
         model = AutoModelForCausalLMWithValueHead(lm)
         torch.nn.init.normal_(model.v_head.out.weight)
-        generation = GenerationConfig(max_new_tokens=max_new_tokens, temperature=temperature)
-        return Policy(model, tokenizer, generation, REPLIES, seed)
+        settings = GenerationConfig(**{"max_new_tokens": 6} | generation)
+        return Policy(model, tokenizer, settings, replies, seed)
 
     return make
 

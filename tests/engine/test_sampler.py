@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from msgspec.structs import replace
 
+from llamagym_tui.engine import sampler as sampler_module
 from llamagym_tui.engine.sampler import Sampler
+from llamagym_tui.errors import ConfigError
+
+SCORED = ['{"action": 0}', 'I say: {"action": 1}']
 
 
 def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], float]:
@@ -134,3 +139,114 @@ def test_the_same_seed_samples_the_same_replies(make_policy):
         return sampler.reply([0], [list(opening.rest)])[0].ids
 
     assert sampled(3) == sampled(3) != sampled(4)
+
+
+def scripted(sampler: Sampler, said: list[list[int]]) -> None:
+    """Let the sampler say given replies, each from its first id on."""
+    left, extend = [list(ids) for ids in said], Sampler._extend
+
+    def extended(logits, replies, live, greedy, told):
+        tokens = torch.tensor([left[index].pop(0) for index in live])
+        logprobs = (logits / sampler.policy.generation.temperature).log_softmax(-1)
+        sampler._sample = lambda logits, greedy: (tokens, logprobs[range(len(tokens)), tokens])
+        extend(sampler, logits, replies, live, greedy, told)
+
+    sampler._extend = extended
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sampled_token_by_token(make_policy, lora):
+    policy = make_policy(lora=lora, temperature=0.8, max_new_tokens=8)
+    chat, (stick, hit) = policy.chat, policy.trie.replies
+    astray = [*hit[:2], 7, 9, hit[-1]]
+    sampler = Sampler(policy, 4)
+    openings = [chat.opening("Play a game.", told) for told in ("a", "a longer observation: 15.", "b c", "d")]
+    rows = [[*opening.prefix, *opening.rest] for opening in openings]
+    prompts = [list(opening.rest) for opening in openings]
+    for slot, opening in enumerate(openings):
+        sampler.restart(slot, opening.prefix)
+    for said in ([hit, stick, astray, hit], [stick, hit, hit, astray], [hit, hit, stick, stick]):
+        scripted(sampler, said)
+        for slot, reply in enumerate(sampler.reply(range(4), prompts)):
+            assert reply.ids == list(said[slot])
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation("more " * (slot + 1), ended=True)
+            rows[slot] += new
+            prompts[slot] = [reply.ids[-1], *new]
+
+
+def test_computing_ahead_changes_no_sample(make_policy, monkeypatch):
+    def sampled() -> list[tuple[list[int], list[float]]]:
+        policy = make_policy(seed=5, max_new_tokens=6)
+        sampler, opening = Sampler(policy, 32), policy.chat.opening("Play.", "x")
+        for slot in range(32):
+            sampler.restart(slot, opening.prefix)
+        return [(reply.ids, reply.logprobs) for reply in sampler.reply(range(32), [list(opening.rest)] * 32)]
+
+    ahead = sampled()
+    monkeypatch.setattr(sampler_module, "LARGEST_AHEAD", 0)
+    plain = sampled()
+    assert [ids for ids, _ in ahead] == [ids for ids, _ in plain]
+    assert [p for _, ps in ahead for p in ps] == pytest.approx([p for _, ps in plain for p in ps], abs=2e-5)
+
+
+def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make_policy):
+    policy = make_policy(max_new_tokens=2)
+    sampler, opening = Sampler(policy, 1), policy.chat.opening("Play.", "x")
+    widths = []
+    encode = policy.model.backbone.encode
+    policy.model.backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
+    for _ in range(40):
+        sampler.restart(0, opening.prefix)
+        scripted(sampler, [[5, 6]])
+        sampler.reply([0], [list(opening.rest)])
+    assert widths[1] == len(opening.rest) + len(policy.trie.tree)
+    assert widths[-2:] == [len(opening.rest), 1]
+
+
+@pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", (4, 10)), ("word", (2, 4))])
+def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_policy, normalization, divisors):
+    policy = make_policy(temperature=0.5, policy="score", normalization=normalization, replies=SCORED)
+    assert policy.reply_divisors() == divisors
+    sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
+    for slot in range(4000):
+        sampler.restart(slot, opening.prefix)
+    replies = sampler.reply(range(4000), [list(opening.rest)] * 4000)
+    prompt = [*opening.prefix, *opening.rest]
+    # `scored` divides logits by the temperature; scores are of the model's own probabilities.
+    policy.generation = replace(policy.generation, temperature=1.0)
+    sums = [sum(scored(policy, [*prompt, *ids], len(prompt), len(prompt) + len(ids))[0]) for ids in policy.trie.replies]
+    shares = (torch.tensor(sums) / torch.tensor(divisors) / 0.5).softmax(-1)
+    for reply in replies[:50]:
+        assert reply.choice is not None
+        assert reply.ids == list(policy.trie.replies[reply.choice.chosen])
+        assert reply.choice.logprob == pytest.approx(float(shares[reply.choice.chosen].log()), abs=2e-5)
+    share = float(shares[1])
+    hits = sum(reply.choice is not None and reply.choice.chosen == 1 for reply in replies)
+    assert abs(hits / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_a_scored_conversation_goes_on_after_the_reply_that_was_chosen(make_policy):
+    policy = make_policy(policy="score", replies=SCORED)
+    sampler, chat = Sampler(policy, 2), policy.chat
+    opening = chat.opening("Play.", "Your total: 12.")
+    rows, prompts = [[*opening.prefix, *opening.rest] for _ in range(2)], [list(opening.rest)] * 2
+    for slot in range(2):
+        sampler.restart(slot, opening.prefix)
+    for _ in range(4):
+        for slot, reply in enumerate(sampler.reply([0, 1], prompts)):
+            logprobs, value = scored(policy, rows[slot] + reply.ids, len(rows[slot]), len(rows[slot] + reply.ids))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation(f"more {slot}", ended=True)
+            rows[slot] += [*reply.ids, *new]
+            prompts = [*prompts[:slot], [reply.ids[-1], *new], *prompts[slot + 1 :]]
+
+
+def test_the_score_policy_needs_discrete_actions(make_policy):
+    with pytest.raises(ConfigError, match="names no discrete actions"):
+        make_policy(policy="score", replies=[])
