@@ -213,6 +213,7 @@ class FakeBuilders(Builders):
     good: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Raised by the method of that name."""
+    rewrites_history: bool = False
     before_step: Callable[[Rollout], None] = lambda rollout: None
 
     def _fail(self, name: str) -> None:
@@ -228,7 +229,7 @@ class FakeBuilders(Builders):
         return Loaded()
 
     def policy(self, agent: Agent, loaded: Any) -> Any:
-        self.made["policy"] = Policy()
+        self.made["policy"] = Policy(chat=Chat(keeps_history=not self.rewrites_history))
         return self.made["policy"]
 
     def ppo(self, policy: Any) -> Any:
@@ -281,11 +282,20 @@ class FakeBuilders(Builders):
 class Stage:
     """A session on fakes, with everything that it told."""
 
-    def __init__(self, run_dir: Path, *, faults: dict[str, Exception] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        faults: dict[str, Exception] | None = None,
+        rewrites_history: bool = False,
+        **settings: Any,
+    ) -> None:
         self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
         self.asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
-        self.builders = FakeBuilders(self.config, faults=faults or {}, before_step=self._before_step)
+        self.builders = FakeBuilders(
+            self.config, faults=faults or {}, rewrites_history=rewrites_history, before_step=self._before_step
+        )
         self.script: dict[int, list[AnyCommand]] = {}
         """Commands by the number of steps made before they are asked."""
         self.also_before_step: Callable[[Rollout], None] = lambda rollout: None

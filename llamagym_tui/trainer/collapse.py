@@ -168,7 +168,7 @@ class CollapseMonitor:
                 self._first_repeats.append(share)
         self._heard.clear()
         recent = self._recent()
-        if len(self._history) >= FEWEST and (self._best is None or recent.mean > self._best.mean):
+        if len(self._history) >= FEWEST and (self._best is None or recent.mean >= self._best.mean):
             self._best = recent
 
     def _recent(self) -> Window:

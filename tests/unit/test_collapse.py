@@ -1,0 +1,209 @@
+"""The collapse monitor: what it says of hand-made runs, and that it says nothing of a healthy one.
+
+`tests/recorded/healthy_blackjack.jsonl` has the figures and some replies of each update of
+``llamagym-tui train blackjack --minutes 4 --seed 3 --threads 1``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict, repeated_share
+from tests import fakes
+
+HEALTHY = Path(__file__).parents[1] / "recorded" / "healthy_blackjack.jsonl"
+STEADY: dict[str, Any] = {
+    "mean_return": -0.1, "return_std": 1.0, "episodes": 1000, "entropy": 0.2, "action_entropy": 0.5, "grad_norm": 1.0,
+    "parse_failure_rate": 0.0, "skipped_steps": 0, "policy_loss": 0.0, "value_loss": 0.4, "approx_kl": 0.01,
+}  # fmt: skip
+ROUGH = "!" * 32
+
+
+def figures(**changes: Any) -> UpdateStats:
+    return msgspec.structs.replace(fakes.STATS, **{**STEADY, **changes})
+
+
+def monitor_after(updates: int, *, reply: str = '{"action": 0}', **changes: Any) -> CollapseMonitor:
+    monitor = CollapseMonitor()
+    for _ in range(updates):
+        said(monitor, figures(**changes), reply)
+    return monitor
+
+
+def said(monitor: CollapseMonitor, stats: UpdateStats, reply: str = '{"action": 0}') -> Verdict:
+    for _ in range(4):
+        monitor.hear(reply)
+    return monitor.judge(stats)
+
+
+def last_of(monitor: CollapseMonitor, updates: int, reply: str = '{"action": 0}', **changes: Any) -> Verdict:
+    """What is said after as many updates with such figures."""
+    return [said(monitor, figures(**changes), reply) for _ in range(updates)][-1]
+
+
+def test_a_healthy_run_is_quiet_and_good_from_its_beginning_to_its_end() -> None:
+    monitor, verdicts = CollapseMonitor(), []
+    for line in HEALTHY.read_text().splitlines():
+        update = json.loads(line)
+        for reply in update["replies"]:
+            monitor.hear(reply)
+        verdicts.append(monitor.judge(figures(**update["stats"])))
+        assert monitor.is_good
+    assert len(verdicts) == 48
+    assert {verdict.level for verdict in verdicts} == {"quiet"}
+
+
+def test_the_same_run_collapses_once_its_replies_and_returns_do() -> None:
+    monitor = CollapseMonitor()
+    for line in HEALTHY.read_text().splitlines():
+        monitor.judge(figures(**json.loads(line)["stats"]))
+    assert last_of(monitor, 3, mean_return=-0.9, parse_failure_rate=0.2).level == "collapsed"
+
+
+def test_a_lake_that_is_crossed_every_time_is_healthy_without_any_spread_or_entropy() -> None:
+    monitor = CollapseMonitor()
+    for success in (0.0, 0.1, 0.3, 0.6, 0.8, 0.9, 0.97):
+        spread = math.sqrt(success * (1 - success))
+        assert said(monitor, figures(mean_return=success, return_std=spread, episodes=150)).level == "quiet"
+    solved = {"mean_return": 1.0, "return_std": 0.0, "episodes": 170, "action_entropy": 0.004, "grad_norm": 1e-4}
+    assert last_of(monitor, 30, **solved) == Verdict()
+    # A hole now and then makes a gradient again, far above the last ones; it was larger once.
+    slip = solved | {"mean_return": 0.98, "return_std": 0.14, "grad_norm": 0.8}
+    assert said(monitor, figures(**slip)) == Verdict()
+    assert monitor.is_good
+
+
+def test_a_task_that_nothing_was_ever_won_at_has_nothing_to_fall_from() -> None:
+    assert last_of(CollapseMonitor(), 20, mean_return=0.0, return_std=0.0, action_entropy=0.0) == Verdict()
+
+
+def test_a_fall_is_measured_in_standard_errors_of_both_means() -> None:
+    # Ten updates of 1,000 episodes, standard deviation 1: six errors of the difference are 6 sqrt(2/10,000) = 0.0849.
+    steady = {"mean_return": -0.125}
+    assert last_of(monitor_after(10, **steady), 10, mean_return=-0.125 - 0.078125) == Verdict()
+    verdict = last_of(monitor_after(10, **steady), 10, mean_return=-0.125 - 0.09375)
+    assert (verdict.level, verdict.signs) == ("warning", ("fall",))
+    assert "from -0.125 to -0.219" in verdict.reason
+
+
+def test_a_policy_that_fell_is_not_good_long_before_it_is_warned_of() -> None:
+    # Two standard errors are 0.028.
+    slightly, clearly = monitor_after(10), monitor_after(10)
+    last_of(slightly, 10, mean_return=-0.12)
+    assert last_of(clearly, 10, mean_return=-0.14) == Verdict()
+    assert (slightly.is_good, clearly.is_good) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sign"),
+    [
+        ({"action_entropy": 0.04}, "exploration"),
+        ({"return_std": 0.05}, "spread"),
+        ({"parse_failure_rate": 0.1}, "parse failures"),
+        ({"skipped_steps": 1}, "skipped steps"),
+    ],
+)
+def test_a_fall_in_company_is_a_collapse(changes: dict[str, Any], sign: str) -> None:
+    verdict = last_of(monitor_after(10), 10, mean_return=-0.3, **changes)
+    assert (verdict.level, verdict.signs) == ("collapsed", ("fall", sign))
+
+
+def test_little_exploration_and_spread_are_no_sign_without_a_fall() -> None:
+    assert last_of(monitor_after(10), 10, action_entropy=0.001, return_std=0.01) == Verdict()
+
+
+def test_parse_failures_are_compared_with_the_lowest_of_the_run() -> None:
+    monitor = CollapseMonitor()
+    for rate in (0.9, 0.6, 0.3, 0.1, 0.02):
+        assert said(monitor, figures(parse_failure_rate=rate)) == Verdict()
+    assert last_of(monitor, 3, parse_failure_rate=0.02) == Verdict()
+    assert last_of(monitor, 3, parse_failure_rate=0.06) == Verdict()
+    assert last_of(monitor, 3, parse_failure_rate=0.09).signs == ("parse failures",)
+    assert last_of(monitor, 3, parse_failure_rate=0.40).level == "collapsed"
+
+
+def test_entropy_may_rise_as_far_as_actions_explain_it() -> None:
+    assert last_of(monitor_after(5), 3, entropy=0.69) == Verdict()
+    assert last_of(monitor_after(5), 3, entropy=0.75).signs == ("entropy",)
+    assert last_of(monitor_after(5), 3, entropy=0.75, action_entropy=0.69) == Verdict()
+    # From a start of 2 nats, half a nat is nothing.
+    assert last_of(monitor_after(5, entropy=2.0), 3, entropy=3.0) == Verdict()
+
+
+def test_a_format_that_dissolves_in_two_ways_at_once_is_a_collapse() -> None:
+    verdict = last_of(monitor_after(5), 3, entropy=1.7, parse_failure_rate=0.1)
+    assert (verdict.level, verdict.signs) == ("collapsed", ("parse failures", "entropy"))
+
+
+def test_replies_of_one_sign_are_a_collapse_and_those_of_the_start_are_the_measure() -> None:
+    verdict = last_of(monitor_after(5), 3, reply=ROUGH)
+    assert (verdict.level, verdict.signs) == ("collapsed", ("repetition",))
+    assert "97% of their trigrams, 0% at the start" in verdict.reason
+    assert last_of(monitor_after(5, reply=ROUGH), 3, reply=ROUGH) == Verdict()
+
+
+def test_few_replies_say_nothing() -> None:
+    monitor = monitor_after(5)
+    for _ in range(3):
+        monitor.hear(ROUGH)
+        monitor.hear(ROUGH)
+        assert monitor.judge(figures()) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("reply", "share"),
+    [
+        ("", 0.0),
+        ("hit", 0.0),
+        ('{"action": 0}', 0.0),
+        ("!!!!!", 2 / 3),  # three trigrams, all the same
+        ("a b c a b c", 1 / 4),  # abc, bca, cab, abc
+        ("stick stick", 0.0),
+    ],
+)
+def test_the_share_of_repeated_trigrams(reply: str, share: float) -> None:
+    assert repeated_share(reply) == pytest.approx(share)
+
+
+def test_a_gradient_beyond_all_before_is_a_sign_once() -> None:
+    monitor = monitor_after(5)
+    assert said(monitor, figures(grad_norm=9.9)) == Verdict()
+    assert said(monitor, figures(grad_norm=100.0)).signs == ("gradient",)
+    assert said(monitor, figures(grad_norm=100.0)) == Verdict()
+
+
+def test_no_gradient_while_the_critic_warms_up_is_no_measure_for_those_after() -> None:
+    monitor = monitor_after(5, grad_norm=0.0)
+    assert said(monitor, figures(grad_norm=3.0)) == Verdict()
+
+
+@pytest.mark.parametrize("changes", [{"policy_loss": math.nan}, {"approx_kl": math.inf}, {"skipped_steps": 8}])
+def test_numbers_that_are_none_are_warned_of_once_and_are_a_collapse_the_second_time(changes: dict[str, Any]) -> None:
+    changes = {"grad_norm": 0.0, **changes}
+    monitor = monitor_after(3)
+    assert said(monitor, figures(**changes)).level == "warning"
+    assert said(monitor, figures(**changes)).level == "collapsed"
+    monitor = monitor_after(3)
+    assert [said(monitor, figures(**c)).level for c in (changes, {}, changes)] == ["warning", "quiet", "warning"]
+
+
+def test_after_a_roll_back_the_best_is_remembered_and_the_fall_is_not() -> None:
+    monitor = monitor_after(10)
+    assert last_of(monitor, 10, mean_return=-0.4, action_entropy=0.0).level == "collapsed"
+    monitor.rolled_back()
+    assert said(monitor, figures()) == Verdict()
+    assert last_of(monitor, 8, mean_return=-0.4, action_entropy=0.0).level == "collapsed"
+
+
+def test_another_prompt_makes_returns_incomparable() -> None:
+    monitor = monitor_after(10)
+    monitor.forget()
+    assert last_of(monitor, 10, mean_return=-0.5, entropy=3.0, action_entropy=0.0) == Verdict()
+    assert monitor.is_good

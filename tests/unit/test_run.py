@@ -1,0 +1,286 @@
+"""What a session changes of its run, on fakes: settings, roll backs, updates that are ended early, warnings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llamagym_tui import run_store
+from llamagym_tui.config import GenerationConfig, PPOConfig
+from llamagym_tui.protocol.commands import (
+    ChangeSettings,
+    Evaluate,
+    Pause,
+    Resume,
+    RollBack,
+    SetMode,
+    SetSystemPrompt,
+    Stop,
+)
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    PhaseChanged,
+    RolledBack,
+    RunFinished,
+    RunStarted,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.trainer.phases import Phase
+from llamagym_tui.trainer.run import MOST_ROLL_BACKS
+from tests.fake_parts import EPISODES_A_BATCH, Stage
+
+STEPS_A_BATCH = EPISODES_A_BATCH // 2
+BROKEN = {"mean_return": float("nan")}
+"""Figures that are a warning once and a collapse from the second time."""
+
+
+def warnings(stage: Stage) -> list[str]:
+    return [event.message for event in stage.of(WarningRaised)]
+
+
+def break_updates(stage: Stage, *updates: int) -> None:
+    """Let updates of these numbers, counted from 1 over the session, measure nonsense."""
+    stage.also_before_step = lambda rollout: (
+        stage.ppo.figures.clear() or stage.ppo.figures.update(BROKEN if len(stage.ppo.batches) + 1 in updates else {})
+    )
+
+
+# Settings
+
+
+def test_a_change_is_put_into_effect_and_confirmed_after_a_checkpoint(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=24)
+    stage.script = {6: [ChangeSettings(changes={"ppo.clip_range": 0.1, "ppo.batch_size": 64})]}
+    stage.session.run()
+    assert (stage.ppo.config.clip_range, stage.rollout.batch_turns) == (0.1, 64)
+    at = stage.events.index(stage.of(SettingsChanged)[0])
+    assert isinstance(stage.events[at - 1], CheckpointSaved)
+    changed = stage.events[at]
+    assert (changed.changes, changed.update, changed.episodes) == (
+        {"ppo.clip_range": 0.1, "ppo.batch_size": 64}, 1, 12,
+    )  # fmt: skip
+    assert stage.rollout.restarts == 0
+
+
+def test_a_changed_learning_rate_is_the_one_from_now_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4})]}
+    stage.session.run()
+    assert stage.of(SettingsChanged)[0].changes == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
+    assert (stage.ppo.config.lr, stage.ppo.config.lr_final) == (3e-4, 3e-4)
+
+
+@pytest.mark.parametrize("changes", [{"generation.temperature": 0.5}, {"n_envs": 7}])
+def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    stage = Stage(tmp_path, episodes=24)
+    stage.script = {3: [ChangeSettings(changes=changes)]}  # asked as the third step begins, done when it has ended
+    stage.session.run()
+    assert stage.rollout.restarts == 1
+    first = stage.of(UpdateFinished)[0]
+    assert (len(stage.ppo.batches[0]), first.episodes) == (EPISODES_A_BATCH, 6 + EPISODES_A_BATCH)
+    assert first.stats.rollout_s == pytest.approx(STEPS_A_BATCH * 0.125)
+    assert stage.policy.generation == GenerationConfig(temperature=changes.get("generation.temperature", 1.0))
+    assert stage.rollout.n_envs == changes.get("n_envs", 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"seed": 3}, "seed"),
+        ({"ppo.lr": -1.0}, "ppo.lr"),
+        ({"ppo.clip_range": 0.1, "generation.temperature": 0.0}, "generation.temperature"),
+    ],
+)
+def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
+    tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.script = {2: [ChangeSettings(changes=changes)]}
+    assert stage.session.run() is Phase.STOPPED
+    assert named in warnings(stage)[0]
+    assert stage.of(SettingsChanged) == []
+    assert (stage.ppo.config, stage.rollout.restarts) == (stage.config.ppo, 0)
+
+
+def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8, ppo=PPOConfig(kl_coef=0.0, kl_coef_final=0.0))
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "reference", None)
+    stage.script = {2: [ChangeSettings(changes={"ppo.kl_coef": 0.1}), ChangeSettings(changes={"ppo.lr": 1e-4})]}
+    stage.session.run()
+    assert "without a KL to the reference" in warnings(stage)[0]
+    assert stage.ppo.config.lr == 1e-4
+
+
+def test_settings_change_in_a_pause_and_while_only_playing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8, mode="inference")
+    stage.script = {2: [Pause(), ChangeSettings(changes={"n_envs": 4}), Resume()]}
+    stage.session.run()
+    assert stage.of(SettingsChanged)[0].changes == {"n_envs": 4}
+    assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
+
+
+def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_with(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=8)
+    before.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4, "n_envs": 6})]}
+    before.session.run()
+    assert run_store.read_config(tmp_path) == before.config
+    after = Stage(tmp_path, episodes=16, resume=True)
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (3e-4, 6, 6)
+    again = Stage(tmp_path, episodes=24, resume=True, n_envs=9)  # said anew
+    again.builders.saved.extend(after.builders.saved)
+    again.session.run()
+    assert (again.ppo.config.lr, again.of(RunStarted)[0].n_envs) == (3e-4, 9)
+
+
+def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {2: [ChangeSettings(changes={"ppo.clip_range": 0.1}), Stop()]}
+    stage.session.run()
+    assert stage.builders.saved[-1]["changed"] == {"ppo.clip_range": {"before": 0.2, "after": 0.1}}
+
+
+# Roll back
+
+
+def test_a_checkpoint_is_good_once_the_update_after_it_has_shown_nothing_wrong(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=16)
+    good_after: list[int] = []
+    stage.also_before_step = lambda rollout: good_after.append(len(stage.builders.good))
+    stage.session.run()
+    assert good_after == [0] * 8  # saved after the first update, and judged by the second
+    assert [counters["updates"] for counters in stage.builders.good] == [1]
+
+
+def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=16)
+    break_updates(stage, 2)
+    stage.session.run()
+    assert stage.of(CheckpointSaved)
+    assert stage.builders.good == []
+
+
+def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=16, faults={"keep_good": OSError(28, "No space left on device")})
+    assert stage.session.run() is Phase.STOPPED
+    assert "last good checkpoint is an older one" in warnings(stage)[0]
+
+
+def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=80)
+    stage.script = {STEPS_A_BATCH * 5 + 2: [RollBack()]}
+    stage.session.run()
+    (rolled,) = stage.of(RolledBack)
+    assert (rolled.update, rolled.path, rolled.reason) == (1, str(tmp_path / "good"), "asked for")
+    assert [event.update for event in stage.of(UpdateFinished)][:7] == [1, 2, 3, 4, 5, 2, 3]
+    assert stage.rollout.restarts == 1
+    assert stage.of(RunFinished)[0].episodes == 80  # what was played was played
+    after = stage.events[stage.events.index(rolled) + 1]
+    assert isinstance(after, CheckpointSaved)  # a crash now would not bring back what was left
+    assert stage.builders.saved[-1]["episodes"] == 80
+
+
+def test_a_roll_back_without_a_good_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.script = {2: [RollBack()]}
+    assert stage.session.run() is Phase.STOPPED
+    assert warnings(stage) == ["There is no good checkpoint."]
+    assert stage.rollout.restarts == 0
+
+
+def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, minutes=3.0)
+    break_updates(stage, *range(50, 54))
+    stage.session.run()
+    assert [message.split(":")[0] for message in warnings(stage)] == [
+        "The policy may be about to collapse", "The policy has collapsed",
+    ]  # fmt: skip
+    assert stage.of(RolledBack) == []
+
+
+def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=80, on_collapse="rollback")
+    break_updates(stage, 5, 6)
+    stage.session.run()
+    (rolled,) = stage.of(RolledBack)
+    assert "has collapsed: Losses are not finite in 2 updates in a row" in rolled.reason
+    assert [event.update for event in stage.of(UpdateFinished)][:8] == [1, 2, 3, 4, 5, 6, 2, 3]
+
+
+def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_says_so(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=400, on_collapse="rollback")
+    break_updates(stage, *range(5, 60))
+    stage.session.run()
+    assert len(stage.of(RolledBack)) == MOST_ROLL_BACKS
+    assert "has collapsed" in warnings(stage)[-1]
+
+
+def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=200)
+    stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.session.run()
+    assert warnings(stage) == []
+
+
+def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=200)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.session.run()
+    assert "mean return fell from 0.500" in warnings(stage)[0]
+
+
+# Long updates
+
+
+@pytest.mark.parametrize(("command", "ends_in"), [(Stop(), "stopped"), (Pause(), "paused")])
+def test_a_stop_or_pause_ends_an_update_after_the_minibatch_under_way(
+    tmp_path: Path, command: Any, ends_in: str
+) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {STEPS_A_BATCH + 1: [Stop()], 1: []}
+
+    def ask(number: int) -> None:
+        if number == 2:
+            stage.asked.put(command)
+            if isinstance(command, Pause):
+                stage.asked.put(Resume())
+
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    assert stage.session.run() is Phase.STOPPED
+    (finished,) = stage.of(UpdateFinished)
+    assert finished.stats.epochs == 0.5  # two minibatches of four
+    assert stage.phases()[2:5] == ["updating", "rolling_out", ends_in]
+
+
+def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+
+    def ask(number: int) -> None:
+        if number == 1:
+            stage.asked.put(Evaluate(episodes=1))
+            stage.asked.put(SetMode(mode="train"))
+
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    stage.session.run()
+    assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
+
+
+def test_a_long_update_tells_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.session.run()  # four minibatches of a quarter of a second, two a pass
+    told = [(event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"]
+    assert told == [(0.5, ""), (1.0, "epoch 2 of 2")]
+
+
+def test_a_template_that_rewrites_history_is_told_at_the_start(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=2, rewrites_history=True)
+    stage.session.run()
+    assert "rewrites earlier replies" in warnings(stage)[0]
