@@ -52,7 +52,6 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
     import datasets
-    from pyarrow import ArrowException
 
     datasets.disable_progress_bars()
     path = output or source.with_suffix(".parquet")
@@ -61,7 +60,7 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
         datasets.Dataset.from_list(rows).to_parquet(str(path))
     except OSError as error:
         raise _unwritable(path, error) from error
-    except ArrowException as error:
+    except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
     return Exported(path, len(rows))
 
