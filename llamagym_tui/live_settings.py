@@ -37,6 +37,8 @@ LIVE = (
     "ppo.mini_batch_size",
     "generation.temperature",
     "generation.max_new_tokens",
+    "generation.policy",
+    "generation.normalization",
     "n_envs",
     "on_collapse",
 )

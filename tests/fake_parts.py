@@ -114,6 +114,7 @@ class Policy:
     version: int = 0
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     chat: Chat = field(default_factory=Chat)
+    trie: tuple[str, ...] = ("heads", "tails")
 
 
 class PPO:

@@ -145,8 +145,7 @@ class Run:
         changes = spelt_out(asked)
         try:
             config = changed(self.config, changes)
-            if self.parts.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
-                raise ConfigError("the run began without a KL to the reference, so there is none to weigh.")
+            self._check(config)
         except ConfigError as error:
             self.warn(f"Nothing was changed: {error}")
             return
@@ -156,6 +155,17 @@ class Run:
         self._tell(
             events.SettingsChanged(changes=changes, update=self.parts.ppo.updates, episodes=self.parts.rollout.episodes)
         )
+
+    def _check(self, config: RunConfig) -> None:
+        """Refuse what these parts cannot do.
+
+        Raises:
+            ConfigError: it needs what the run was begun without.
+        """
+        if self.parts.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
+            raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
+        if config.generation.policy == "score" and not self.parts.policy.trie:
+            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
 
     def _go_by(self, config: RunConfig) -> None:
         """Put settings into effect."""
