@@ -1,21 +1,25 @@
-"""LlamaGym's loop on this engine: one environment, act / assign_reward / terminate_episode.
+"""LlamaGym's loop on this engine: act / assign_reward / terminate_episode, for one environment or several.
 
-Policy, episodes and PPO are the trainer's own; only the pace is the user's.
+Policy, episodes and PPO are the trainer's own; only the pace is the user's. Each environment has a seat; with several,
+an update may come while other seats' episodes are under way: they go on under the new weights, every turn with the
+log-probabilities under which it was sampled.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from llamagym_tui.config import GenerationConfig, PPOConfig, from_dict
+from llamagym_tui.chat import Conversation, opening
 from llamagym_tui.engine.episode import Episode
+from llamagym_tui.engine.models import resolve_device
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.ppo import PPO
-from llamagym_tui.engine.sampler import Sampler
+from llamagym_tui.engine.sampler import Reply, Sampler
+from llamagym_tui.engine.seed_settings import generation_settings, ppo_settings
 from llamagym_tui.engine.trajectory import Trajectory
 from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ConfigError
@@ -23,14 +27,24 @@ from llamagym_tui.errors import ConfigError
 if TYPE_CHECKING:
     from llamagym_tui.agent import Agent
 
-SEED_TARGET_KL = 0.02
-_IGNORED_GENERATION = {"do_sample", "top_p", "top_k", "pad_token_id", "eos_token_id"}
-"""LlamaGym's settings that would make the sampled distribution differ from the scored one, or that are ours."""
-_RENAMED_PPO = {"learning_rate": "lr", "ppo_epochs": "epochs", "init_kl_coef": "kl_coef", "cliprange": "clip_range"}
+
+@dataclass(slots=True)
+class _Seat:
+    """One environment's place."""
+
+    episode: Episode | None = None
+    version: int = 0
+    """Of the policy that computed what the seat's slot of the sampler holds."""
+    took_turn: bool = False
+    """Whether it had an observation in the last `act`."""
+    is_trained: bool = True
+    """Whether all turns so far were sampled in training."""
+    rewards: list[float] = field(default_factory=list)
+    """Assigned in this episode."""
 
 
 class SeedLoop:
-    """An agent's model, playing one environment at the user's pace."""
+    """An agent's model, playing at the user's pace."""
 
     def __init__(
         self,
@@ -48,72 +62,139 @@ class SeedLoop:
     ) -> None:
         if sft_warm_start:
             raise ConfigError("sft_warm_start needs the supervised trainer, which this version does not have yet.")
-        if not isinstance(model, AutoModelForCausalLMWithValueHead):
-            model = AutoModelForCausalLMWithValueHead(model)
-        if device is not None:
-            model.to(device)
+        generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
+        model = _with_value_head(model, tokenizer)
+        if device is not None:
+            model.to(resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
-        self.policy = Policy(model, tokenizer, generation_settings(generate_config or {}), replies, seed)
+        self.policy = Policy(model, tokenizer, generation, replies, seed)
         self.ppo = PPO(self.policy, ppo, seed)
-        self.sampler = Sampler(self.policy, 1)
         self.training = True
-        self._episode: Episode | None = None
+        self._many = False
+        self._seats = [_Seat()]
+        self._sampler = Sampler(self.policy, 1)
         self._batch: list[Trajectory] = []
 
-    def act(self, observation: Any) -> Any:
-        """The action that the model chooses; the agent's fallback if its reply names none."""
-        if self._episode is None:
-            self._episode = Episode(self.policy, self.agent.get_system_prompt())
-        prompt = self._episode.observe(self.agent.format_observation(observation))
-        if prompt.restart is not None:
-            self.sampler.restart(0, prompt.restart)
-        reply = self._episode.reply(self.sampler.reply([0], [prompt.ids])[0])
-        reading = self.agent.read(reply)
-        self._episode.reward(0.0, parse_failed=reading.failed)
-        return self.agent.fallback_action if reading.failed else reading.action
+    @property
+    def messages(self) -> Conversation:
+        """The conversation of the first seat's episode so far."""
+        episode = self._seats[0].episode
+        return list(episode.conversation) if episode else opening(self.agent.get_system_prompt())
 
-    def assign_reward(self, reward: float) -> None:
-        """Credit a reward to the last action; more than one add up."""
-        if self._episode is None or not self._episode.turns:
-            raise ConfigError("assign_reward was called before act: a reward belongs to an action.")
-        self._episode.reward(float(reward))
+    @property
+    def rewards(self) -> list[float]:
+        """What was assigned in the first seat's episode so far."""
+        return list(self._seats[0].rewards)
 
-    def terminate_episode(self, train: bool, *, truncated: bool, final_observation: Any) -> dict[str, float]:
-        """End the episode, and update once the batch has enough turns."""
-        if self._episode is None:
+    def act(self, observation: Any, *, greedy: bool) -> Any:
+        """The action that the model chooses, or a list of them; the agent's fallback if a reply names none."""
+        many = isinstance(observation, list)
+        observations = observation if many else [observation]
+        self._take_seats(len(observations), many)
+        for seat, seen in zip(self._seats, observations, strict=True):
+            seat.took_turn = not many or seen is not None
+        turns = [index for index, seat in enumerate(self._seats) if seat.took_turn]
+        actions = [self.agent.fallback_action] * len(observations)
+        if turns:
+            prompts = [self._prompt(index, observations[index]) for index in turns]
+            replies = self._sampler.reply(turns, prompts, greedy=greedy)
+            for index, reply in zip(turns, replies, strict=True):
+                actions[index] = self._action(self._seats[index], reply)
+                self._seats[index].is_trained &= self.training and not greedy
+        return actions if many else actions[0]
+
+    def assign_reward(self, reward: Any) -> None:
+        """Credit a reward to the last action, or each of a list to its seat's; more than one add up."""
+        acted = [seat for seat in self._seats if seat.took_turn]
+        if not acted or any(seat.episode is None for seat in acted):
+            raise ConfigError(
+                "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
+            )
+        if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self._seats)):
+            raise ConfigError(f"act was given a list of {len(self._seats)} observations: assign as many rewards.")
+        for seat, earned in zip(self._seats, reward if self._many else [reward], strict=True):
+            if seat.took_turn and seat.episode is not None:
+                seat.episode.reward(float(earned))
+                seat.rewards.append(float(earned))
+
+    def terminate_episode(
+        self, train: bool, *, truncated: bool, final_observation: Any, env: int | None
+    ) -> dict[str, float]:
+        """End a seat's episode, and update once the batch has enough turns."""
+        seat = self._seats[self._index(env)]
+        if seat.episode is None:
             return {}
-        if truncated and final_observation is None:
+        is_trained = train and self.training and seat.is_trained
+        if is_trained and truncated and final_observation is None:
             raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
-        told = None if final_observation is None else self.agent.format_observation(final_observation)
-        trajectory = self._episode.finish("truncated" if truncated else "terminated", told)
-        self._episode = None
-        if not (train and self.training):
-            return {}
+        told = self.agent.format_observation(final_observation) if is_trained and truncated else None
+        trajectory = seat.episode.finish("truncated" if truncated else "terminated", told)
+        self._seats[self._index(env)] = _Seat(version=seat.version, took_turn=seat.took_turn)
+        return self._collect(trajectory) if is_trained else {}
+
+    def save(self, path: str | Path) -> None:
+        """Write model, value head and tokenizer as a folder that loads by its path."""
+        self.policy.model.save_pretrained(path)
+        self.policy.chat.tokenizer.save_pretrained(path)
+
+    def _collect(self, trajectory: Trajectory) -> dict[str, float]:
         self._batch.append(trajectory)
         if sum(len(trajectory.turns) for trajectory in self._batch) < self.ppo.config.batch_size:
             return {}
         batch, self._batch = self._batch, []
         return dataclasses.asdict(self.ppo.update(batch))
 
+    def _take_seats(self, count: int, many: bool) -> None:
+        """As many seats as there are observations; their number changes between episodes only."""
+        if count != len(self._seats):
+            if any(seat.episode is not None for seat in self._seats):
+                raise ConfigError(
+                    f"act was given {count} observations after {len(self._seats)}, with episodes under way: "
+                    "keep a place for every environment (None where it takes no turn)."
+                )
+            self._seats = [_Seat() for _ in range(count)]
+            self._sampler = Sampler(self.policy, count)
+        self._many = many
 
-def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
-    """Sampling settings from LlamaGym's names; truncation of the distribution is left out, as PPO needs all of it."""
-    return from_dict(GenerationConfig, {k: v for k, v in values.items() if k not in _IGNORED_GENERATION})
+    def _prompt(self, index: int, observation: Any) -> list[int]:
+        """Ids that a seat's slot has not seen: what is new, or all of a conversation that older weights computed."""
+        seat = self._seats[index]
+        if seat.episode is None:
+            seat.episode = Episode(self.policy, self.agent.get_system_prompt())
+        prompt = seat.episode.observe(self.agent.format_observation(observation))
+        if prompt.restart is None and seat.version != self.policy.version:
+            prompt = seat.episode.whole_prompt()
+        if prompt.restart is not None:
+            self._sampler.restart(index, prompt.restart)
+            seat.version = self.policy.version
+        return prompt.ids
+
+    def _action(self, seat: _Seat, reply: Reply) -> Any:
+        assert seat.episode is not None
+        reading = self.agent.read(seat.episode.reply(reply))
+        seat.episode.reward(0.0, parse_failed=reading.failed)
+        return self.agent.fallback_action if reading.failed else reading.action
+
+    def _index(self, env: int | None) -> int:
+        if env is None and len(self._seats) > 1:
+            raise ConfigError(
+                f"{len(self._seats)} environments are played: say whose episode ended, terminate_episode(env=0)."
+            )
+        if not 0 <= int(env or 0) < len(self._seats):
+            raise ConfigError(f"There is no environment {env}: act was given {len(self._seats)}, counted from 0.")
+        return int(env or 0)
 
 
-def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig:
-    """PPO settings from LlamaGym's names or ours; a seed-sized batch keeps its own minibatch size."""
-    named = {_RENAMED_PPO.get(name, name): value for name, value in values.items()}
-    if use_target_kl:
-        named.setdefault("target_kl", SEED_TARGET_KL)
-    if "batch_size" in named:
-        named.setdefault("mini_batch_size", named["batch_size"])
-    known = {field.name for field in msgspec.structs.fields(PPOConfig)}
-    unknown = sorted(set(named) - known)
-    if unknown:
+def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValueHead:
+    if tokenizer is None:
+        raise ConfigError("An agent with a model needs its tokenizer: Agent(model, tokenizer, device).")
+    if isinstance(model, AutoModelForCausalLMWithValueHead):
+        return model
+    if not hasattr(model, "get_output_embeddings"):
         raise ConfigError(
-            f"ppo_config_dict has unknown names: {', '.join(unknown)}; known: {', '.join(sorted(known))}."
+            f"An agent takes a loaded causal LM, not {type(model).__name__}: "
+            "loaded = load_model_and_tokenizer(name); Agent(loaded.model, loaded.tokenizer)."
         )
-    return from_dict(PPOConfig, named)
+    return AutoModelForCausalLMWithValueHead(model)

@@ -6,40 +6,51 @@ import re
 
 import gymnasium
 import pytest
+import torch
 
 from llamagym_tui import Agent, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.engine.seed_loop import generation_settings, ppo_settings
-from llamagym_tui.errors import ConfigError, NoModelError
+from llamagym_tui.engine.seed_settings import generation_settings, ppo_settings
+from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
 
 
 class SeedStyleAgent(Agent):
-    """Written as LlamaGym's example is: a pattern, and a plain int."""
+    """Written as LlamaGym's example is: a pattern, words, and a plain int."""
 
     def get_system_prompt(self) -> str:
-        return "You are an expert blackjack player. Reply with Action: 0 or Action: 1."
+        return (
+            "You are an expert blackjack player. Every turn you see your sum, the dealer's card and whether you have "
+            'an ace. Write "Action: 0" to stay or "Action: 1" to take a card.'
+        )
 
     def format_observation(self, observation) -> str:
         return f"You: {observation[0]}. Dealer: {observation[1]}. You have {'an' if observation[2] else 'no'} ace."
 
     def extract_action(self, response: str):
-        match = re.search(r"(?:Action|action\"): (\d)", response)
-        return int(match.group(1)) if match and match.group(1) in "01" else None
+        match = re.compile(r"Action: (\d)").search(response)
+        if match:
+            return int(match.group(1))
+        digits = [letter for letter in response if letter.isdigit()]
+        return int(digits[-1]) if digits and digits[-1] in "01" else 0
 
 
+@pytest.mark.filterwarnings("ignore:top_p")
 @pytest.mark.parametrize("kind", [BlackjackAgent, SeedStyleAgent])
-def test_the_loop_plays_and_updates_when_a_batch_is_full(kind):
+def test_llamagyms_loop_plays_logs_and_updates_when_a_batch_is_full(kind):
+    settings = {"batch_size": 8, "lora/r": 4, "generate/max_new_tokens": 8, "generate/do_sample": True}
+    settings |= {"generate/top_p": 0.6, "generate/top_k": 0, "generate/temperature": 0.9}
     loaded = load_model_and_tokenizer("bundled", "cpu")
     agent = kind(
         loaded.model,
         loaded.tokenizer,
         "cpu",
-        {"max_new_tokens": 8, "do_sample": True, "top_p": 0.6, "top_k": 0, "temperature": 0.9},
-        {"batch_size": 16, "mini_batch_size": 16},
+        {name: value for name, value in settings.items() if name.startswith("generate/")},
+        {"batch_size": settings["batch_size"], "mini_batch_size": settings["batch_size"]},
     )
+    before = [weight.clone() for weight in agent.model.parameters()]
     env = gymnasium.make("Blackjack-v1", natural=False, sab=False)
-    updates = []
-    for episode in range(16):
+    logged = []
+    for episode in range(20):
         observation, _ = env.reset(seed=episode)
         done = False
         while not done:
@@ -48,11 +59,63 @@ def test_the_loop_plays_and_updates_when_a_batch_is_full(kind):
             observation, reward, terminated, truncated, _ = env.step(action)
             agent.assign_reward(reward)
             done = terminated or truncated
-        updates.append(agent.terminate_episode())
-    full = [stats for stats in updates if stats]
-    assert len(full) in (1, 2)
-    assert full[0]["first_ratio"] < 1e-3
-    assert full[0]["turns"] >= 16
+        stats = {
+            "episode": episode,
+            "total_return": sum(agent.current_episode_rewards),
+            "message_ct": len(agent.current_episode_messages),
+            "episode_messages": agent.current_episode_messages,
+        }
+        stats.update(agent.terminate_episode())
+        logged.append(stats)
+    assert [stats["total_return"] in (-1, 0, 1) for stats in logged] == [True] * 20
+    assert all(stats["message_ct"] % 2 == 1 for stats in logged)
+    updates = [stats for stats in logged if "mean_return" in stats]
+    assert len(updates) >= 2
+    assert updates[0]["first_ratio"] < 1e-3
+    assert updates[0]["turns"] >= 8
+    assert all(isinstance(value, int | float) for value in updates[0].values() if not isinstance(value, list))
+    assert not all(torch.equal(a, b) for a, b in zip(before, agent.model.parameters(), strict=True))
+
+
+def test_a_greedy_or_evaluated_turn_keeps_its_episode_out_of_the_batch():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
+    agent.act((12, 5, 0))
+    agent.act((13, 5, 0), greedy=True)
+    assert agent.terminate_episode() == {}
+    agent.eval()
+    agent.act((12, 5, 0))
+    agent.train()
+    agent.act((13, 5, 0))
+    assert agent.terminate_episode(truncated=True) == {}, "no bootstrap is needed for what is not trained"
+    chosen = set()
+    for _ in range(8):
+        chosen.add(agent.act((12, 5, 0), greedy=True))
+        agent.terminate_episode()
+    assert len(chosen) == 1
+
+
+def test_the_conversation_and_the_rewards_are_those_of_the_episode_under_way():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer)
+    assert [message["role"] for message in agent.current_episode_messages] == ["system"]
+    agent.act((12, 5, 0))
+    agent.assign_reward(0.5)
+    assert [message["role"] for message in agent.current_episode_messages] == ["system", "user", "assistant"]
+    assert agent.current_episode_rewards == [0.5]
+    agent.terminate_episode()
+    assert (len(agent.current_episode_messages), agent.current_episode_rewards) == (1, [])
+
+
+def test_a_saved_agent_loads_by_its_path_with_its_value_head(tmp_path):
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer)
+    torch.nn.init.normal_(agent.model.v_head.out.weight)
+    agent.save(tmp_path / "mine")
+    again = load_model_and_tokenizer(str(tmp_path / "mine"), "cpu")
+    both = zip(agent.model.state_dict().values(), again.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in both)
+    assert again.tokenizer.chat_template == loaded.tokenizer.chat_template
 
 
 def test_in_eval_nothing_is_collected():
@@ -108,8 +171,27 @@ def test_a_reward_before_an_action_is_refused():
 
 
 def test_seed_style_settings_are_taken_and_unknown_ones_named():
-    assert generation_settings({"top_p": 0.6, "temperature": 0.9}).temperature == 0.9
-    settings = ppo_settings({"batch_size": 16, "learning_rate": 1e-4}, use_target_kl=True)
-    assert (settings.batch_size, settings.mini_batch_size, settings.lr, settings.target_kl) == (16, 16, 1e-4, 0.02)
+    with pytest.warns(UserWarning, match="top_p"):
+        assert generation_settings({"generate/top_p": 0.6, "generate/temperature": 0.9}).temperature == 0.9
+    settings = ppo_settings({"batch_size": 16, "learning_rate": 1e-5}, use_target_kl=True)
+    assert (settings.batch_size, settings.mini_batch_size, settings.lr, settings.target_kl) == (16, 16, 1e-5, 0.02)
     with pytest.raises(ConfigError, match="bogus"):
         ppo_settings({"bogus": 1}, use_target_kl=False)
+    with pytest.raises(ConfigError, match="greedy=True"):
+        generation_settings({"do_sample": False})
+
+
+def test_a_rate_that_is_given_stays_where_it_was_given():
+    settings = ppo_settings({"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False)
+    assert (settings.lr_final, settings.kl_coef_final, settings.entropy_coef_final) == (1e-5, 0.2, 0.5)
+    assert ppo_settings({"lr": 1e-3, "lr_final": 1e-4}, use_target_kl=False).lr_final == 1e-4
+
+
+def test_what_is_no_model_and_where_there_is_no_device_is_said_in_a_sentence():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    with pytest.raises(ConfigError, match="not str"):
+        BlackjackAgent("bundled", loaded.tokenizer)
+    with pytest.raises(ConfigError, match="needs its tokenizer"):
+        BlackjackAgent(loaded.model)
+    with pytest.raises(ModelLoadError, match="xpu"):
+        BlackjackAgent(loaded.model, loaded.tokenizer, "xpu:0")
