@@ -1,7 +1,11 @@
-"""Advantages over turns: generalised advantage estimation and whitening, as pure functions. K turns."""
+"""Advantages: generalised advantage estimation and whitening, as pure functions.
+
+T steps of an episode, which are its turns or its tokens; U turns or tokens of a batch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,18 +18,45 @@ class Advantages(NamedTuple):
     """What GAE gives for one trajectory."""
 
     advantages: Tensor
-    """(K,) not normalised."""
+    """(T,) not normalised."""
     returns: Tensor
-    """(K,) advantages + values: the value head's targets."""
+    """(T,) advantages + values: the value head's targets."""
 
 
-def turn_advantages(rewards: Tensor, values: Tensor, bootstrap: float, *, gamma: float, lam: float) -> Advantages:
+def batch_advantages(
+    rewards: Tensor,
+    values: Tensor,
+    ends_turn: Tensor,
+    lengths: Sequence[int],
+    bootstraps: Sequence[float],
+    *,
+    gamma: float,
+    lam: float,
+) -> Advantages:
+    """Advantages of episodes that stand one after the other; none leaks into the one before.
+
+    Args:
+        rewards, values, ends_turn: (U,) as `gae` wants them of each episode.
+        lengths: steps of each episode.
+        bootstraps: value after each episode.
+        gamma: discount per turn.
+        lam: lambda per turn.
+    """
+    parts = zip(*(column.split(list(lengths)) for column in (rewards, values, ends_turn)), bootstraps, strict=True)
+    found = [gae(*part, gamma=gamma, lam=lam) for part in parts]
+    return Advantages(torch.cat([one.advantages for one in found]), torch.cat([one.returns for one in found]))
+
+
+def gae(
+    rewards: Tensor, values: Tensor, ends_turn: Tensor, bootstrap: float, *, gamma: float, lam: float
+) -> Advantages:
     """Generalised advantage estimates for one trajectory.
 
     Args:
-        rewards: (K,) reward of each turn.
-        values: (K,) value before each turn.
-        bootstrap: value after the last turn; 0 if the episode terminated, V(final observation) if truncated.
+        rewards: (T,) reward of each step.
+        values: (T,) value before each step.
+        ends_turn: (T,) bool: steps after which `gamma` and `lam` apply; after the others both are 1.
+        bootstrap: value after the last step; 0 if the episode terminated, V(final observation) if truncated.
         gamma: discount per turn.
         lam: lambda per turn.
     Raises:
@@ -33,24 +64,27 @@ def turn_advantages(rewards: Tensor, values: Tensor, bootstrap: float, *, gamma:
     Source: arXiv:1506.02438, eq. 16.
     """
     if rewards.shape != values.shape:
-        raise ShapeMismatch(f"{len(rewards)} rewards and {len(values)} values: a trajectory has one of each a turn.")
-    advantages = torch.zeros_like(values)
+        raise ShapeMismatch(f"{len(rewards)} rewards and {len(values)} values: a trajectory has one of each a step.")
+    found: list[float] = []
     following_value, following_advantage = bootstrap, 0.0
-    for k in range(len(rewards) - 1, -1, -1):
-        # delta_k = r_k + gamma V_{k+1} - V_k;  A_k = delta_k + gamma lambda A_{k+1}
-        delta = float(rewards[k]) + gamma * following_value - float(values[k])
-        following_advantage = delta + gamma * lam * following_advantage
-        advantages[k] = following_advantage
-        following_value = float(values[k])
+    backwards = (column.flip(0).tolist() for column in (rewards, values, ends_turn))
+    for reward, value, is_end in zip(*backwards, strict=True):
+        # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
+        discount, trace = (gamma, lam) if is_end else (1.0, 1.0)
+        delta = reward + discount * following_value - value
+        following_advantage = delta + discount * trace * following_advantage
+        found.append(following_advantage)
+        following_value = value
+    advantages = torch.tensor(found[::-1], dtype=values.dtype)
     return Advantages(advantages, advantages + values)
 
 
 def whiten(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1 over the turns that the mask keeps.
+    """Advantages with mean 0 and standard deviation 1 over those that the mask keeps.
 
     Args:
-        advantages: (K,) of the whole batch.
-        mask: (K,) True for turns that are trained.
+        advantages: (U,) of the whole batch.
+        mask: (U,) True for what is trained.
         eps: added to the standard deviation.
     """
     kept = advantages[mask]
@@ -60,7 +94,7 @@ def whiten(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns); 0 where returns do not vary. (K,) each."""
+    """1 - Var(returns - values) / Var(returns); 0 where returns do not vary. (U,) each."""
     variance = returns.var(unbiased=False)
     if len(returns) < 2 or float(variance) < 1e-12:
         return 0.0

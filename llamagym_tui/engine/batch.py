@@ -38,7 +38,7 @@ class Row:
     first_turn: int
     """Index in the batch of the segment's first turn."""
     first_decision: int = 0
-    """Index in the batch of the segment's first decision; those of turns that are not trained do not count."""
+    """Index in the batch of the segment's first decision; a turn that someone else chose counts as one."""
 
 
 @dataclass(slots=True)
@@ -230,19 +230,19 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
     for index, plot in enumerate(plots):
         for row, paths in zip(plot.rows, plot.paths, strict=True):
             alternatives = iter(paths[1:])
-            decision = row.first_decision
+            first = row.first_decision
             for number, turn in enumerate(row.segment.turns):
+                decision, first = first, first + len(turn.decided)
                 if not turn.is_trained:
                     continue
                 batch_turn = row.first_turn + number
                 turns.append((index, paths[0][turn.start - 1], batch_turn))
                 if turn.choice is None:
                     branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
-                    for at, logprob in zip(range(turn.start, turn.end), turn.logprobs, strict=True):
+                    old_logprobs += turn.logprobs
+                    for at in range(turn.start, turn.end):
                         tokens.append((index, paths[0][at - 1], row.segment.ids[at]))
-                        decisions.append((decision, batch_turn, index, paths[0][at - 1]))
-                        old_logprobs.append(logprob)
-                        decision += 1
+                        decisions.append((decision + at - turn.start, batch_turn, index, paths[0][at - 1]))
                     continue
                 for candidate, reply in enumerate(turn.choice.replies):
                     path = next(alternatives)
@@ -251,7 +251,6 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
                         token_replies.append((len(choices), candidate))
                 decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
                 old_logprobs.append(turn.choice.logprob)
-                decision += 1
                 choices.append(turn.choice)
     widest = max((len(children) for _, children in branches), default=1)
     padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]

@@ -1,4 +1,4 @@
-"""PPO's losses, as pure functions. N sampled tokens, K turns, A admissible tokens at a branch."""
+"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value, A admissible tokens at a branch."""
 
 from __future__ import annotations
 
@@ -51,9 +51,20 @@ def deviation_k3(log_ratio: Tensor) -> Tensor:
     return log_ratio.exp() - 1 - log_ratio
 
 
-def value_loss(values: Tensor, returns: Tensor) -> Tensor:
-    """() half the squared error, summed over turns; (K,) each."""
-    return 0.5 * (values - returns).square().sum()
+def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
+    """(N,) k3 estimate of KL(policy || reference) at samples of the policy, nats; its gradient is the policy's.
+
+    Args:
+        logprobs: (N,) under the policy being trained.
+        reference_logprobs: (N,) under the reference.
+    Source: arXiv:2402.03300, eq. 4.
+    """
+    return deviation_k3(reference_logprobs - logprobs)
+
+
+def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
+    """() half the squared error, weighted and summed; (U,) each."""
+    return 0.5 * (weights * (values - returns).square()).sum()
 
 
 def token_entropy(logprobs: Tensor) -> Tensor:

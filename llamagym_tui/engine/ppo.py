@@ -1,8 +1,9 @@
 """One PPO update, from trajectories to changed weights.
 
-It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply;
-token terms are summed within a turn and averaged over turns, so that boilerplate tokens of a reply neither earn nor
-dilute; and the entropy bonus is on the action distribution, where admissible replies part, not on the vocabulary.
+It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply,
+unless `credit` says otherwise; token terms are summed within a turn and averaged over turns, so that boilerplate
+tokens of a reply neither earn nor dilute; and the entropy bonus is on the action distribution, where admissible
+replies part, not on the vocabulary.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.advantages import explained_variance, turn_advantages, whiten
+from llamagym_tui.engine.advantages import batch_advantages, explained_variance, whiten
 from llamagym_tui.engine.batch import Row, Rows, batch_rows, forwards, minibatches
-from llamagym_tui.engine.losses import clipped_policy_loss, value_loss
+from llamagym_tui.engine.credit import token_steps, turn_steps, turn_sums
+from llamagym_tui.engine.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.memory import forward_limits
 from llamagym_tui.engine.model_shape import shape_of
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
 from llamagym_tui.engine.rewards import ReturnMoments, discounted_return, turn_rewards
 from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
-from llamagym_tui.engine.trajectory import Trajectory
+from llamagym_tui.engine.trajectory import Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +62,23 @@ class PPOStats:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnTargets:
-    """What the update aims at, for the K turns of a batch."""
+class Targets:
+    """What the update aims at, for the U turns or decisions of a batch that have a value of their own."""
 
     advantages: Tensor
-    """(K,) whitened if configured."""
+    """(U,) whitened if configured."""
     returns: Tensor
-    """(K,)."""
+    """(U,)."""
     values: Tensor
-    """(K,) as estimated when sampled."""
-    kl_ref: Tensor
-    """(K,) nats."""
+    """(U,) as estimated by the weights that sampled."""
+    value_weights: Tensor
+    """(U,) in the value loss; those of a turn sum to 1."""
     trained: Tensor
-    """(K,) bool."""
+    """(U,) bool."""
+    kl_ref: Tensor
+    """(K,) nats that each turn is away from the reference (k1)."""
+    reference_logprobs: Tensor | None
+    """(D,) of decisions under the reference; None: there is none."""
 
 
 @dataclass(slots=True)
@@ -127,7 +133,7 @@ class PPO:
 
         Args:
             trajectories: the batch.
-            should_stop: asked between two minibatches; True ends the update, and the steps made stay.
+            should_stop: asked between two optimizer steps; True ends the update, and the steps made stay.
             progress: told before each minibatch which pass it is of, from 1, and how many there are to be.
         """
         began = time.perf_counter()
@@ -161,36 +167,56 @@ class PPO:
         self.policy.version += 1
         return stats
 
-    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> TurnTargets:
-        """Rewards with penalties, advantages and returns of a batch, turns in order."""
-        device = self.policy.model.backbone.device
+    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
+        """Rewards with penalties, advantages and returns of a batch, in order."""
+        config, device = self.config, self.policy.model.backbone.device
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        kl = torch.zeros(len(turns), device=device)
+        old = torch.tensor([logprob for turn in turns for logprob in turn.decided])
+        # 1. How far the policy has gone from the reference, in nats.
+        reference = None
         if self.reference is not None:
-            kl = self.reference.turn_kl(rows, len(turns), **self.limits._asdict())
-        rewards = turn_rewards(turns, scale=self.reward_scale, parse_penalty=self.config.parse_penalty)
-        rewards = rewards - self.kl_coef * kl.cpu()
-        values = torch.tensor([turn.value for turn in turns])
-        advantages, returns, at = [], [], 0
-        for trajectory, bootstrap in zip(trajectories, self.policy.bootstrap_values(trajectories), strict=True):
-            part = slice(at, at + len(trajectory.turns))
-            found = turn_advantages(
-                rewards[part], values[part], bootstrap, gamma=self.config.gamma, lam=self.config.lam
-            )
-            advantages.append(found.advantages)
-            returns.append(found.returns)
-            at = part.stop
-        trained = torch.tensor([turn.is_trained for turn in turns])
-        raw = torch.cat(advantages)
-        used = whiten(raw, trained) if self.config.whiten_advantages else raw
-        return TurnTargets(used.to(device), torch.cat(returns).to(device), values.to(device), kl, trained.to(device))
+            reference = self.reference.logprobs(rows, len(old), **self.limits._asdict())
+        kl = torch.zeros_like(old) if reference is None else old - reference.cpu()
+        kl_ref = turn_sums(turns, kl)
+        # 2. What each turn has earned, and the steps that have a value of their own: turns, or decisions.
+        rewards = turn_rewards(turns, scale=self.reward_scale, parse_penalty=config.parse_penalty)
+        kl_coef = self.kl_coef if config.kl_form == "reward" else 0.0
+        if config.credit == "turn":
+            steps = turn_steps(turns, rewards - kl_coef * kl_ref)
+            lengths = [len(trajectory.turns) for trajectory in trajectories]
+        else:
+            steps = token_steps(turns, rewards, kl_coef * kl, self._decision_values(turns, rows))
+            lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
+        # 3. Advantages, episode by episode.
+        bootstraps = self.policy.bootstrap_values(trajectories)
+        found = batch_advantages(*steps[:3], lengths, bootstraps, gamma=config.gamma, lam=config.lam)
+        used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
+        return Targets(
+            advantages=used.to(device),
+            returns=found.returns.to(device),
+            values=steps.values.to(device),
+            value_weights=steps.weights.to(device),
+            trained=steps.trained.to(device),
+            kl_ref=kl_ref,
+            reference_logprobs=reference,
+        )
+
+    @torch.no_grad()
+    def _decision_values(self, turns: Sequence[Turn], rows: Sequence[Row]) -> Tensor:
+        """(D,) V before each decision of a batch, by the weights that sampled it; that of the turn, if it has none."""
+        model = self.policy.model
+        values = torch.tensor([turn.value for turn in turns for _ in turn.decided])
+        for part in forwards(rows, **self.limits._asdict(), device=model.backbone.device):
+            hidden = part.encode(model.backbone).hidden_at(part.decision_rows, part.decision_columns)
+            values[part.decisions.cpu()] = model.v_head(hidden).cpu()
+        return values
 
     @property
     def kl_coef(self) -> float:
         """Weight of the KL to the reference in the next update."""
-        if self.config.kl_target is not None and self._adapted_kl_coef is not None:
-            return self._adapted_kl_coef
-        return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
+        if self.config.kl_target is None:
+            return self._scheduled(self.config.kl_coef, self.config.kl_coef_final)
+        return self.config.kl_coef if self._adapted_kl_coef is None else self._adapted_kl_coef
 
     @property
     def entropy_coef(self) -> float:
@@ -245,7 +271,7 @@ class PPO:
     def _epoch(
         self,
         rows: Sequence[Row],
-        targets: TurnTargets,
+        targets: Targets,
         sums: _Sums,
         *,
         first: bool,
@@ -255,36 +281,42 @@ class PPO:
         """One pass; the share of it that was made."""
         sums.epoch_kl, sums.epoch_decisions = 0.0, 0
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
-        for number, minibatch in enumerate(parts):
-            if not (first and number == 0) and should_stop():
-                return number / len(parts)
-            progress()
-            count = sum(turn.is_trained for row in minibatch for turn in row.segment.turns)
-            if not count:
-                continue
+        for at in range(0, len(parts), self.config.gradient_accumulation_steps):
+            is_first = first and at == 0
+            if not is_first and should_stop():
+                return at / len(parts)
+            together = parts[at : at + self.config.gradient_accumulation_steps]
+            turns = sum(turn.is_trained for part in together for row in part for turn in row.segment.turns)
             self.optimizer.zero_grad(set_to_none=True)
-            for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
-                loss = self._loss(part, targets, sums, is_first=first and number == 0)
-                (loss / count).backward()
-            self._step(sums)
+            for minibatch in together:
+                progress()
+                for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
+                    (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
+            if turns:
+                self._step(sums)
         return 1.0
 
-    def _loss(self, part: Rows, targets: TurnTargets, sums: _Sums, *, is_first: bool) -> Tensor:
+    def _loss(self, part: Rows, targets: Targets, sums: _Sums, *, is_first: bool) -> Tensor:
         """() summed over turns."""
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
-        decided = part.decisions(encoded, self.policy.generation.temperature)
+        decided = part.decided(encoded, self.policy.generation.temperature)
+        credited = part.credited(config.credit)
         policy = clipped_policy_loss(
-            decided.logprobs, part.old_logprobs, targets.advantages[part.decision_turns], config.clip_range
+            decided.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
         )
-        hidden = encoded.hidden_at(part.turn_rows, part.turn_columns)
+        hidden = encoded.hidden_at(credited.rows, credited.columns)
         # The head sees the whole error; the trunk sees it weighted, and not at all while the critic warms up.
         weight = 0.0 if self.is_warming_up else config.value_coef
         seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
-        critic = value_loss(model.v_head(seen), targets.returns[part.turns])
+        units = credited.units
+        critic = value_loss(model.v_head(seen), targets.returns[units], targets.value_weights[units])
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * decided.action_entropy.sum()
+            if config.kl_form == "loss" and targets.reference_logprobs is not None:
+                kl = reference_kl(decided.logprobs, targets.reference_logprobs[part.decisions])
+                loss = loss + self.kl_coef * kl.sum()
         with torch.no_grad():
             sums.policy_loss += float(policy.loss)
             sums.value_loss += float(critic)
@@ -315,7 +347,7 @@ class PPO:
     def _stats(
         self,
         trajectories: Sequence[Trajectory],
-        targets: TurnTargets,
+        targets: Targets,
         sums: _Sums,
         epochs: float,
         lr: float,

@@ -52,6 +52,13 @@ class Turn:
     choice: Choice | None = None
     """How the reply was chosen by score; None: it was sampled token by token."""
 
+    @property
+    def decided(self) -> tuple[float, ...]:
+        """Log-probability of each decision: of the sampled tokens, or of the one choice; 0 where someone else chose."""
+        if not self.is_trained:
+            return (0.0,)
+        return self.logprobs if self.choice is None else (self.choice.logprob,)
+
 
 @dataclass(slots=True)
 class Segment:

@@ -52,7 +52,9 @@ def test_k3_is_never_negative_and_unbiased_for_two_outcomes():
 
 
 def test_value_loss_is_half_the_squared_error():
-    assert value_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0])).item() == pytest.approx(2.5)
+    values, returns = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0])
+    assert value_loss(values, returns, torch.ones(2)).item() == pytest.approx(2.5)
+    assert value_loss(values, returns, torch.tensor([1.0, 0.25])).item() == pytest.approx(1.0)
 
 
 def test_entropy_of_a_uniform_distribution_is_the_log_of_its_size():
