@@ -197,13 +197,13 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def is_here(name: str) -> bool:
-    """Whether a model's weights are on this machine; no network is asked."""
+    """Whether a model's weights are on this machine, all of them; no network is asked."""
     if name == BUNDLED:
         return True
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name, "config.json")
-    return isinstance(config, str) and any(Path(config).parent.glob("*.safetensors"))
+    return isinstance(config, str) and _has_weights(Path(config).parent)
 
 
 def size_in_words(parameters: int) -> str:
@@ -212,6 +212,14 @@ def size_in_words(parameters: int) -> str:
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
     return str(parameters)
+
+
+def _has_weights(folder: Path) -> bool:
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return (folder / "model.safetensors").is_file()
+    parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    return all((folder / part).is_file() for part in parts)
 
 
 def _origins(name: str) -> set[str]:
