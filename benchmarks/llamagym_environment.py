@@ -1,0 +1,113 @@
+"""The environment that LlamaGym 0.1.1 still runs in, and the bundled model as its libraries of 2024 read it.
+
+The environment is made by venv and pip, in a cache folder, from `llamagym_requirements.txt`; it needs Python 3.11.
+The model keeps its weights: only the names of settings, the spelling of BPE merges and the chat template change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+REQUIREMENTS = Path(__file__).with_name("llamagym_requirements.txt")
+LLAMAGYM = "llamagym==0.1.1"
+MADE = "made-from.txt"
+"""Written into the environment last, with the requirements that it was made from."""
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'assistant' %} <|assistant|>{{ message['content'] }}<|end|>"
+    "{% else %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>"
+    "{% if message['role'] == 'user' %}[/INST]{% endif %}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %} <|assistant|>{% endif %}"
+)
+"""The bundled model's own words, with Llama 2's ``[/INST]`` between prompt and reply, at which LlamaGym cuts.
+
+The model still begins its reply after the token that it knows, so its replies stay as short as they are with us.
+"""
+
+POSITIONS = 256
+"""Largest position that the converted model names; longer conversations still work.
+
+transformers 4.38 copies a mask of positions x positions for every row of every forward. With the model's own 4096 that
+alone takes more than nine tenths of LlamaGym's time, which would say nothing about LlamaGym.
+"""
+
+
+def default_folder() -> Path:
+    """Where the environment is kept unless another folder is named."""
+    return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False)) / "llamagym-0.1.1"
+
+
+def interpreter(folder: Path, python: str) -> Path:
+    """The Python of LlamaGym's environment, made first if it is not there.
+
+    Args:
+        folder: of the environment.
+        python: that makes it, of version 3.11.
+    Raises:
+        subprocess.CalledProcessError: venv or pip failed; what they said is on stderr.
+    """
+    found = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    made_from = f"{LLAMAGYM}\n{REQUIREMENTS.read_text(encoding='utf-8')}"
+    if (folder / MADE).is_file() and (folder / MADE).read_text(encoding="utf-8") == made_from:
+        return found
+    print(f"Making an environment in {folder}: {LLAMAGYM} without its dependencies, and from {REQUIREMENTS.name}:")
+    print("  " + ", ".join(line for line in made_from.splitlines()[1:] if not line.startswith("#")), flush=True)
+    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+    pip = [str(found), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
+    subprocess.run([*pip, "--no-deps", LLAMAGYM], check=True)
+    (folder / MADE).write_text(made_from, encoding="utf-8")
+    return found
+
+
+def default_python() -> str:
+    """This Python if it is 3.11, else the one of that name."""
+    return sys.executable if sys.version_info[:2] == (3, 11) else "python3.11"
+
+
+def convert(source: Path, target: Path) -> None:
+    """Write the bundled model as transformers 4.38 and tokenizers 0.15 read it.
+
+    Args:
+        source: folder of the model.
+        target: folder to write into; made if absent.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / "model.safetensors", target)
+    _write(target / "config.json", old_config(_read(source / "config.json")))
+    _write(target / "tokenizer.json", old_tokenizer(_read(source / "tokenizer.json")))
+    told = _read(source / "tokenizer_config.json")
+    kept = {name: told[name] for name in ("eos_token", "pad_token", "model_max_length", "clean_up_tokenization_spaces")}
+    special = {"additional_special_tokens": told["extra_special_tokens"]}
+    rest = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
+    _write(target / "tokenizer_config.json", {**kept, **special, **rest})
+
+
+def old_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a Llama by their names of 2024."""
+    kept = {name: value for name, value in config.items() if name not in ("rope_parameters", "dtype", "head_dim")}
+    renamed = {"rope_theta": config["rope_parameters"]["rope_theta"], "torch_dtype": config["dtype"]}
+    return {**kept, **renamed, "max_position_embeddings": POSITIONS}
+
+
+def old_tokenizer(tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """A tokenizer's file with its merges as strings."""
+    model = {name: value for name, value in tokenizer["model"].items() if name != "ignore_merges"}
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    return {**tokenizer, "model": {**model, "merges": merges}}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
