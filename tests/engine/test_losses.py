@@ -7,7 +7,14 @@ import math
 import pytest
 import torch
 
-from llamagym_tui.engine.losses import branch_entropy, clipped_policy_loss, deviation_k3, token_entropy, value_loss
+from llamagym_tui.engine.losses import (
+    branch_entropy,
+    clipped_policy_loss,
+    deviation_k3,
+    reference_kl,
+    token_entropy,
+    value_loss,
+)
 
 
 def test_policy_loss_at_ratio_one_is_minus_the_advantages():
@@ -49,6 +56,14 @@ def test_k3_is_never_negative_and_unbiased_for_two_outcomes():
     assert (k3 >= 0).all()
     kl = (old * (old / new).log()).sum()
     assert (old * k3).sum().item() == pytest.approx(kl.item(), abs=1e-6)
+
+
+def test_the_kl_to_the_reference_and_its_gradient_at_a_token_twice_as_probable_under_the_reference():
+    logprobs = torch.tensor([-1.0, -1.0], requires_grad=True)
+    kl = reference_kl(logprobs, torch.tensor([-1.0, -1.0 + math.log(2)]))
+    assert kl.tolist() == pytest.approx([0.0, 2 - 1 - math.log(2)])
+    # d/dx of exp(ref - x) - 1 - (ref - x) is 1 - exp(ref - x): the token is made more probable.
+    assert torch.autograd.grad(kl.sum(), logprobs)[0].tolist() == pytest.approx([0.0, -1.0])
 
 
 def test_value_loss_is_half_the_squared_error():

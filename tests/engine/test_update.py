@@ -118,6 +118,111 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(m
     assert_gradient(policy.model.v_head, value_loss)
 
 
+@pytest.mark.parametrize("kl_form", ["reward", "loss"])
+def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(make_policy, kl_form):
+    policy = make_policy(temperature=0.7)
+    batch = mixed_batch(policy)
+    ppo = PPO(policy, replaced(STILL, credit="token", value_coef=0.3, kl_coef=0.5, kl_coef_final=0.5, kl_form=kl_form))
+    moved_reference(ppo)
+    targets = ppo.targets(batch, rows := batch_rows(batch))
+    ppo.update(batch)
+    losses = []
+    for row in rows:
+        at, (_, values) = row.first_decision, outputs(policy, row)
+        for number, turn in enumerate(row.segment.turns):
+            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            if not turn.is_trained:
+                continue
+            now = logprobs(policy, row, number)
+            ratio, advantages = (now - torch.tensor(turn.logprobs)).exp(), targets.advantages[decisions]
+            gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum()
+            error = 0.5 * (values[turn.start - 1 : turn.end - 1] - targets.returns[decisions]).square().mean()
+            away = targets.reference_logprobs[decisions] - now
+            losses.append(torch.stack([-gain, error, (away.exp() - 1 - away).sum()]))
+    policy_loss, value_loss, kl = torch.stack(losses).mean(0)
+    in_loss = 0.5 * kl if kl_form == "loss" else 0.0
+    assert_gradient(policy.model.pretrained_model, policy_loss + 0.3 * value_loss + in_loss)
+    assert_gradient(policy.model.v_head, value_loss)
+
+
+def moved_reference(ppo: PPO) -> None:
+    """Make the reference another model than the policy, so that there is a KL."""
+    assert ppo.reference is not None
+    assert ppo.reference._copy is not None
+    torch.manual_seed(0)
+    for parameter in ppo.reference._copy.lm.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+
+
+def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_policy):
+    policy = make_policy()
+    batch = mixed_batch(policy)
+    ppo = PPO(policy, replaced(STILL, kl_form="loss", kl_coef=0.5, kl_coef_final=0.5))
+    moved_reference(ppo)
+    targets = ppo.targets(batch, rows := batch_rows(batch))
+    assert targets.kl_ref.abs().sum() > 1
+    without = PPO(policy, STILL).targets(batch, rows)
+    assert torch.equal(targets.returns, without.returns)
+    ppo.update(batch)
+    kl = []
+    for row in rows:
+        at = row.first_decision
+        for number, turn in enumerate(row.segment.turns):
+            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            if turn.is_trained:
+                away = targets.reference_logprobs[decisions] - logprobs(policy, row, number)
+                kl.append((away.exp() - 1 - away).sum())
+    policy_loss, value_loss, _ = written_down(policy, rows, targets)
+    loss = policy_loss + 0.5 * value_loss + 0.5 * torch.stack(kl).mean()
+    assert_gradient(policy.model.pretrained_model, loss)
+
+
+def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_first_is_the_turns(make_policy):
+    policy = make_policy()
+    batch = mixed_batch(policy)
+    targets = PPO(policy, replaced(STILL, credit="token")).targets(batch, rows := batch_rows(batch))
+    expected = []
+    for row in rows:
+        values = outputs(policy, row)[1]
+        for turn in row.segment.turns:
+            expected += values[turn.start - 1 : turn.end - 1].tolist() if turn.is_trained else [turn.value]
+    assert targets.values.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(make_policy):
+    policy = make_policy()
+    whole = told(policy, "ab", reward=[1.0, -2.0])
+    (segment,) = whole.segments
+    first = dataclasses.replace(segment, ids=segment.ids[: segment.turns[0].end], turns=segment.turns[:1])
+    apart = Trajectory([first, dataclasses.replace(segment, turns=segment.turns[1:])], "terminated")
+    ppo = PPO(policy, replaced(STILL, credit="token", gamma=0.9, lam=0.5))
+    one, two = (ppo.targets([trajectory], batch_rows([trajectory])) for trajectory in (whole, apart))
+    assert torch.allclose(one.values, two.values, atol=1e-5)
+    assert torch.allclose(one.advantages, two.advantages, atol=1e-5)
+
+
+def test_accumulated_minibatches_give_the_gradient_of_one_of_their_joint_size(make_policy):
+    def gradient(**settings) -> Tensor:
+        policy = make_policy()
+        PPO(policy, replaced(STILL, **settings), seed=3).update(mixed_batch(policy))
+        return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
+
+    joint = gradient(mini_batch_size=1000)
+    assert torch.allclose(
+        gradient(mini_batch_size=2, gradient_accumulation_steps=4), joint, atol=1e-6 * joint.abs().max()
+    )
+    assert not torch.allclose(gradient(mini_batch_size=2), joint, rtol=1e-2)
+
+
+def test_minibatches_left_over_at_the_end_of_an_epoch_make_a_step_too(make_policy, monkeypatch):
+    policy = make_policy()
+    ppo = PPO(policy, replaced(STILL, mini_batch_size=1, gradient_accumulation_steps=2, epochs=2))
+    steps: list[int] = []
+    monkeypatch.setattr(ppo.optimizer, "step", lambda: steps.append(1))
+    ppo.update([told(policy, letter) for letter in "abcde"])
+    assert len(steps) == 2 * 3
+
+
 def test_while_the_critic_warms_up_the_gradient_is_the_heads_alone(make_policy):
     policy = make_policy()
     batch = mixed_batch(policy)
