@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.protocol.commands import AnyCommand, Evaluate, SetMode, SetSystemPrompt, Stop
-from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished, Event, RunFinished
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    ChangeSettings,
+    Evaluate,
+    RollBack,
+    SetMode,
+    SetSystemPrompt,
+    Stop,
+)
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EpisodesCounted,
+    EvaluationFinished,
+    Event,
+    RolledBack,
+    RunFinished,
+    SettingsChanged,
+    UpdateFinished,
+)
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.phases import Phase
@@ -23,7 +42,8 @@ class Watched(Builders):
     """The real parts; every batch is noted, and a script runs by the number of steps."""
 
     batches: list[list[Any]]
-    weights: list[float]
+    weights: list[str]
+    """Of the model before each step, and at the end: a digest of every bit."""
     steps: int
     script: dict[int, list[AnyCommand]]
     asked: queue.SimpleQueue[AnyCommand]
@@ -47,7 +67,7 @@ class Watched(Builders):
             self.steps += 1
             for command in self.script.get(self.steps, []):
                 self.asked.put(command)
-            self.weights.append(sum(float(p.detach().double().sum()) for p in policy.model.parameters()))
+            self.weights.append(digest(policy))
             return step()
 
         rollout.step = scripted  # type: ignore[method-assign]
@@ -68,7 +88,20 @@ def play(
         object.__setattr__(builders, name, value)
     session = Session(config, RunStore.create(config), asked, sinks=[told.append], builders=builders)
     assert session.run() is Phase.STOPPED, session.error
+    builders.weights.append(digest(session._run.parts.policy))  # type: ignore[union-attr]
     return builders, told
+
+
+def digest(policy: Any) -> str:
+    """Of every weight of a policy, bit by bit."""
+    found = hashlib.sha256()
+    for weight in policy.model.parameters():
+        found.update(weight.detach().numpy().tobytes())
+    return found.hexdigest()
+
+
+def first_ratios(told: list[Event]) -> list[float]:
+    return [event.stats.first_ratio for event in told if isinstance(event, UpdateFinished)]
 
 
 def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Path, model: str) -> None:
@@ -76,13 +109,13 @@ def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Pa
     builders, told = play(tmp_path, model, script)
     assert len(set(builders.weights[:22])) == 1
     assert len(builders.batches) > 1
-    # Weights are read before each step: the stop may come between the last update and a next step.
-    assert len(builders.batches) <= len(set(builders.weights)) <= 1 + len(builders.batches)
+    assert len(set(builders.weights)) == 1 + len(builders.batches)
     counted = [event for event in told if isinstance(event, EpisodesCounted)]
     returns = {mode: sum(len(e.returns) for e in counted if e.mode == mode) for mode in ("train", "inference")}
     trained = sum(len(batch) for batch in builders.batches)
     assert returns["inference"] >= 20 * 5
-    assert trained <= returns["train"] <= trained + 48
+    # Left out are those of the two steps before inference, and of the batch under way at the end.
+    assert trained <= returns["train"] <= trained + 2 * 16 + 48 + 16
 
 
 def test_an_evaluation_leaves_the_run_as_it_would_have_been(tmp_path: Path, model: str) -> None:
@@ -107,5 +140,67 @@ def test_a_resumed_run_has_the_weights_that_it_left(tmp_path: Path, model: str) 
     assert len(before.batches) > 0
     assert isinstance(told[-1], RunFinished)
     assert told[-1].updates == len(before.batches)
-    assert len(set(before.weights)) == 1 + len(before.batches)  # a step followed the last update
-    assert after.weights[0] == pytest.approx(before.weights[-1], rel=1e-9)
+    assert len(set(before.weights)) == 1 + len(before.batches)
+    assert after.weights[0] == before.weights[-1]
+
+
+def test_a_run_ends_exactly_at_the_episodes_that_were_asked_for(tmp_path: Path, model: str) -> None:
+    _, told = play(tmp_path, model, {}, episodes=101)
+    assert isinstance(told[-1], RunFinished)
+    assert told[-1].episodes == 101
+
+
+def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_one(tmp_path: Path, model: str) -> None:
+    builders, told = play(tmp_path, model, {40: [RollBack()], 60: [Stop()]})
+    (rolled,) = [event for event in told if isinstance(event, RolledBack)]
+    saved = next(event for event in told if isinstance(event, CheckpointSaved))
+    assert (rolled.update, saved.update) == (1, 1)
+    changes = [index for index, (a, b) in enumerate(pairwise(builders.weights)) if a != b]
+    after_first = builders.weights[changes[0] + 1]
+    assert builders.weights[39] != after_first == builders.weights[40]
+    assert not set(builders.weights[40:]) - {after_first} & set(builders.weights[:40])  # from there, another way
+    assert max(first_ratios(told)) < 1e-3
+    versions = [{trajectory.policy_version for trajectory in batch} for batch in builders.batches]
+    assert all(len(of_batch) == 1 for of_batch in versions)
+    assert len({version for of_batch in versions for version in of_batch}) == len(versions)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"generation.temperature": 3.0},
+        {"generation.policy": "score"},
+        pytest.param({"n_envs": 9}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
+    tmp_path: Path, model: str, changes: dict[str, Any]
+) -> None:
+    script: dict[int, list[AnyCommand]] = {18: [ChangeSettings(changes=changes)], 45: [Stop()]}
+    builders, told = play(tmp_path, model, script)
+    (changed,) = [event for event in told if isinstance(event, SettingsChanged)]
+    assert 0 < changed.update < len(builders.batches) - 1
+    assert max(first_ratios(told)) < 1e-3
+
+
+def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, model: str) -> None:
+    ppo_of = Watched.ppo
+
+    def stopping(self: Watched, policy: Any) -> Any:
+        ppo = ppo_of(self, policy)
+        step = ppo.optimizer.step
+
+        def stepped(*arguments: Any) -> Any:
+            self.asked.put(Stop())
+            return step(*arguments)
+
+        ppo.optimizer.step = stepped
+        return ppo
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watched, "ppo", stopping)
+        builders, told = play(tmp_path, model, {})
+    (finished,) = [event for event in told if isinstance(event, UpdateFinished)]
+    assert 0 < finished.stats.epochs < 1
+    assert len(builders.batches) == 1
+    assert [event.update for event in told if isinstance(event, CheckpointSaved)] == [1]
