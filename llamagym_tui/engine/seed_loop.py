@@ -65,7 +65,7 @@ class SeedLoop:
         generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
         model = _with_value_head(model, tokenizer)
-        if device is not None:
+        if device is not None and not getattr(model.causal_lm, "is_quantized", False):
             model.to(resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent

@@ -7,7 +7,7 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llamagym_tui.chat import ChatMessage, Conversation, assistant, opening, user
@@ -36,15 +36,9 @@ class Opening(NamedTuple):
 class ChatTokenizer:
     """A tokenizer and its chat template."""
 
-    def __init__(self, tokenizer: Any, template_kwargs: Mapping[str, Any] | None = None) -> None:
-        """Find out what the template does.
-
-        Args:
-            tokenizer: a transformers tokenizer; one without a chat template gets `PLAIN_TEMPLATE`.
-            template_kwargs: passed to the template whenever it is rendered (``enable_thinking=False`` …).
-        """
+    def __init__(self, tokenizer: Any) -> None:
+        """Find out what the template does; a tokenizer without one gets `PLAIN_TEMPLATE`."""
         self.tokenizer = tokenizer
-        self.template_kwargs = dict(template_kwargs or {})
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
@@ -135,9 +129,7 @@ class ChatTokenizer:
             first, second, *rest = conversation
             conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
         literal = [{**message, "content": self._literal.hide(message["content"])} for message in conversation]
-        return self.tokenizer.apply_chat_template(
-            literal, tokenize=False, add_generation_prompt=prompt, **self.template_kwargs
-        )
+        return self.tokenizer.apply_chat_template(literal, tokenize=False, add_generation_prompt=prompt)
 
     def _takes_system(self) -> bool:
         self.takes_system = True

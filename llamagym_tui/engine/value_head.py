@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from llamagym_tui.config import LoraConfig
+from llamagym_tui.config import LoraConfig, Quantization
 from llamagym_tui.engine.forward import Backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -56,30 +57,49 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | Path, *, lora: LoraConfig | None = None, **kwargs: Any
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        lora: LoraConfig | None = None,
+        peft_config: Any = None,
+        load_in_8bit: bool = False,
+        load_in_4bit: bool = False,
+        **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
         """Load a causal LM by hub id or path, with the value head saved beside it if there is one.
 
         Args:
-            name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
+            pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
             lora: train a low-rank adapter instead of all weights.
+            peft_config: the same as a configuration of PEFT's, as TRL took it; its dropout stays off.
+            load_in_8bit: through bitsandbytes; only an adapter is trained then.
+            load_in_4bit: the same with 4 bits.
             kwargs: passed on to transformers.
+        Raises:
+            ModelLoadError: quantised loading does not work here.
         """
         kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
-        path = Path(name_or_path)
+        if load_in_8bit or load_in_4bit:
+            kwargs |= _quantised("8bit" if load_in_8bit else "4bit", kwargs["dtype"])
+        path = Path(pretrained_model_name_or_path)
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, **kwargs)
         else:
-            lm = AutoModelForCausalLM.from_pretrained(name_or_path, **kwargs)
+            lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **kwargs)
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
-        if lora is not None and not model.is_adapted:
-            model.adapt(lora)
+        adapter = lora if lora is not None else peft_config
+        if adapter is not None and not model.is_adapted:
+            model.adapt(adapter)
         return model
 
-    def adapt(self, lora: LoraConfig) -> None:
-        """Train a fresh low-rank adapter from now on, and no longer the model's own weights; the value head stays."""
+    def adapt(self, lora: Any) -> None:
+        """Train a fresh low-rank adapter from now on, and no longer the model's own weights; the value head stays.
+
+        Args:
+            lora: a `LoraConfig`, or a configuration of PEFT's.
+        """
         self.pretrained_model = with_adapter(self.causal_lm, lora)
         self._backbone = None
 
@@ -124,20 +144,35 @@ def _is_adapted(lm: Any) -> bool:
 
 
 def _adapted_from(path: Path, **kwargs: Any) -> Any:
-    """A saved adapter on its base model, to be trained on; PEFT's own auto class would also resize the vocabulary."""
+    """A saved adapter on its base model, to be trained on.
+
+    PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
+    """
     import peft
 
     base = peft.PeftConfig.from_pretrained(path).base_model_name_or_path
     if not Path(base).is_dir():
         kwargs.pop("local_files_only", None)
     lm = AutoModelForCausalLM.from_pretrained(base, **kwargs)
+    if vocabulary := _saved_vocabulary(path, lm):
+        lm.resize_token_embeddings(vocabulary)
     return peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
 
 
-def with_adapter(lm: Any, lora: LoraConfig) -> Any:
-    """A causal LM with a fresh low-rank adapter, its own weights frozen; dropout is off, for exact ratios."""
+def _saved_vocabulary(path: Path, lm: Any) -> int | None:
+    """Rows of the embedding that was saved with an adapter, as PEFT does after resizing; None: none was."""
+    name = next(name for name, module in lm.named_modules() if module is lm.get_input_embeddings())
+    with safe_open(path / "adapter_model.safetensors", "pt") as saved:
+        key = f"base_model.model.{name}.weight"
+        return saved.get_slice(key).get_shape()[0] if key in saved.keys() else None  # noqa: SIM118
+
+
+def with_adapter(lm: Any, lora: Any) -> Any:
+    """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout."""
     import peft
 
+    if not isinstance(lora, LoraConfig):
+        return peft.get_peft_model(lm, lora)
     adapter = peft.LoraConfig(
         r=lora.r,
         lora_alpha=lora.alpha,
@@ -146,3 +181,11 @@ def with_adapter(lm: Any, lora: LoraConfig) -> Any:
         task_type="CAUSAL_LM",
     )
     return peft.get_peft_model(lm, adapter)
+
+
+def _quantised(kind: Quantization, dtype: torch.dtype) -> dict[str, Any]:
+    """What transformers takes to load quantised weights onto the GPU, or the CPU where there is none."""
+    from llamagym_tui.engine.quantization import quantization_config
+
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"quantization_config": quantization_config(kind, where, dtype), "device_map": {"": where}}

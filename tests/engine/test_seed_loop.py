@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 import gymnasium
+import peft
 import pytest
 import torch
+from transformers import AutoTokenizer
 
-from llamagym_tui import Agent, load_model_and_tokenizer
+from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.engine.models import bundled_model_path
 from llamagym_tui.engine.seed_settings import generation_settings, ppo_settings
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
 
@@ -195,3 +199,34 @@ def test_what_is_no_model_and_where_there_is_no_device_is_said_in_a_sentence():
         BlackjackAgent(loaded.model)
     with pytest.raises(ModelLoadError, match="xpu"):
         BlackjackAgent(loaded.model, loaded.tokenizer, "xpu:0")
+
+
+@pytest.mark.filterwarnings("ignore:top_p", "ignore:Setting `save_embedding_layers`")
+def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tmp_path):
+    where = bundled_model_path()
+    lora = peft.LoraConfig(r=4, lora_alpha=32, lora_dropout=0.05, bias="none", task_type="CAUSAL_LM")
+    model = AutoModelForCausalLMWithValueHead.from_pretrained(
+        pretrained_model_name_or_path=where, peft_config=lora, load_in_8bit=False, token=None
+    ).to("cpu")
+    tokenizer = AutoTokenizer.from_pretrained(where, token=None)
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    model.pretrained_model.resize_token_embeddings(len(tokenizer))
+    assert all("lora" in name for name, weight in model.pretrained_model.named_parameters() if weight.requires_grad)
+    agent = SeedStyleAgent(model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2})
+    stats: list[dict[str, float]] = []
+    for _ in range(4):
+        agent.act((12, 5, 0))
+        agent.assign_reward(1.0)
+        stats.append(agent.terminate_episode())
+    assert [bool(figures) for figures in stats] == [False, True, False, True]
+    assert stats[1]["first_ratio"] < 1e-3
+    agent.save(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").is_file()
+    again = load_model_and_tokenizer(str(tmp_path), "cpu")
+    assert len(again.tokenizer) == again.model.causal_lm.config.vocab_size == len(tokenizer)
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is there, so that it loads")
+def test_eight_bits_without_bitsandbytes_are_refused_in_a_sentence():
+    with pytest.raises(ModelLoadError, match="need bitsandbytes"):
+        AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)

@@ -131,10 +131,3 @@ def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
     assert ids == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     cut = chat.continuation("a", ended=False)
     assert chat.tokenizer.decode(cut).startswith(" </s><s>")
-
-
-def test_the_template_gets_its_own_settings(tokenizer):
-    changed = copy.deepcopy(tokenizer)
-    changed.chat_template = "{{ mood }}" + tokenizer.chat_template
-    opening = ChatTokenizer(changed, {"mood": "calm"}).opening("Play.", "Go.")
-    assert tokenizer.decode(opening.prefix).startswith("calm<|system|>")
