@@ -1,0 +1,49 @@
+"""bf16 products: linear layers multiply in bf16, and everything else stays as it is.
+
+Where a CPU multiplies bf16 in hardware (AMX, avx512_bf16), wide models are computed faster. Unlike autocast this leaves
+attention in fp32, which on CPUs is the faster of the two, and the LM head, so log-probabilities are not rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from llamagym_tui.config import Precision
+
+
+def products(precision: Precision, head: Tensor) -> AbstractContextManager[object]:
+    """Within it, the linear layers of a forward multiply at a precision, gradients included.
+
+    Args:
+        precision: ``fp32``, as the weights are, or ``bf16``.
+        head: weight of the LM head, which is left out.
+    """
+    return _Bf16Products(head) if precision == "bf16" else nullcontext()
+
+
+class _Bf16Products(TorchFunctionMode):
+    """fp32 in and out, the factors rounded to bf16; weights of any other type are let through."""
+
+    def __init__(self, head: Tensor) -> None:
+        super().__init__()
+        self.head = head
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is not F.linear or kwargs or args[1] is self.head or args[1].dtype != torch.float32:
+            return func(*args, **(kwargs or {}))
+        inputs, weight, *bias = args
+        product = F.linear(inputs.bfloat16(), weight.bfloat16()).float()
+        return product if not bias or bias[0] is None else product + bias[0]
