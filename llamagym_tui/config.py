@@ -193,6 +193,12 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     three times in a session."""
     resume: bool = False
     """Whether to go on from the checkpoint in `run_dir`."""
+    sft_warm_start: bool = False
+    """Whether the policy is trained on demonstrations before its first episode; not again on `resume`."""
+    sft_data: str | None = None
+    """File of demonstrations for it. None: the one that ships for the agent."""
+    sft: SFTSettings = field(default_factory=SFTSettings)
+    """Settings of every warm start of the run."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of PPO."""
     generation: GenerationConfig = field(default_factory=GenerationConfig)

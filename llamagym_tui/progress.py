@@ -17,8 +17,11 @@ from llamagym_tui.protocol.events import (
     RolledBack,
     SettingsChanged,
     UpdateFinished,
+    WarmStartFinished,
+    WarmStartProgressed,
     WarningRaised,
 )
+from llamagym_tui.run_state import warm_start_text
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -90,11 +93,21 @@ class _Figures:
         return f"{self.episodes:,} episodes, mean return {mean:.3f}, {self._updates} updates, {self._rate:.0f}/s"
 
 
+SHOWN_PHASES = ("loading", "warm_starting", "evaluating")
+"""Phases that say by themselves what is being done."""
+
+
+def _step_text(event: WarmStartProgressed) -> str:
+    return f"warm start: step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
+
+
 def _notice(event: Event) -> str:
     """A line for what a person should not miss; empty for the rest."""
     match event:
         case WarningRaised():
             return f"warning: {event.message}"
+        case WarmStartFinished():
+            return f"warm start: {warm_start_text(event)}"
         case RolledBack():
             return f"rolled back to update {event.update:,}: {event.reason}"
         case SettingsChanged():
@@ -113,10 +126,13 @@ class _Lines:
 
     def take(self, event: Event) -> None:
         self._figures.take(event)
-        if isinstance(event, PhaseChanged) and event.phase == "loading":
-            self.say(event.detail)
+        if isinstance(event, PhaseChanged) and event.phase in SHOWN_PHASES:
+            if event.phase != "evaluating" or self._is_due():
+                self.say(event.detail)
         elif notice := _notice(event):
             self.say(notice)
+        elif isinstance(event, WarmStartProgressed) and self._is_due():
+            self.say(_step_text(event))
         elif isinstance(event, EpisodesCounted) and self._is_due():
             self.say(self._figures.text)
 
@@ -166,13 +182,16 @@ class _Bar:
         self._figures.take(event)
         if notice := _notice(event):
             self._bar.console.print(notice, markup=False, highlight=False)
-        elif isinstance(event, PhaseChanged) and event.phase == "loading":
+        elif isinstance(event, PhaseChanged) and event.phase in SHOWN_PHASES:
             self.say(event.detail)
+        elif isinstance(event, WarmStartProgressed):
+            self._bar.update(self._task, description=_step_text(event), completed=event.step, total=event.steps)
         elif isinstance(event, EpisodesCounted):
             if self._began_at is None:
                 self._began_at = self._clock()
             done = event.episodes if self._episodes else self._clock() - self._began_at
-            self._bar.update(self._task, description=self._figures.text, completed=done)
+            limit = self._episodes or self._seconds
+            self._bar.update(self._task, description=self._figures.text, completed=done, total=limit)
 
     def evaluated(self, episodes: int) -> None:
         self._bar.update(self._task, description=f"{episodes:,} episodes", completed=episodes)

@@ -33,6 +33,8 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
     UpdateFinished,
     UpdateStats,
+    WarmStartFinished,
+    WarmStartProgressed,
     WarningRaised,
 )
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
@@ -205,6 +207,10 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _mode_changed(state, event)
         case EvaluationFinished():
             return replace(state, evaluation=event, transcript=state.transcript.note(_evaluation_text(event)))
+        case WarmStartProgressed():
+            return replace(state, detail=f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}")
+        case WarmStartFinished():
+            return _marked(state, "warm start", clipped(warm_start_text(event)))
         case CheckpointSaved():
             return replace(state, checkpoint=event)
         case RolledBack():
@@ -221,6 +227,15 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _ended(replace(state, phase="stopped", detail="", finished=event, episodes_per_s=0.0))
         case _:
             assert_never(event)
+
+
+def warm_start_text(event: WarmStartFinished) -> str:
+    """What a warm start has done, for people."""
+    how = "cancelled after" if event.cancelled else "trained in"
+    return (
+        f"{event.demonstrations:,} demonstrations, {how} {event.steps:,} steps and {event.elapsed_s:,.0f} s; "
+        f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
+    )
 
 
 def _phase_changed(state: RunState, event: PhaseChanged) -> RunState:

@@ -97,6 +97,19 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
+class Taught:
+    """The engine's SFTStats, made up."""
+
+    demonstrations: int
+    steps: int
+    cancelled: bool = False
+    tokens: int = 8
+    first_loss: float = 1.0
+    last_loss: float = 0.25
+    elapsed_s: float = 2.0
+
+
+@dataclass(frozen=True)
 class Loaded:
     name: str = "coin-model"
     device: str = "cpu"
@@ -216,6 +229,7 @@ class FakeBuilders(Builders):
     """Raised by the method of that name."""
     rewrites_history: bool = False
     before_step: Callable[[Rollout], None] = lambda rollout: None
+    memory_warning: str | None = None
 
     def _fail(self, name: str) -> None:
         if name in self.faults:
@@ -224,6 +238,10 @@ class FakeBuilders(Builders):
     def agent(self) -> Agent:
         self._fail("agent")
         return CoinAgent()
+
+    def preflight(self, agent: Agent, *, learns: bool = True) -> str | None:
+        self._fail("preflight")
+        return self.memory_warning
 
     def model(self) -> Any:
         self._fail("model")
@@ -254,6 +272,20 @@ class FakeBuilders(Builders):
             done += 1
             arguments["progress"](done)
         return Evaluated(episodes=done)
+
+    def warm_start(self, policy: Any, ppo: Any, conversations: Any, *, progress: Any, should_stop: Any) -> Any:
+        self._fail("warm_start")
+        taught, steps = 0, 4
+        while taught < steps and not should_stop():
+            self.clock.now += STEP_S
+            taught += 1
+            progress(taught, steps, 1.0 / taught)
+        policy.version += 1
+        self.made["taught"] = conversations
+        return Taught(len(conversations), taught, cancelled=taught < steps)
+
+    def restore_start(self, policy: Any) -> None:
+        self.made["restored_start"] = True
 
     def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
         self._fail("save")

@@ -1,8 +1,8 @@
 """Checkpoints: the model as a standard folder that transformers or PEFT load, and beside it what PPO needs to go on.
 
 A run folder holds the latest one (``model/``) and the last good one (``good/``), which shares the latest's files as
-long as the two are the same. Each is written to a new folder and then put in place, so that a crash at any moment
-leaves one that is whole.
+long as the two are the same; after a warm start, the policy that PPO began from too (``start/``). Each is written to a
+new folder and then put in place, so that a crash at any moment leaves one that is whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.value_head import VALUE_HEAD_FILE
 from llamagym_tui.errors import RunStoreError
 
-MODEL, GOOD = "model", "good"
+MODEL, GOOD, START = "model", "good", "start"
 STATE, COUNTERS = "learner.pt", "counters.json"
 
 
@@ -88,6 +88,34 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     _load(place, policy, ppo, random=ppo.state_dict()["random"])
     policy.version += 1
     return place
+
+
+def save_start(run_dir: Path, policy: Policy) -> Path:
+    """Keep the policy from which PPO goes on after a warm start: its reference; the folder.
+
+    Raises:
+        OSError: it cannot be written; the one before still stands.
+    """
+    policy.model.save_pretrained(_empty(run_dir, START))
+    return _put_in_place(run_dir, START)
+
+
+def load_start(run_dir: Path, policy: Policy) -> None:
+    """Put back what `save_start` kept, if there is anything.
+
+    Raises:
+        RunStoreError: it is broken.
+    """
+    place = run_dir / START if (run_dir / START).is_dir() else run_dir / f"{START}.old"
+    if not place.is_dir():
+        return
+    try:
+        _load_weights(place, policy)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RunStoreError(
+            f"The policy that PPO began from cannot be read in {str(place)!r} ({error}): "
+            "begin anew in another --run-dir."
+        ) from error
 
 
 def _empty(run_dir: Path, name: str) -> Path:

@@ -50,6 +50,18 @@ class Evaluate(Command, frozen=True, kw_only=True):
     greedy: bool = True
 
 
+class WarmStart(Command, frozen=True, kw_only=True):
+    """Train on demonstrations, drop the batch under way, and go on from there; confirmed by ``WarmStartFinished``,
+    refused by ``WarningRaised``."""
+
+    sft_data: str | None = None
+    """File of demonstrations. None: the one that ships for the agent."""
+
+
+class CancelWarmStart(Command, frozen=True, kw_only=True):
+    """End the warm start that is under way; what was learnt so far stays."""
+
+
 class SaveCheckpoint(Command, frozen=True, kw_only=True):
     """Write the policy to disk now; confirmed by ``CheckpointSaved``."""
 
@@ -81,6 +93,8 @@ AnyCommand = (
     | SetMode
     | SetSystemPrompt
     | Evaluate
+    | WarmStart
+    | CancelWarmStart
     | SaveCheckpoint
     | RollBack
     | ChangeSettings

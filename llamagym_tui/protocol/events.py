@@ -17,7 +17,7 @@ from llamagym_tui.live_settings import Value
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
 
-Phase = Literal["loading", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
+Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
 
@@ -229,6 +229,37 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     elapsed_s: float
 
 
+class WarmStartProgressed(Event, frozen=True, kw_only=True):
+    """Supervised training on demonstrations has come so far."""
+
+    step: int
+    """Optimizer steps made."""
+    steps: int
+    """Steps in all."""
+    loss: float
+    """Nats per token of the demonstrated replies, in this step's batch."""
+
+
+class WarmStartFinished(Event, frozen=True, kw_only=True):
+    """The policy was trained on demonstrations and is PPO's reference from now on; figures: `docs/METRICS.md`."""
+
+    path: str
+    """File of the demonstrations."""
+    episodes: int
+    """Episodes before, since the run began."""
+    demonstrations: int
+    tokens: int
+    """Of the demonstrated replies, ends included: those with loss."""
+    steps: int
+    """Optimizer steps made."""
+    first_loss: float
+    last_loss: float
+    elapsed_s: float
+    """TRL's import included."""
+    cancelled: bool
+    """Whether it ended early, as asked; what was learnt until then stays."""
+
+
 class CheckpointSaved(Event, frozen=True, kw_only=True):
     """The policy stands on disk."""
 
@@ -298,6 +329,8 @@ AnyEvent = (
     | PromptChanged
     | ModeChanged
     | EvaluationFinished
+    | WarmStartProgressed
+    | WarmStartFinished
     | CheckpointSaved
     | RolledBack
     | SettingsChanged

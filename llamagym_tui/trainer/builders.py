@@ -7,13 +7,14 @@ imports no torch: the engine is imported when the first part is asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui import catalog
 from llamagym_tui.agent import Agent
+from llamagym_tui.chat import Conversation
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import Event
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.models import LoadedModel
     from llamagym_tui.engine.policy import Policy
     from llamagym_tui.engine.ppo import PPO
+    from llamagym_tui.engine.sft import SFTStats
     from llamagym_tui.trainer.rollout import Evaluation, Rollout
 
 EVALUATION_SEED = 1_000_000
@@ -146,6 +148,38 @@ class Builders:
             should_stop=should_stop,
             progress=progress,
         )
+
+    def warm_start(
+        self,
+        policy: Policy,
+        ppo: PPO,
+        conversations: Sequence[Conversation],
+        *,
+        progress: Callable[[int, int, float], None],
+        should_stop: Callable[[], bool],
+    ) -> SFTStats:
+        """Train the policy on conversations, keep what comes out in the run folder, and make it PPO's reference."""
+        from llamagym_tui.engine.checkpoint import save_start
+        from llamagym_tui.engine.reference import Reference
+        from llamagym_tui.engine.sft import train_on
+
+        stats = train_on(
+            policy, conversations, self.config.sft, seed=self.config.seed, progress=progress, should_stop=should_stop
+        )
+        if ppo.reference is not None:
+            ppo.reference = Reference(policy)
+        save_start(Path(self.config.run_dir), policy)
+        return stats
+
+    def restore_start(self, policy: Policy) -> None:
+        """Put back the policy that PPO began from, if that is not the model's: what a warm start has made.
+
+        Raises:
+            RunStoreError: it is broken.
+        """
+        from llamagym_tui.engine.checkpoint import load_start
+
+        load_start(Path(self.config.run_dir), policy)
 
     def save(self, run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
         """Write the model and all that a resumed run needs; the folder that was written."""

@@ -40,6 +40,8 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Eve
     agent = builders.agent()
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
+    if config.resume:
+        builders.restore_start(policy)
     ppo = builders.ppo(policy)
     began = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
     began = began.with_prompt(config.system_prompt)

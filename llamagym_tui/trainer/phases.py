@@ -17,6 +17,8 @@ class Phase(StrEnum):
 
     LOADING = "loading"
     """Reading the model and making the environments."""
+    WARM_STARTING = "warm_starting"
+    """Training on demonstrations."""
     ROLLING_OUT = "rolling_out"
     """Stepping the environments."""
     UPDATING = "updating"
@@ -33,9 +35,12 @@ class Phase(StrEnum):
 
 _AFTER: Mapping[Phase, frozenset[Phase]] = {
     Phase.LOADING: frozenset({Phase.ROLLING_OUT, Phase.STOPPED, Phase.FAILED}),
-    Phase.ROLLING_OUT: frozenset({Phase.UPDATING, Phase.PAUSED, Phase.EVALUATING, Phase.STOPPED, Phase.FAILED}),
+    Phase.WARM_STARTING: frozenset({Phase.ROLLING_OUT, Phase.PAUSED, Phase.FAILED}),
+    Phase.ROLLING_OUT: frozenset(
+        {Phase.UPDATING, Phase.PAUSED, Phase.EVALUATING, Phase.WARM_STARTING, Phase.STOPPED, Phase.FAILED}
+    ),
     Phase.UPDATING: frozenset({Phase.ROLLING_OUT, Phase.FAILED}),
-    Phase.PAUSED: frozenset({Phase.ROLLING_OUT, Phase.EVALUATING, Phase.STOPPED, Phase.FAILED}),
+    Phase.PAUSED: frozenset({Phase.ROLLING_OUT, Phase.EVALUATING, Phase.WARM_STARTING, Phase.STOPPED, Phase.FAILED}),
     Phase.EVALUATING: frozenset({Phase.ROLLING_OUT, Phase.PAUSED, Phase.FAILED}),
     Phase.STOPPED: frozenset(),
     Phase.FAILED: frozenset(),

@@ -118,10 +118,7 @@ class Run:
             if self.roll_back(reports.verdict_text(self._verdict)):
                 return
         self._tell_verdict()
-        try:
-            self._checkpoints.judged(good=self._monitor.is_good)
-        except OSError as error:
-            self.warn(f"The last good checkpoint is an older one ({error}); the run goes on.")
+        self._keep_good(good=self._monitor.is_good)
         if self._checkpoints.is_due(self.stopwatch.elapsed_s):
             self.save_or_warn()
 
@@ -198,6 +195,12 @@ class Run:
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
+    def _keep_good(self, *, good: bool) -> None:
+        try:
+            self._checkpoints.judged(good=good)
+        except OSError as error:
+            self.warn(f"The last good checkpoint is an older one ({error}); the run goes on.")
+
     @property
     def _rolls_back_by_itself(self) -> bool:
         return self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
@@ -208,6 +211,14 @@ class Run:
         if self._verdict.level != "quiet" and now - self._told.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
             self._told[finding] = now
             self.warn(reports.verdict_text(self._verdict))
+
+    def taught(self) -> None:
+        """Go on from the policy that a warm start has made: the batch under way is dropped, a checkpoint written."""
+        self.parts.rollout.restart()
+        self._begin_batch()
+        self._monitor.forget()
+        self.save_or_warn()
+        self._keep_good(good=True)
 
     def counters(self) -> Counters:
         """Where the run stands."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
@@ -26,6 +27,7 @@ from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
+from llamagym_tui.trainer.warm_start import warm_start
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class Session:
         """Load, play and train until something ends it; the phase in which it ended, stopped or failed."""
         try:
             run = self._load()
+            if self._config.sft_warm_start and not self._config.resume:
+                self._warm_start(run, self._config.sft_data)
             while not is_over(self.phase):
                 self._obey_all(run)
                 self._advance(run)
@@ -100,7 +104,7 @@ class Session:
                 self._inbox.wait()
             case Phase.STOPPED | Phase.FAILED:
                 pass
-            case Phase.LOADING | Phase.UPDATING | Phase.EVALUATING:
+            case Phase.LOADING | Phase.WARM_STARTING | Phase.UPDATING | Phase.EVALUATING:
                 raise AssertionError(f"between two steps a session is not {self.phase}")
             case _:
                 assert_never(self.phase)
@@ -136,6 +140,10 @@ class Session:
                 run.change(changes)
             case commands.Evaluate():
                 self._evaluate(command, run)
+            case commands.WarmStart(sft_data=sft_data):
+                self._warm_start_or_warn(run, sft_data)
+            case commands.CancelWarmStart():
+                pass  # none is under way any more
             case commands.SaveCheckpoint():
                 run.save_or_warn()
             case commands.RollBack():
@@ -170,6 +178,36 @@ class Session:
             self._tell(reports.evaluation_finished(found, greedy=command.greedy))
         self._enter(before)
 
+    def _warm_start(self, run: Run, sft_data: str | None) -> None:
+        """Train on demonstrations, then go on where the run was.
+
+        Raises:
+            UsageError: there is no such file.
+            DemoFileError: it has a fault; nothing was trained.
+        """
+        run.count()
+        before = self.phase
+        self._enter(Phase.WARM_STARTING, "reading the demonstrations")
+        try:
+            warm_start(
+                self._builders,
+                run.parts,
+                sft_data,
+                system_prompt=run.prompt,
+                tell=self._tell,
+                clock=self._clock,
+                should_stop=lambda: self._inbox.holds(commands.Stop, commands.CancelWarmStart),
+            )
+            run.taught()
+        finally:
+            self._enter(before)
+
+    def _warm_start_or_warn(self, run: Run, sft_data: str | None) -> None:
+        try:
+            self._warm_start(run, sft_data)
+        except (UsageError, DemoFileError) as error:
+            run.warn(f"No warm start: {error}")
+
     def _is_asked_to_stop(self) -> bool:
         return self._inbox.holds(commands.Stop)
 
@@ -200,5 +238,5 @@ class Session:
     def _enter(self, phase: Phase, detail: str = "") -> None:
         self.phase = entered(self.phase, phase)
         if self._run is not None:
-            self._run.stopwatch.run(phase in (Phase.ROLLING_OUT, Phase.UPDATING))
+            self._run.stopwatch.run(phase in (Phase.WARM_STARTING, Phase.ROLLING_OUT, Phase.UPDATING))
         self._tell(events.PhaseChanged(phase=phase.value, detail=detail))

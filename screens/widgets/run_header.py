@@ -12,6 +12,7 @@ from llamagym_tui.screens.widgets.state_text import StateText
 
 PHASES = {
     "loading": "loading",
+    "warm_starting": "warm start",
     "rolling_out": "rolling out",
     "updating": "updating",
     "paused": "paused",
