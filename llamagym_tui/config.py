@@ -18,6 +18,8 @@ Mode = Literal["train", "inference"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
+Precision = Literal["fp32", "bf16"]
+"""At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
 Quantization = Literal["none", "8bit", "4bit"]
 """How a model's frozen weights are stored, by bitsandbytes."""
 OnCollapse = Literal["warn", "rollback"]
@@ -186,6 +188,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
     dtype: Dtype | None = None
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
+    precision: Precision = "fp32"
+    """Of products: ``bf16`` is faster for wide models on processors that have it, slower for the bundled one."""
     quantization: Quantization = "none"
     """Bits of the frozen weights; fewer than 16 want an adapter and the extra ``[quant]``."""
     on_collapse: OnCollapse = "warn"

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
+from llamagym_tui.config import Precision
 from llamagym_tui.engine.caches import PrefixCache, recording_cache
+from llamagym_tui.engine.precision import products
 from llamagym_tui.engine.token_tree import TreeRows
 
 Mask = Tensor | dict[str, Tensor]
@@ -45,9 +47,10 @@ class Encoded:
 class Backbone:
     """A causal LM, called with explicit positions and masks."""
 
-    def __init__(self, causal_lm: Any) -> None:
+    def __init__(self, causal_lm: Any, precision: Precision = "fp32") -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place)."""
         self.lm = causal_lm
+        self.precision: Precision = precision
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
@@ -86,9 +89,10 @@ class Backbone:
             "past_key_values": cache,
             "use_cache": cache is not None,
         }
-        if self.is_split:
-            return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
-        output = self.lm(**arguments, output_hidden_states=True)
+        with products(self.precision, self.head.weight):  # type: ignore[arg-type]
+            if self.is_split:
+                return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
+            output = self.lm(**arguments, output_hidden_states=True)
         return Encoded(output.hidden_states[-1], self.head, output.logits)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]], *, share: bool = True) -> Encoded:

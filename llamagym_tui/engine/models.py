@@ -18,7 +18,7 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig, Quantization
+from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
 from llamagym_tui.engine.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
 from llamagym_tui.engine.quantization import quantization_config
 from llamagym_tui.engine.template_arguments import bind_template_arguments
@@ -71,6 +71,7 @@ def load_model_and_tokenizer(
     full_finetuning: bool | None = None,
     lora: LoraConfig | None = None,
     dtype: Dtype | None = None,
+    precision: Precision = "fp32",
     quantization: Quantization = "none",
     template_arguments: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
@@ -85,6 +86,7 @@ def load_model_and_tokenizer(
         full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
         lora: settings of the adapter.
         dtype: of the weights; else float32.
+        precision: of products in the engine's forwards.
         quantization: bits of the weights, which are frozen then.
         template_arguments: handed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
@@ -115,6 +117,7 @@ def load_model_and_tokenizer(
         full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
     if not full_finetuning and not model.is_adapted:
         model.adapt(lora or entry.lora)
+    model.precision = precision
     model.to(where)
     trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
     return LoadedModel(model, tokenizer, name, where, parameters, trainable)

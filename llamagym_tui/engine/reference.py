@@ -29,7 +29,7 @@ class Reference:
             self._adapter = [(weight, weight.detach().clone()) for weight in trained]
         else:
             lm = copy.deepcopy(policy.model.causal_lm).requires_grad_(False).eval()
-            self._copy = Backbone(lm)
+            self._copy = Backbone(lm, policy.model.precision)
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from llamagym_tui.config import LoraConfig, Quantization
+from llamagym_tui.config import LoraConfig, Precision, Quantization
 from llamagym_tui.engine.forward import Backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -53,6 +53,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         super().__init__()
         self.pretrained_model = pretrained_model
         self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
+        self.precision: Precision = "fp32"
+        """Of the engine's forwards; set before `backbone` is first asked for."""
         self._backbone: Backbone | None = None
 
     @classmethod
@@ -134,7 +136,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            self._backbone = Backbone(self.causal_lm)
+            self._backbone = Backbone(self.causal_lm, self.precision)
         return self._backbone
 
 

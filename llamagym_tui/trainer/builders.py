@@ -67,6 +67,7 @@ class Builders:
             full_finetuning=config.full_finetuning,
             lora=config.lora,
             dtype=config.dtype,
+            precision=config.precision,
             quantization=config.quantization,
         )
 
