@@ -72,6 +72,15 @@ Minutes = Annotated[
     float | None,
     typer.Option(help="End after so many minutes, loading excluded. (no limit)", rich_help_panel=TRAINING),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.",
+        rich_help_panel=TRAINING,
+    ),
+]
 OnCollapse = Annotated[
     Literal["warn", "rollback"] | None,
     typer.Option(
@@ -124,6 +133,7 @@ def play(
     episodes: Episodes = None,
     minutes: Minutes = None,
     on_collapse: OnCollapse = None,
+    settings: Settings = None,
     run_dir: RunDir = None,
     resume: ResumeRun = False,
     debug: Debug = False,
@@ -147,6 +157,7 @@ def play(
         episodes=episodes,
         minutes=minutes,
         on_collapse=on_collapse,
+        assignments=settings or (),
     )
     _require_terminal(agent)
     from llamagym_tui.app import open_playground
@@ -169,6 +180,7 @@ def train(
     episodes: Episodes = None,
     minutes: Minutes = None,
     on_collapse: OnCollapse = None,
+    settings: Settings = None,
     run_dir: RunDir = None,
     resume: ResumeRun = False,
     json_output: Json = False,
@@ -193,6 +205,7 @@ def train(
         episodes=episodes,
         minutes=minutes,
         on_collapse=on_collapse,
+        assignments=settings or (),
     )
     from llamagym_tui import headless
 

@@ -6,29 +6,35 @@ to the settings of the run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from llamagym_tui import catalog, run_store
+from llamagym_tui.assignments import merged
+from llamagym_tui.assignments import settings as assigned
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 
 
-def run_config(*, agent: str | None, run_dir: Path | None, resume: bool, **said: Any) -> RunConfig:
+def run_config(
+    *, agent: str | None, run_dir: Path | None, resume: bool, assignments: Sequence[str] = (), **said: Any
+) -> RunConfig:
     """Settings of a run.
 
     Args:
         agent: the spec as typed; None: on ``resume`` the agent of the run.
         run_dir: its folder; None: a new one in the user's data folder.
         resume: whether to go on in `run_dir`.
+        assignments: what was said by ``--set``; it has the last word.
         said: options by their names in `RunConfig`; None: not said.
     Raises:
         UsageError: something asked for is not there, or not allowed.
     """
-    given = {name: value for name, value in said.items() if value is not None}
+    given = {name: value for name, value in said.items() if value is not None} | assigned(assignments)
     if agent is not None:
         catalog.find_agent(agent)
         given["agent"] = catalog.absolute_spec(agent)
@@ -97,4 +103,4 @@ def _resumed(run_dir: Path | None, given: dict[str, Any]) -> RunConfig:
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
     earlier = msgspec.to_builtins(run_store.read_config(folder))
-    return from_dict(RunConfig, {**earlier, **given, "run_dir": str(folder), "resume": True})
+    return from_dict(RunConfig, merged(earlier, given) | {"run_dir": str(folder), "resume": True})

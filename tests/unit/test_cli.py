@@ -132,8 +132,8 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
     }
 
 
-def a_run_folder(folder: Path) -> RunConfig:
-    config = RunConfig(agent="blackjack", run_dir=str(folder), seed=5, n_envs=32)
+def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
+    config = RunConfig(agent="blackjack", run_dir=str(folder), seed=5, n_envs=32, **settings)
     (folder / "model").mkdir(parents=True)
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
     (folder / "events.jsonl").write_bytes(b"")
@@ -158,6 +158,18 @@ def test_resume_keeps_the_runs_settings_but_for_what_is_said(headless: Headless,
     assert headless.asked[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
 
 
+def test_any_setting_can_be_said_and_a_resumed_run_keeps_the_others_of_its_section(
+    headless: Headless, tmp_path: Path
+) -> None:
+    folder = ["--run-dir", str(tmp_path / "run")]
+    assert run("train", "blackjack", *folder, "--set", "ppo.lr=1e-3", "--set", "ppo.target_kl=0.02").exit_code == 0
+    earlier = headless.asked[0][0]
+    assert (earlier.ppo.lr, earlier.ppo.target_kl) == (1e-3, 0.02)
+    a_run_folder(tmp_path / "run", ppo=earlier.ppo)
+    assert run("train", "--resume", *folder, "--set", "ppo.lr=1e-4").exit_code == 0
+    assert headless.asked[1][0].ppo == msgspec.structs.replace(earlier.ppo, lr=1e-4)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -178,6 +190,9 @@ def test_resume_keeps_the_runs_settings_but_for_what_is_said(headless: Headless,
         (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
         (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),
         (["train", "./nope.py"], "no agent file"),
+        (["train", "blackjack", "--set", "ppo.gama=1"], "--set knows no 'ppo.gama'; near it: ppo.gamma"),
+        (["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"], "kl_target needs a kl_coef"),
+        (["blackjack", "--set", "ppo.lr=-1"], "--set ppo.lr takes float > 0.0, not '-1'"),
         (["--nope"], "No such option: --nope"),
         (["demos", "merge", "a.jsonl"], "'--output'"),
     ],
