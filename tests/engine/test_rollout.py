@@ -277,3 +277,62 @@ def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):
     assert first.parse_failure_rate == second.parse_failure_rate
     stopped = evaluate(CountAgent(), policy, seed=3, should_stop=lambda: True, **arguments)
     assert stopped.episodes == 0
+
+
+def test_a_run_of_so_many_episodes_ends_with_exactly_them(make_rollout):
+    rollout, _ = make_rollout(n_envs=4, batch_turns=1000, episode_limit=13)
+    rollout.set_counters(episodes=3, env_steps=6)
+    for _ in range(30):
+        rollout.step()
+    assert (rollout.episodes, rollout.live, rollout.env_steps) == (13, 0, 6 + 2 * 10)
+    assert len(rollout.take_batch()) == 10
+
+
+def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
+    rollout, emitted = make_rollout(batch_turns=1000)
+    for _ in range(3):
+        rollout.step()
+    assert (rollout.episodes, rollout.live) == (4, 4)
+    rollout.restart()
+    assert (rollout.take_batch(), rollout.live) == ([], 0)
+    ended = [episode for _ in range(2) for episode in rollout.step()]
+    assert [episode.length for episode in ended] == [2] * 4
+    numbers = [event.episode for event in emitted if isinstance(event, events.EpisodeStarted)]
+    assert numbers == sorted(set(numbers))  # a dropped episode's number is not given again
+
+
+@pytest.mark.parametrize("n_envs", [2, 7])
+def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout._seats}
+    closed: list[int] = []
+    for number, seat in enumerate(rollout._seats):
+        seat.env.close = lambda number=number: closed.append(number)
+    rollout.resize(n_envs)
+    assert closed == list(range(n_envs, 4))
+    fill(rollout)
+    assert len(rollout._seats) == n_envs
+    more = {seat.env.unwrapped.seeds[0] for seat in rollout._seats[4:]}
+    assert len(more - seeds) == max(0, n_envs - 4)
+
+
+def test_an_evaluation_that_breaks_closes_its_environments(make_policy):
+    closed: list[CountEnv] = []
+
+    class Breaks(CountEnv):
+        def step(self, action: int):
+            raise RuntimeError("no")
+
+        def close(self) -> None:
+            closed.append(self)
+
+    if "LlamaBreaks-v0" not in gymnasium.registry:
+        gymnasium.register("LlamaBreaks-v0", entry_point=Breaks)
+
+    class Broken(CountAgent):
+        env_id = "LlamaBreaks-v0"
+
+    with pytest.raises(EnvError):
+        evaluate(Broken(), make_policy(), episodes=8, greedy=True, seed=3, n_envs=3, max_turns=9)
+    assert len(closed) == 3
