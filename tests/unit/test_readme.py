@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui import catalog
@@ -24,8 +26,17 @@ def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
     assert len(catalog.action_names(type(agent))) == 4
 
 
+@pytest.mark.parametrize("example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text])
+def test_the_library_examples_of_the_readme_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert example.count("range(1000)") == 1
+    names: dict[str, Any] = {}
+    exec(compile(example.replace("range(1000)", "range(3)"), "README.md", "exec"), names)
+    assert names["agent"].model is not None
+
+
 def test_the_examples_of_the_readme_are_python() -> None:
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
     for example in EXAMPLES:
         compile(example, "README.md", "exec")
 
