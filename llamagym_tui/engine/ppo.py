@@ -355,6 +355,7 @@ class PPO:
     ) -> PPOStats:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         tokens = sum(turn.end - turn.start for turn in turns if turn.is_trained)
+        decisions = sum(len(turn.decided) for turn in turns if turn.is_trained)
         returns = [trajectory.episode_return for trajectory in trajectories]
         trained = targets.trained
         return PPOStats(
@@ -363,7 +364,7 @@ class PPO:
             policy_loss=sums.policy_loss / max(sums.turns, 1),
             value_loss=sums.value_loss / max(sums.turns, 1),
             approx_kl=sums.approx_kl / max(sums.decisions, 1),
-            kl_ref=float(targets.kl_ref.sum()) / max(tokens, 1),
+            kl_ref=float(targets.kl_ref.sum()) / max(decisions, 1),
             entropy=sums.entropy / max(sums.decisions, 1),
             action_entropy=sums.action_entropy / max(sums.branches, 1),
             clip_fraction=sums.clipped / max(sums.decisions, 1),
