@@ -132,8 +132,10 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Supervised training on demonstrations, before PPO or between its updates."""
 
-    epochs: Count = 8
-    """Passes over the demonstrations."""
+    epochs: Count = 3
+    """Passes over the demonstrations, at least."""
+    min_steps: Annotated[int, Meta(ge=0)] = 60
+    """Optimizer steps at least: few demonstrations are passed over more often. 0: `epochs` alone counts."""
     batch_size: Count = 16
     """Conversations for one optimizer step; turns, where a chat template rewrites history."""
     lr: Positive = 1e-3

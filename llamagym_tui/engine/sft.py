@@ -8,6 +8,7 @@ TRL takes seconds to import, so that happens when training begins.
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 import time
@@ -136,22 +137,23 @@ def _run(
             {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
         ),
         callbacks=[follower],
-        args=_arguments(settings, folder, seed, use_cpu=policy.model.backbone.device.type == "cpu"),
+        args=_arguments(settings, folder, seed, rows=len(rows), use_cpu=policy.model.backbone.device.type == "cpu"),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     return follower.losses, trainer.state.max_steps
 
 
-def _arguments(settings: SFTSettings, folder: str, seed: int, *, use_cpu: bool) -> Any:
+def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_cpu: bool) -> Any:
     """Settings as TRL names them; nothing is cut off, written, reported or printed."""
     from trl import SFTConfig
 
+    epochs = max(settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # `gradient_checkpointing` has a new name that TRL lacks
         return SFTConfig(
             output_dir=folder,
-            num_train_epochs=settings.epochs,
+            num_train_epochs=epochs,
             per_device_train_batch_size=settings.batch_size,
             learning_rate=settings.lr,
             warmup_steps=settings.warmup,

@@ -97,7 +97,7 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     stats = sft.train_on(
         policy,
         [hand(12, 20)] * 8,
-        SFTSettings(epochs=10, batch_size=4, lr=1e-2),
+        SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2),
         progress=lambda step, steps, loss: told.append((step, steps)),
     )
     assert told == [(step, 20) for step in range(1, 21)]
@@ -115,7 +115,7 @@ def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
     wanted = {name: weight.requires_grad for name, weight in policy.model.named_parameters()}
-    stats = sft.train_on(policy, [hand(12, 20)] * 4, SFTSettings(epochs=10, batch_size=4, lr=1e-2))
+    stats = sft.train_on(policy, [hand(12, 20)] * 4, SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2))
     after = dict(policy.model.named_parameters())
     changed = {name for name, weight in before.items() if not torch.equal(after[name], weight)}
     assert changed == {name for name in before if "lora_" in name}
@@ -129,7 +129,7 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
     stats = sft.train_on(
         policy,
         [hand(12, 20)] * 8,
-        SFTSettings(epochs=10, batch_size=4),
+        SFTSettings(epochs=10, min_steps=0, batch_size=4),
         progress=lambda step, steps, loss: seen.append(step),
         should_stop=lambda: len(seen) >= 2,
     )
@@ -146,12 +146,13 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:
     def trained(seed: int) -> tuple[sft.SFTStats, torch.Tensor]:
         policy = make_policy()
-        settings = SFTSettings(epochs=1, batch_size=2, max_examples=4)
+        settings = SFTSettings(epochs=1, min_steps=5, batch_size=2, max_examples=4)
         stats = sft.train_on(policy, [hand(total) for total in range(4, 20)], settings, seed=seed)
         return stats, policy.model.causal_lm.get_input_embeddings().weight.detach()
 
     (stats, first), (_, again), (_, other) = trained(3), trained(3), trained(4)
     assert stats.demonstrations == 4
+    assert stats.steps == 6  # three passes: one is two steps, and five are wanted
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
