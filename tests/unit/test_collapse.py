@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,13 @@ def test_another_prompt_makes_returns_incomparable() -> None:
     monitor.forget()
     assert last_of(monitor, 10, mean_return=-0.5, entropy=3.0, action_entropy=0.0) == Verdict()
     assert monitor.is_good
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_updates_of_a_policy_that_does_not_change_are_quiet() -> None:
+    chance = random.Random(0)
+    for _ in range(200):
+        monitor = CollapseMonitor()
+        for _ in range(1000):
+            mean = chance.gauss(-0.1, 1 / math.sqrt(1000))
+            assert monitor.judge(figures(mean_return=mean)).level == "quiet"
