@@ -18,7 +18,16 @@ from pathlib import Path
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import TrainerDied
 from llamagym_tui.protocol import wire
-from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt, Stop
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    ChangeSettings,
+    Pause,
+    Resume,
+    RollBack,
+    SetMode,
+    SetSystemPrompt,
+    Stop,
+)
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
     AnyEvent,
@@ -30,9 +39,11 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     PhaseChanged,
     PromptChanged,
+    RolledBack,
     RunFinished,
     RunStarted,
     SessionFailed,
+    SettingsChanged,
     TokensStreamed,
     TurnFinished,
     UpdateFinished,
@@ -227,6 +238,10 @@ class FakeClient:
             case SetSystemPrompt():
                 self.prompt_version += 1
                 return PromptChanged(prompt_version=self.prompt_version, system_prompt=command.system_prompt)
+            case ChangeSettings():
+                return SettingsChanged(changes=command.changes, update=0, episodes=0)
+            case RollBack():
+                return RolledBack(update=0, path="good", reason="asked for")
             case _:
                 return None
 

@@ -48,7 +48,7 @@ class Policy:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.version = 0
-        """Updates made so far."""
+        """Updates made so far, and roll backs: the same version is the same weights."""
 
     def reply_divisors(self) -> tuple[float, ...]:
         """What the summed log-probability of each admissible reply is divided by, to be its score."""

@@ -149,9 +149,16 @@ class Run:
         if self._checkpoints.has_news(self.counters()):
             self.save_or_warn()
         self._go_by(config)
-        self._tell(
-            events.SettingsChanged(changes=changes, update=self.parts.ppo.updates, episodes=self.parts.rollout.episodes)
-        )
+        self._tell_changed(changes)
+
+    def tell_changes(self) -> None:
+        """Tell the settings that a resumed run has taken back, if there are any."""
+        if taken_back := changes_since(self._given, self.config):
+            self._tell_changed({name: change.after for name, change in taken_back.items()})
+
+    def _tell_changed(self, changes: dict[str, Value]) -> None:
+        updates, episodes = self.parts.ppo.updates, self.parts.rollout.episodes
+        self._tell(events.SettingsChanged(changes=changes, update=updates, episodes=episodes))
 
     def _check(self, config: RunConfig) -> None:
         """Refuse what these parts cannot do.

@@ -87,6 +87,7 @@ class Session:
         self._exits.callback(parts.rollout.close)
         run = self._run = Run(self._config, parts, checkpoints, self._tell, self._clock)
         self._tell(reports.run_started(run.config, parts, run.prompt, run.prompt_version))
+        run.tell_changes()
         if not parts.policy.chat.keeps_history:
             run.warn(reports.HISTORY_WARNING)
         self._enter(Phase.ROLLING_OUT)

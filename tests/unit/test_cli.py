@@ -70,7 +70,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
     result = run(
         *("train", "blackjack", "--episodes", "20", "--minutes", "1.5", "--seed", "3", "--envs", "16"),
         *("--device", "cpu", "--threads", "2", "--mode", "inference", "--prompt-file", str(prompt), "--json"),
-        *("--run-dir", str(tmp_path / "run")),
+        *("--run-dir", str(tmp_path / "run"), "--on-collapse", "rollback"),
     )
     assert result.exit_code == 0, result.stderr
     [(config, options)] = headless.asked
@@ -85,6 +85,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         threads=2,
         mode="inference",
         system_prompt="Hit below 13.",
+        on_collapse="rollback",
     )
     assert options == {"json_output": True, "debug": False}
 

@@ -15,7 +15,16 @@ from llamagym_tui import headless, run_store
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import LlamaGymError, ModelLoadError, RunStoreError
 from llamagym_tui.progress import progress_on
-from llamagym_tui.protocol.events import EpisodesCounted, Event, PhaseChanged, PromptChanged, UpdateFinished
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    Event,
+    PhaseChanged,
+    PromptChanged,
+    RolledBack,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
 from llamagym_tui.trainer import builders, reports, session
 from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
 
@@ -204,6 +213,25 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
     assert lines[0] == "loading the model"
     assert lines[1] == "500 episodes, mean return 0.500, 0 updates, 50/s"
     assert len(lines) == 1 + 3 + 1
+
+
+NOTICES: list[Event] = [
+    WarningRaised(message="The disk is nearly full."),
+    RolledBack(update=7, path="run/good", reason="asked for"),
+    SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
+]
+
+
+@pytest.mark.parametrize("kind", ["lines", "bar"])
+def test_what_a_person_should_not_miss_is_told_at_once(kind: str) -> None:
+    stream = io.StringIO() if kind == "lines" else Terminal()
+    with progress_on(stream, clock=Clock()) as progress:
+        for event in NOTICES:
+            progress.take(event)
+    told = stream.getvalue()
+    assert "warning: The disk is nearly full." in told
+    assert "rolled back to update 7: asked for" in told
+    assert "changed: ppo.lr = 0.0003, n_envs = 8" in told
 
 
 class Terminal(io.StringIO):
