@@ -87,6 +87,14 @@ OnCollapse = Annotated[
         help="If the policy collapses: say so, or go back to its last good state. (warn)", rich_help_panel=TRAINING
     ),
 ]
+SftWarmStart = Annotated[
+    bool,
+    typer.Option("--sft-warm-start", help="Train on demonstrations before all episodes.", rich_help_panel=TRAINING),
+]
+SftData = Annotated[
+    Path | None,
+    typer.Option(help="File of demonstrations. Not said: the one that ships for the agent.", rich_help_panel=TRAINING),
+]
 RunDir = Annotated[Path | None, typer.Option(help="Folder of the run. Not said: a new one.", rich_help_panel=TRAINING)]
 ResumeRun = Annotated[
     bool, typer.Option("--resume", help="Go on from the checkpoint in --run-dir.", rich_help_panel=TRAINING)
@@ -180,6 +188,8 @@ def train(
     episodes: Episodes = None,
     minutes: Minutes = None,
     on_collapse: OnCollapse = None,
+    sft_warm_start: SftWarmStart = False,
+    sft_data: SftData = None,
     settings: Settings = None,
     run_dir: RunDir = None,
     resume: ResumeRun = False,
@@ -187,7 +197,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    from llamagym_tui.run_options import prompt_text, run_config, thread_count
+    from llamagym_tui.run_options import prompt_text, run_config, thread_count, warm_start
 
     config = run_config(
         agent=agent,
@@ -205,11 +215,53 @@ def train(
         episodes=episodes,
         minutes=minutes,
         on_collapse=on_collapse,
+        **warm_start(agent, sft_data, wanted=sft_warm_start, resume=resume),
         assignments=settings or (),
     )
     from llamagym_tui import headless
 
     raise typer.Exit(headless.train(config, json_output=json_output, debug=debug))
+
+
+@app.command()
+def sft(
+    agent: Agent,
+    sft_data: SftData = None,
+    model: Model = None,
+    prompt_file: PromptFile = None,
+    hands: Annotated[
+        int, typer.Option(min=0, help="Greedy episodes to play before and after. 0: none.", rich_help_panel=TRAINING)
+    ] = 2000,
+    seed: Seed = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    quantization: Quantization = None,
+    threads: Threads = None,
+    settings: Settings = None,
+    run_dir: RunDir = None,
+    json_output: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train on demonstrations, as a start that PPO goes on from."""
+    from llamagym_tui.run_options import prompt_text, run_config, sft_file, thread_count
+
+    config = run_config(
+        agent=agent,
+        run_dir=run_dir,
+        resume=False,
+        model=model,
+        system_prompt=prompt_text(prompt_file),
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        quantization=quantization,
+        threads=thread_count(threads),
+        sft_data=sft_file(agent, sft_data),
+        assignments=settings or (),
+    )
+    from llamagym_tui import headless_sft
+
+    raise typer.Exit(headless_sft.warm_start(config, hands=hands, json_output=json_output, debug=debug))
 
 
 @app.command("eval")

@@ -10,7 +10,7 @@ import json
 import queue
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) 
         diverted(log, stderr=not debug) as terminal,
         progress_on(terminal, episodes=config.episodes, minutes=config.minutes) as progress,
     ):
-        _run(config, store, summary, progress)
+        run_session(config, store, queue.SimpleQueue(), [summary.take, progress.take], progress)
     print(json.dumps(summary.figures()) if json_output else summary.sentence())
     return 0
 
@@ -158,13 +158,29 @@ class _Summary:
         ).format(**figures)
 
 
-def _run(config: RunConfig, store: RunStore, summary: _Summary, progress: Progress) -> None:
+def run_session(
+    config: RunConfig,
+    store: RunStore,
+    asked: queue.SimpleQueue[AnyCommand],
+    sinks: Sequence[Callable[[Event], None]],
+    progress: Progress,
+) -> None:
+    """Run a session in this process; ctrl+c ends it with a checkpoint.
+
+    Args:
+        config: its settings.
+        store: its folder.
+        asked: commands to it.
+        sinks: take its events.
+        progress: told of a ctrl+c.
+    Raises:
+        LlamaGymError: it failed.
+    """
     from llamagym_tui.trainer.phases import Phase
     from llamagym_tui.trainer.reports import session_failed
     from llamagym_tui.trainer.session import Session
 
-    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-    session = Session(config, store, asked, sinks=[summary.take, progress.take])
+    session = Session(config, store, asked, sinks=sinks)
     with _stopped_by_signals(asked, progress):
         phase = session.run()
     if phase is Phase.FAILED:

@@ -48,6 +48,40 @@ def run_config(
     return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
 
 
+def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:
+    """Options of a warm start by their names in `RunConfig`; its file is checked.
+
+    Args:
+        agent: the spec as typed.
+        path: file of demonstrations. None: the one that ships for the agent.
+        wanted: whether the run is to begin with one.
+        resume: whether it has begun already.
+    Raises:
+        UsageError: only one half of it was said, or there is no such file.
+        DemoFileError: the file has a fault.
+    """
+    if not wanted:
+        if path is not None:
+            raise UsageError("--sft-data is what a run begins with; say --sft-warm-start too.")
+        return {}
+    if resume:
+        raise UsageError("A run that is resumed has begun already; --sft-warm-start is for a new one.")
+    return {"sft_warm_start": True, "sft_data": sft_file(agent, path) if agent is not None else None}
+
+
+def sft_file(agent: str, path: Path | None) -> str:
+    """The file to train an agent on, absolute and without fault.
+
+    Raises:
+        UsageError: the agent is unknown, or there is no such file.
+        DemoFileError: the file has a fault; the message names its line.
+    """
+    from llamagym_tui.run_agent import RunAgent
+    from llamagym_tui.training_data import training_data
+
+    return str(training_data(RunAgent(agent).agent, path).path.absolute())
+
+
 def prompt_text(path: Path | None) -> str | None:
     """The system prompt in a file, or None if no file was named.
 

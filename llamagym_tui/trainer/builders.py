@@ -48,6 +48,22 @@ class Builders:
             agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
         return agent
 
+    def preflight(self, agent: Agent, *, learns: bool = True) -> str | None:
+        """See whether the run fits into memory; what to warn of, if it only just does.
+
+        Args:
+            agent: tells observations.
+            learns: False: replies are sampled and nothing is updated.
+        Raises:
+            ModelTooLargeError: it does not fit.
+            ModelLoadError: the device or the model's folder is not there.
+            EnvError: an environment cannot be made.
+        """
+        from llamagym_tui.trainer.preflight import preflight
+
+        found = preflight(self.config, agent, learns=learns)
+        return found.warning if found is not None else None
+
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer.
 
