@@ -10,7 +10,6 @@ import logging
 from typing import Any
 
 import torch
-from transformers import BitsAndBytesConfig
 
 from llamagym_tui.config import Quantization
 from llamagym_tui.errors import ModelLoadError
@@ -36,6 +35,19 @@ def quantization_config(kind: Quantization, device: str, dtype: torch.dtype) -> 
         raise ModelLoadError(f"{kind} weights work on cuda and cpu, not on {device}: use --quantization none.")
     # It says at every 8-bit product on a CPU that inputs are rounded to 16 bits.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
+    from transformers import BitsAndBytesConfig
+
     if kind == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype)
+
+
+def keep_gradients(model: Any) -> None:
+    """Keep 4-bit layers on the way that has gradients, whatever they did in between.
+
+    On processors with AVX512-BF16 bitsandbytes repacks them at the first inference in eval mode, for products that
+    pass no gradient on; PPO samples and trains in eval mode.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig, Precision, Quantization
 from llamagym_tui.engine.forward import Backbone
+from llamagym_tui.engine.quantization import keep_gradients, quantization_config
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -51,6 +52,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def __init__(self, pretrained_model: Any) -> None:
         """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
         super().__init__()
+        keep_gradients(pretrained_model)
         self.pretrained_model = pretrained_model
         self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
         self.precision: Precision = "fp32"
@@ -187,7 +189,5 @@ def with_adapter(lm: Any, lora: Any) -> Any:
 
 def _quantised(kind: Quantization, dtype: torch.dtype) -> dict[str, Any]:
     """What transformers takes to load quantised weights onto the GPU, or the CPU where there is none."""
-    from llamagym_tui.engine.quantization import quantization_config
-
     where = "cuda" if torch.cuda.is_available() else "cpu"
     return {"quantization_config": quantization_config(kind, where, dtype), "device_map": {"": where}}

@@ -94,6 +94,30 @@ def test_an_adapter_is_saved_as_a_peft_folder_and_loads_again(tmp_path, tokenize
         assert torch.allclose(loaded.model(ids).logits, again.model.eval()(ids).logits, atol=1e-5)
 
 
+def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tokenizer):
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    torch.nn.init.constant_(model.v_head.out.bias, 0.25)  # a critic that has learned to say 1/4
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model_and_tokenizer(str(tmp_path), "cpu", full_finetuning=False)
+    assert loaded.model.is_adapted
+    assert loaded.model(torch.tensor([[1, 2]])).values.tolist() == [[0.25, 0.25]]
+    assert AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path, lora=LoraConfig()).v_head.out.bias.item() == 0.25
+
+
+def test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32(tmp_path, tokenizer):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model_and_tokenizer(str(tmp_path), "cpu", dtype="bfloat16")
+    lm = loaded.model.causal_lm
+    assert lm.lm_head.weight.dtype == torch.bfloat16
+    assert {p.dtype for p in loaded.model.parameters() if p.requires_grad} == {torch.float32}
+    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=4))
+    stats = PPO(policy, PPOConfig(epochs=1, critic_warmup_updates=0)).update(collect(policy, episodes=8))
+    assert stats.first_ratio < 0.2
+    assert stats.grad_norm > 0
+
+
 def test_a_path_without_a_model_gets_a_sentence(tmp_path):
     with pytest.raises(ModelLoadError, match=r"config\.json and safetensors"):
         load_model_and_tokenizer(str(tmp_path), "cpu")
