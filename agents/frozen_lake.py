@@ -59,10 +59,10 @@ class FrozenLakeAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        """Row and column, and what lies around."""
+        """Row and column, and what lies around: left edge, down ice, right hole, up goal."""
         here = _field(observation)
         around = [f"{name} {field.word}" for name, field in zip(self.action_names, here.neighbours, strict=True)]
-        return f"You are at row {here.row}, column {here.column}. Around you: {', '.join(around)}."
+        return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
 
     def extract_action(self, response: str) -> ActionReading:
         """0 left, 1 down, 2 right, 3 up."""

@@ -19,9 +19,9 @@ def test_the_lake_is_gymnasiums_own() -> None:
 @pytest.mark.parametrize(
     ("observation", "told"),
     [
-        (0, "You are at row 0, column 0. Around you: left edge, down ice, right ice, up edge."),
-        (6, "You are at row 1, column 2. Around you: left hole, down ice, right hole, up ice."),
-        (14, "You are at row 3, column 2. Around you: left ice, down edge, right goal, up ice."),
+        (0, "You are at row 0, column 0: left edge, down ice, right ice, up edge."),
+        (6, "You are at row 1, column 2: left hole, down ice, right hole, up ice."),
+        (14, "You are at row 3, column 2: left ice, down edge, right goal, up ice."),
     ],
 )
 def test_ice_hole_goal_and_edge_are_told_where_they_are(observation: int, told: str) -> None:
