@@ -74,29 +74,32 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("which", [save_checkpoint, keep_good_checkpoint])
-@pytest.mark.parametrize("survived", [0, 1])
+@pytest.mark.parametrize("crashes", [[0], [1], [1, 0]])
 def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
-    make_policy, tmp_path, monkeypatch, which, survived
+    make_policy, tmp_path, monkeypatch, which, crashes
 ):
+    """`crashes`: after how many renamings, one time after the other."""
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 1})
     keep_good_checkpoint(tmp_path)
     first = weights(policy)
     ppo.update(collect(policy))
-    rename, made = os.replace, []
+    rename, left = os.replace, 0
 
     def crashing(source: Path, target: Path) -> None:
-        if len(made) == survived:
+        nonlocal left
+        if not left:
             raise Crash
-        made.append(target)
+        left -= 1
         rename(source, target)
 
     arguments = (policy, ppo, {"episodes": 2}) if which is save_checkpoint else ()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", crashing)
-        with pytest.raises(Crash):
-            which(tmp_path, *arguments)
+        for left in crashes:  # noqa: B007
+            with pytest.raises(Crash):
+                which(tmp_path, *arguments)
     assert load_checkpoint(tmp_path, policy, ppo) == {"episodes": 1}
     roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), first)
