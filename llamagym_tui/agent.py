@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llamagym_tui.actions import FAILED, ActionReading, read_action
-from llamagym_tui.errors import ActionParseError, NoModelError
+from llamagym_tui.errors import ActionParseError, ConfigError, NoModelError
 
 if TYPE_CHECKING:
     from llamagym_tui.chat import Conversation
@@ -67,17 +67,22 @@ class Agent(ABC):
                 `GenerationConfig`; ``top_p`` and ``top_k`` are left out, with a warning.
             ppo_config_dict: LlamaGym's names (``batch_size``, ``mini_batch_size``, ``learning_rate`` …) or fields of
                 `PPOConfig`.
-            sft_warm_start: train on `sft_data` before the first episode.
+            sft_warm_start: train on `sft_data` before the first episode; TRL's `SFTTrainer` does it.
             use_target_kl: end an update's epochs early at a target KL (0.02 unless set).
             sft_data: demonstrations, JSON Lines; None: the file that ships for this agent.
             seed: of sampling and minibatches.
         Raises:
             ConfigError: a setting is unknown or outside its range, or the model is none.
+            UsageError: there is no such file of demonstrations, or none ships for this agent.
+            DemoFileError: the file has a fault; the message names its line.
             ModelLoadError: the device is not there.
         """
         self._loop: SeedLoop | None = None
+        if sft_data is not None and not sft_warm_start:
+            raise ConfigError("sft_data is what sft_warm_start trains on: say sft_warm_start=True too.")
         if model is not None:
             from llamagym_tui.engine.seed_loop import SeedLoop
+            from llamagym_tui.training_data import training_data
 
             self._loop = SeedLoop(
                 self,
@@ -86,8 +91,7 @@ class Agent(ABC):
                 device=device,
                 generate_config=generate_config_dict,
                 ppo_config=ppo_config_dict,
-                sft_data=sft_data,
-                sft_warm_start=sft_warm_start,
+                demonstrations=training_data(self, sft_data).conversations if sft_warm_start else (),
                 use_target_kl=use_target_kl,
                 seed=seed,
             )

@@ -8,18 +8,20 @@ log-probabilities under which it was sampled.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.chat import Conversation, opening
+from llamagym_tui.config import SFTSettings
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.models import resolve_device
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.sampler import Reply, Sampler
 from llamagym_tui.engine.seed_settings import generation_settings, ppo_settings
+from llamagym_tui.engine.sft import train_on
 from llamagym_tui.engine.trajectory import Trajectory
 from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ConfigError
@@ -55,13 +57,10 @@ class SeedLoop:
         device: str | None,
         generate_config: Mapping[str, Any] | None,
         ppo_config: Mapping[str, Any] | None,
-        sft_data: str | None,
-        sft_warm_start: bool,
+        demonstrations: Sequence[Conversation],
         use_target_kl: bool,
         seed: int,
     ) -> None:
-        if sft_warm_start:
-            raise ConfigError("sft_warm_start needs the supervised trainer, which this version does not have yet.")
         generation = generation_settings(generate_config or {})
         ppo = ppo_settings(ppo_config or {}, use_target_kl=use_target_kl)
         model = _with_value_head(model, tokenizer)
@@ -70,6 +69,8 @@ class SeedLoop:
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         self.policy = Policy(model, tokenizer, generation, replies, seed)
+        if demonstrations:
+            train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
         self.ppo = PPO(self.policy, ppo, seed)
         self.training = True
         self._many = False
