@@ -1,0 +1,124 @@
+"""What a supervised start is worth: the base model, SFT alone, RL alone, and SFT before RL, seed by seed.
+
+    python -m benchmarks.warm_start --seeds 3 --minutes 0
+    python -m benchmarks.warm_start --agent frozen_lake --demonstrations 50 --episodes 1000 --minutes 0
+    python -m benchmarks.warm_start --seeds 3 --minutes 10
+
+Runs the command line as a user would. Each seed has expert episodes of its own, and evaluation episodes come from
+seeds that no training and no demonstration sees. With minutes, RL alone and SFT before RL are trained so long, SFT
+included, and the last line says in which share of the time SFT before RL came where RL alone ended.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.testing import CliRunner
+
+from benchmarks.learning import EVALUATION_SEED, summary
+from llamagym_tui.cli import app
+from llamagym_tui.expert_play import FIRST_SEED
+
+APART = 1_000_000
+"""Between the first demonstrations of two seeds."""
+RECENT = 5000
+"""Training episodes behind a mean that is compared; on Blackjack its standard error is 0.013."""
+
+
+class Point(NamedTuple):
+    """A moment of a run."""
+
+    elapsed_s: float
+    """Since the environments were made."""
+    recent_mean: float
+    """Of the last `RECENT` training episodes."""
+
+
+def main(
+    agent: Annotated[str, typer.Option(help="An agent with an expert.")] = "blackjack",
+    seeds: Annotated[int, typer.Option(help="Runs.")] = 3,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
+    demonstrations: Annotated[int, typer.Option(help="Expert episodes of each seed.")] = 500,
+    minutes: Annotated[float, typer.Option(help="Of RL, and of SFT with RL after it. 0: neither.")] = 10.0,
+    episodes: Annotated[int, typer.Option(help="Of each evaluation.")] = 20_000,
+    threads: Annotated[str, typer.Option(help="As of train.")] = "1",
+) -> None:
+    """Train and evaluate, one seed after the other."""
+    shares = []
+    told: dict[str, list[float]] = {}
+
+    def row(seed: int, what: str, model: str, trained_s: float) -> None:
+        options = ("--episodes", episodes, "--greedy", "--seed", EVALUATION_SEED, "--threads", threads)
+        played = run("eval", agent, "--model", model, *options)
+        told.setdefault(what, []).append(played["mean_return"])
+        print(
+            f"seed {seed}: {what:<9} greedy {played['mean_return']:+.4f} ± {played['return_stderr']:.4f}, "
+            f"parse failures {played['parse_failure_rate']:.2%}, trained {trained_s:.0f} s",
+            flush=True,
+        )
+
+    for seed in range(first_seed, first_seed + seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            place, common = Path(folder), ("--seed", seed, "--threads", threads)
+            file = expert_file(place / "expert.jsonl", agent, demonstrations, FIRST_SEED + APART * seed)
+            if seed == first_seed:
+                row(seed, "base", "bundled", 0.0)
+            sft = run("sft", agent, "--sft-data", file, "--hands", 0, "--run-dir", place / "sft", *common)
+            row(seed, "SFT", str(place / "sft"), sft["elapsed_s"])
+            if not minutes:
+                continue
+            run("train", agent, "--minutes", minutes, "--run-dir", place / "rl", *common)
+            row(seed, "RL", str(place / "rl"), 60 * minutes)
+            first = ("--sft-warm-start", "--sft-data", file, "--minutes", minutes, "--run-dir", place / "both")
+            run("train", agent, *first, *common)
+            row(seed, "SFT + RL", str(place / "both"), 60 * minutes)
+            shares.append(share_of_time(place / "rl", place / "both"))
+            print(f"seed {seed}: SFT + RL came where RL ended in {shares[-1]:.2f} of the time", flush=True)
+    for what, returns in told.items():
+        print(f"{what}: median {statistics.median(returns):+.4f}, worst {min(returns):+.4f}")
+    if shares:
+        print(f"time to RL's end, SFT + RL over RL: median {statistics.median(shares):.2f}, worst {max(shares):.2f}")
+
+
+def run(*words: Any) -> dict[str, Any]:
+    """The JSON line that a command ends with."""
+    return summary(*map(str, words))
+
+
+def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
+    """Expert episodes, written."""
+    words = ["demos", "generate", agent, "--episodes", str(episodes), "--seed", str(seed), "--out", str(path)]
+    outcome = CliRunner().invoke(app, words)
+    assert outcome.exit_code == 0, outcome.output
+    return path
+
+
+def share_of_time(alone: Path, taught: Path) -> float:
+    """Seconds until a taught run played as RL alone did at its end, over all seconds of that; infinite: never."""
+    target = list(points(alone))[-1]
+    return next((p.elapsed_s for p in points(taught) if p.recent_mean >= target.recent_mean), float("inf")) / (
+        target.elapsed_s
+    )
+
+
+def points(run_dir: Path) -> Iterator[Point]:
+    """A run's way, from the first full mean on."""
+    began_s, recent = 0.0, deque[float](maxlen=RECENT)
+    for event in map(json.loads, (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()):
+        if event["type"] == "RunStarted":
+            began_s = event["at_s"]
+        elif event["type"] == "EpisodesCounted":
+            recent.extend(event["returns"])
+            if len(recent) == RECENT:
+                yield Point(event["at_s"] - began_s, statistics.fmean(recent))
+
+
+if __name__ == "__main__":
+    typer.run(main)
