@@ -6,7 +6,6 @@ imports no torch: the engine is imported when the first part is asked for.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
-SMALL_MODEL = 20_000_000
-"""Parameters up to which the number of threads is measured; beyond, all cores are faster and measuring is slow."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +126,14 @@ class Builders:
         """Set torch's threads, to those asked for or to the fastest number; that number."""
         import torch
 
-        from llamagym_tui.engine.threads import calibrate_threads, update_like_step
+        from llamagym_tui.engine.threads import calibrate_threads_for
 
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
-        elif loaded.parameters <= SMALL_MODEL and loaded.device == "cpu":
-            calibrate_threads(update_like_step(policy))
+        elif loaded.device == "cpu":
+            calibrate_threads_for(policy)
         else:
-            torch.set_num_threads(os.cpu_count() or 1)
+            torch.set_num_threads(1)  # the work is the accelerator's
         return torch.get_num_threads()
 
     def evaluate(
