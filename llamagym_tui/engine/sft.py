@@ -125,10 +125,12 @@ def _run(
     should_stop: Callable[[], bool],
 ) -> tuple[list[float], int]:
     """The loss of each step made, and the steps that there were to make."""
+    import huggingface_hub.constants
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import SFTTrainer
 
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL reports that it was used, and on what machine
     follower = _follower(progress, should_stop)
     trainer = SFTTrainer(
         model=policy.model.pretrained_model,
@@ -198,6 +200,7 @@ def _left_as_it_was(policy: Policy) -> Iterator[None]:
     tokenizer, lm = policy.chat.tokenizer, policy.model.causal_lm
     owners = [policy.model.pretrained_model, lm, lm.config, *([lm.generation_config] if lm.generation_config else [])]
     attributes = [dict(vars(owner)) for owner in owners]
+    kinds = [(weight, weight.dtype) for weight in policy.model.parameters() if weight.requires_grad]
     pad_token, of_python, of_numpy = tokenizer.pad_token, random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         try:
@@ -206,6 +209,8 @@ def _left_as_it_was(policy: Policy) -> Iterator[None]:
             for owner, kept in zip(owners, attributes, strict=True):
                 vars(owner).clear()  # TRL's own `forward` among them
                 vars(owner).update(kept)
+            for weight, kind in kinds:
+                weight.data = weight.data.to(kind)  # TRL puts an adapter on coarse weights into bfloat16
             tokenizer.pad_token = pad_token
             random.setstate(of_python)
             np.random.set_state(of_numpy)

@@ -111,6 +111,17 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     assert (policy.version, policy.model.training, lm.training) == (1, False, False)
 
 
+def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _telemetry
+
+    sent: list[str] = []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(_telemetry, "_start_telemetry_thread", lambda: sent.append("telemetry"))
+    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
+    assert sent == []
+
+
 def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
