@@ -12,7 +12,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed, UpdateStats
 
 if TYPE_CHECKING:
-    from llamagym_tui.engine.ppo import PPOStats
+    from llamagym_tui.engine.update_stats import PPOStats
     from llamagym_tui.trainer.collapse import Verdict
     from llamagym_tui.trainer.parts import Parts
     from llamagym_tui.trainer.rollout import Evaluation
@@ -81,10 +81,11 @@ def ratio_warning(deviation: float) -> str:
 def verdict_text(verdict: Verdict) -> str:
     """What to say of what the monitor found."""
     if verdict.level == "collapsed":
-        return f"The policy has collapsed: {verdict.reason} Roll back, and lower ppo.lr or raise ppo.kl_coef."
+        return f"The policy has collapsed: {verdict.reason}"
     return f"The policy may be about to collapse: {verdict.reason}"
 
 
+COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
 HISTORY_WARNING = (
     "The model's chat template rewrites earlier replies, so every turn is computed anew from its beginning: "
     "long episodes take much longer than with other models."

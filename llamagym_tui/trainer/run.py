@@ -217,7 +217,8 @@ class Run:
         now, finding = self.parts.ppo.updates, (self._verdict.level, self._verdict.signs)
         if self._verdict.level != "quiet" and now - self._told.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
             self._told[finding] = now
-            self.warn(reports.verdict_text(self._verdict))
+            advice = f" {reports.COLLAPSE_ADVICE}" if self._verdict.level == "collapsed" else ""
+            self.warn(reports.verdict_text(self._verdict) + advice)
 
     def taught(self) -> None:
         """Go on from the policy that a warm start has made: the batch under way is dropped, a checkpoint written."""

@@ -1,7 +1,8 @@
 """The collapse monitor: what it says of hand-made runs, and that it says nothing of a healthy one.
 
 `tests/recorded/healthy_blackjack.jsonl` has the figures and some replies of each update of
-``llamagym-tui train blackjack --minutes 4 --seed 3 --threads 1``.
+``llamagym-tui train blackjack --minutes 4 --seed 3 --threads 1``; `collapsing_blackjack.jsonl` those of the run in
+`tests/e2e/test_collapse.py`, whose learning rate is 60 times as large from the eleventh update on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from llamagym_tui.protocol.events import UpdateStats
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict, repeated_share
 from tests import fakes
 
-HEALTHY = Path(__file__).parents[1] / "recorded" / "healthy_blackjack.jsonl"
+RECORDED = Path(__file__).parents[1] / "recorded"
 STEADY: dict[str, Any] = {
     "mean_return": -0.1, "return_std": 1.0, "episodes": 1000, "entropy": 0.2, "action_entropy": 0.5, "grad_norm": 1.0,
     "parse_failure_rate": 0.0, "skipped_steps": 0, "policy_loss": 0.0, "value_loss": 0.4, "approx_kl": 0.01,
@@ -44,27 +46,34 @@ def said(monitor: CollapseMonitor, stats: UpdateStats, reply: str = '{"action": 
     return monitor.judge(stats)
 
 
+def judged(monitor: CollapseMonitor, recorded: str) -> Iterator[tuple[Verdict, bool]]:
+    """What is said of each update of a recorded run, and whether its policy counts as good."""
+    for line in (RECORDED / recorded).read_text().splitlines():
+        update = json.loads(line)
+        for reply in update["replies"]:
+            monitor.hear(reply)
+        yield monitor.judge(figures(**update["stats"])), monitor.is_good
+
+
 def last_of(monitor: CollapseMonitor, updates: int, reply: str = '{"action": 0}', **changes: Any) -> Verdict:
     """What is said after as many updates with such figures."""
     return [said(monitor, figures(**changes), reply) for _ in range(updates)][-1]
 
 
 def test_a_healthy_run_is_quiet_and_good_from_its_beginning_to_its_end() -> None:
-    monitor, verdicts = CollapseMonitor(), []
-    for line in HEALTHY.read_text().splitlines():
-        update = json.loads(line)
-        for reply in update["replies"]:
-            monitor.hear(reply)
-        verdicts.append(monitor.judge(figures(**update["stats"])))
-        assert monitor.is_good
-    assert len(verdicts) == 48
-    assert {verdict.level for verdict in verdicts} == {"quiet"}
+    found = list(judged(CollapseMonitor(), "healthy_blackjack.jsonl"))
+    assert len(found) == 48
+    assert set(found) == {(Verdict(), True)}
+
+
+def test_a_run_at_far_too_high_a_rate_is_noticed_within_two_updates() -> None:
+    found = [(verdict.level, good) for verdict, good in judged(CollapseMonitor(), "collapsing_blackjack.jsonl")]
+    assert found == [("quiet", True)] * 11 + [("warning", False), ("collapsed", False)]
 
 
 def test_the_same_run_collapses_once_its_replies_and_returns_do() -> None:
     monitor = CollapseMonitor()
-    for line in HEALTHY.read_text().splitlines():
-        monitor.judge(figures(**json.loads(line)["stats"]))
+    list(judged(monitor, "healthy_blackjack.jsonl"))
     assert last_of(monitor, 3, mean_return=-0.9, parse_failure_rate=0.2).level == "collapsed"
 
 
