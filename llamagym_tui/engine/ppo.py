@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,86 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.advantages import batch_advantages, explained_variance, whiten
 from llamagym_tui.engine.batch import Row, Rows, batch_rows, forwards, minibatches
-from llamagym_tui.engine.credit import token_steps, turn_steps, turn_sums
 from llamagym_tui.engine.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.memory import forward_limits
 from llamagym_tui.engine.model_shape import shape_of
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
-from llamagym_tui.engine.rewards import ReturnMoments, discounted_return, turn_rewards
+from llamagym_tui.engine.rewards import ReturnMoments, discounted_return
 from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
+from llamagym_tui.engine.targets import Asked, Targets, batch_targets
 from llamagym_tui.engine.trajectory import Trajectory, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class PPOStats:
-    """Figures of one update; see `docs/METRICS.md`."""
-
-    mean_return: float
-    return_std: float
-    policy_loss: float
-    value_loss: float
-    approx_kl: float
-    kl_ref: float
-    entropy: float
-    action_entropy: float
-    clip_fraction: float
-    explained_variance: float
-    first_ratio: float
-    grad_norm: float
-    parse_failure_rate: float
-    episodes: int
-    turns: int
-    tokens: int
-    update_s: float
-    epochs: float
-    lr: float
-    kl_coef: float
-    entropy_coef: float
-    reward_scale: float
-    skipped_steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """What the update aims at, for the U turns or decisions of a batch that have a value of their own."""
-
-    advantages: Tensor
-    """(U,) whitened if configured."""
-    returns: Tensor
-    """(U,)."""
-    values: Tensor
-    """(U,) as estimated by the weights that sampled."""
-    value_weights: Tensor
-    """(U,) in the value loss; those of a turn sum to 1."""
-    trained: Tensor
-    """(U,) bool."""
-    kl_ref: Tensor
-    """(K,) nats that each turn is away from the reference (k1)."""
-    reference_logprobs: Tensor | None
-    """(D,) of decisions under the reference; None: there is none."""
-
-
-@dataclass(slots=True)
-class _Sums:
-    """Sums over the decisions, turns, branches and steps of an update, for its figures."""
-
-    policy_loss: float = 0.0
-    value_loss: float = 0.0
-    approx_kl: float = 0.0
-    epoch_kl: float = 0.0
-    clipped: float = 0.0
-    entropy: float = 0.0
-    action_entropy: float = 0.0
-    first_ratio: float = 0.0
-    decisions: int = 0
-    epoch_decisions: int = 0
-    turns: int = 0
-    branches: int = 0
-    grad_norms: list[float] = field(default_factory=list)
-    skipped: int = 0
+from llamagym_tui.engine.update_stats import PPOStats, UpdateSums, update_stats
 
 
 class PPO:
@@ -137,14 +67,16 @@ class PPO:
             progress: told before each minibatch which pass it is of, from 1, and how many there are to be.
         """
         began = time.perf_counter()
+        # 1. What is aimed at, from what was sampled.
         rows = batch_rows(trajectories)
         returns = [discounted_return(trajectory, self.config.gamma) for trajectory in trajectories]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
+        # 2. Epochs of minibatches, until they are done, go too far, or are stopped.
         lr = learning_rate(self.config, self.updates)
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
             group["lr"] = rate
-        sums = _Sums()
+        sums = UpdateSums()
         epochs = 0.0
         for epoch in range(1, self.config.epochs + 1):
             made = self._epoch(
@@ -156,12 +88,20 @@ class PPO:
                 should_stop=should_stop,
             )
             epochs += made
-            if made < 1 or (
-                self.config.target_kl is not None
-                and sums.epoch_kl / max(sums.epoch_decisions, 1) > self.config.target_kl
-            ):
+            if made < 1 or (self.config.target_kl is not None and sums.kl_of_epoch > self.config.target_kl):
                 break
-        stats = self._stats(trajectories, targets, sums, epochs, lr, time.perf_counter() - began)
+        # 3. Figures, and what the next update goes by.
+        stats = update_stats(
+            trajectories,
+            targets,
+            sums,
+            epochs=epochs,
+            update_s=time.perf_counter() - began,
+            lr=lr,
+            kl_coef=self.kl_coef,
+            entropy_coef=self.entropy_coef,
+            reward_scale=self.reward_scale,
+        )
         self._adapt_kl_coef(stats.kl_ref)
         self.updates += 1
         self.policy.version += 1
@@ -169,36 +109,20 @@ class PPO:
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         """Rewards with penalties, advantages and returns of a batch, in order."""
-        config, device = self.config, self.policy.model.backbone.device
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        old = torch.tensor([logprob for turn in turns for logprob in turn.decided])
-        # 1. How far the policy has gone from the reference, in nats.
-        reference = None
-        if self.reference is not None:
-            reference = self.reference.logprobs(rows, len(old), **self.limits._asdict())
-        kl = torch.zeros_like(old) if reference is None else old - reference.cpu()
-        kl_ref = turn_sums(turns, kl)
-        # 2. What each turn has earned, and the steps that have a value of their own: turns, or decisions.
-        rewards = turn_rewards(turns, scale=self.reward_scale, parse_penalty=config.parse_penalty)
-        kl_coef = self.kl_coef if config.kl_form == "reward" else 0.0
-        if config.credit == "turn":
-            steps = turn_steps(turns, rewards - kl_coef * kl_ref)
-            lengths = [len(trajectory.turns) for trajectory in trajectories]
-        else:
-            steps = token_steps(turns, rewards, kl_coef * kl, self._decision_values(turns, rows))
-            lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
-        # 3. Advantages, episode by episode.
-        bootstraps = self.policy.bootstrap_values(trajectories)
-        found = batch_advantages(*steps[:3], lengths, bootstraps, gamma=config.gamma, lam=config.lam)
-        used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
-        return Targets(
-            advantages=used.to(device),
-            returns=found.returns.to(device),
-            values=steps.values.to(device),
-            value_weights=steps.weights.to(device),
-            trained=steps.trained.to(device),
-            kl_ref=kl_ref,
-            reference_logprobs=reference,
+        decisions, limits = sum(len(turn.decided) for turn in turns), self.limits._asdict()
+        asked = Asked(
+            reference_logprobs=self.reference.logprobs(rows, decisions, **limits) if self.reference else None,
+            decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
+            bootstraps=self.policy.bootstrap_values(trajectories),
+        )
+        return batch_targets(
+            trajectories,
+            asked,
+            self.config,
+            reward_scale=self.reward_scale,
+            kl_coef=self.kl_coef,
+            device=self.policy.model.backbone.device,
         )
 
     @torch.no_grad()
@@ -272,14 +196,14 @@ class PPO:
         self,
         rows: Sequence[Row],
         targets: Targets,
-        sums: _Sums,
+        sums: UpdateSums,
         *,
         first: bool,
         progress: Callable[[], None],
         should_stop: Callable[[], bool],
     ) -> float:
         """One pass; the share of it that was made."""
-        sums.epoch_kl, sums.epoch_decisions = 0.0, 0
+        sums.begin_epoch()
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0
@@ -296,7 +220,7 @@ class PPO:
                 self._step(sums)
         return 1.0
 
-    def _loss(self, part: Rows, targets: Targets, sums: _Sums, *, is_first: bool) -> Tensor:
+    def _loss(self, part: Rows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() summed over turns."""
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
@@ -317,23 +241,10 @@ class PPO:
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
                 kl = reference_kl(decided.logprobs, targets.reference_logprobs[part.decisions])
                 loss = loss + self.kl_coef * kl.sum()
-        with torch.no_grad():
-            sums.policy_loss += float(policy.loss)
-            sums.value_loss += float(critic)
-            sums.approx_kl += float(policy.approx_kl)
-            sums.epoch_kl += float(policy.approx_kl)
-            sums.clipped += float(policy.clipped)
-            sums.entropy += float(decided.entropy.sum())
-            sums.action_entropy += float(decided.action_entropy.sum())
-            sums.decisions += len(decided.logprobs)
-            sums.epoch_decisions += len(decided.logprobs)
-            sums.turns += len(part.turns)
-            sums.branches += len(decided.action_entropy)
-            if is_first:
-                sums.first_ratio = max(sums.first_ratio, float(policy.largest_deviation))
+        sums.add(policy, critic, decided, len(part.turns), is_first=is_first)
         return loss
 
-    def _step(self, sums: _Sums) -> None:
+    def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
@@ -343,43 +254,3 @@ class PPO:
             return
         sums.grad_norms.append(float(trunk))
         self.optimizer.step()
-
-    def _stats(
-        self,
-        trajectories: Sequence[Trajectory],
-        targets: Targets,
-        sums: _Sums,
-        epochs: float,
-        lr: float,
-        update_s: float,
-    ) -> PPOStats:
-        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        tokens = sum(turn.end - turn.start for turn in turns if turn.is_trained)
-        decisions = sum(len(turn.decided) for turn in turns if turn.is_trained)
-        returns = [trajectory.episode_return for trajectory in trajectories]
-        trained = targets.trained
-        return PPOStats(
-            mean_return=sum(returns) / max(len(returns), 1),
-            return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else 0.0,
-            policy_loss=sums.policy_loss / max(sums.turns, 1),
-            value_loss=sums.value_loss / max(sums.turns, 1),
-            approx_kl=sums.approx_kl / max(sums.decisions, 1),
-            kl_ref=float(targets.kl_ref.sum()) / max(decisions, 1),
-            entropy=sums.entropy / max(sums.decisions, 1),
-            action_entropy=sums.action_entropy / max(sums.branches, 1),
-            clip_fraction=sums.clipped / max(sums.decisions, 1),
-            explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
-            first_ratio=sums.first_ratio,
-            grad_norm=sum(sums.grad_norms) / max(len(sums.grad_norms), 1),
-            parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
-            episodes=len(trajectories),
-            turns=len(turns),
-            tokens=tokens,
-            update_s=update_s,
-            epochs=epochs,
-            lr=lr,
-            kl_coef=self.kl_coef,
-            entropy_coef=self.entropy_coef,
-            reward_scale=self.reward_scale,
-            skipped_steps=sums.skipped,
-        )

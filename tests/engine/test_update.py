@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.batch import Row, batch_rows, minibatches
 from llamagym_tui.engine.episode import Episode
-from llamagym_tui.engine.ppo import PPO, Targets
+from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.sampler import Reply, Sampler
+from llamagym_tui.engine.targets import Targets
 from llamagym_tui.engine.trajectory import Choice, Trajectory
 from tests.engine.conftest import REPLIES
 
