@@ -26,7 +26,7 @@ from llamagym_tui.engine.forward import Backbone, Encoded
 from llamagym_tui.engine.token_tree import TokenTree, TreeRows, tree_rows
 from llamagym_tui.engine.trajectory import Choice, Segment, Trajectory
 
-TREE = 128
+TREE = 192
 """Columns of a tree, about, where sequences are short; longer ones share a tree of twice their length."""
 
 

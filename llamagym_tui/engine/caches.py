@@ -123,32 +123,34 @@ class RaggedCache(Cache):
             columns: (B, T) position of each new token.
         """
         width = int(columns.max()) + 1
+        self.reach(width)
+        self.target = (rows, columns, width)
+        return width
+
+    def reach(self, width: int) -> None:
+        """Room for `width` columns; what is stored stays."""
         if width > self.capacity:
             self.capacity = max(width, 2 * self.capacity, 64)
             for layer in self.layers:
                 layer.reserve(self.capacity)
-        self.target = (rows, columns, width)
-        return width
 
-    def move(self, rows: Tensor, source: Tensor, target: Tensor) -> None:
-        """Copy columns of rows to other columns.
+    def copy(self, rows: Tensor, columns: Tensor, to_rows: Tensor, to_columns: Tensor) -> None:
+        """Copy columns of rows to other rows and columns.
 
         Args:
-            rows: (B,) indices.
-            source: (B, T) columns to read.
-            target: (B, T) columns to write.
+            rows: (B,) to read.
+            columns: (B, T) to read.
+            to_rows: (B,) to write.
+            to_columns: (B, T) to write.
         """
         for layer in self.layers:
             assert layer.keys is not None and layer.values is not None
-            layer.keys[rows[:, None], :, target] = layer.keys[rows[:, None], :, source]
-            layer.values[rows[:, None], :, target] = layer.values[rows[:, None], :, source]
+            layer.keys[to_rows[:, None], :, to_columns] = layer.keys[rows[:, None], :, columns]
+            layer.values[to_rows[:, None], :, to_columns] = layer.values[rows[:, None], :, columns]
 
     def fill(self, row: int, recorded: Cache, length: int) -> None:
         """Put a recorded prefix of `length` columns at the start of a row."""
-        if length > self.capacity:
-            self.capacity = max(length, 2 * self.capacity, 64)
-            for layer in self.layers:
-                layer.reserve(self.capacity)
+        self.reach(length)
         for layer, source in zip(self.layers, recorded.layers, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(source.keys, source.values)

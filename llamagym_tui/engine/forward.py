@@ -43,6 +43,18 @@ class Encoded:
             return self._logits[rows, columns].float()
         return self._head(self.hidden[rows, columns]).float()
 
+    def picked(self, rows: Tensor, columns: Tensor) -> Encoded:
+        """(R, C) of the positions, as a forward of its own; rows and columns (R, C), or what broadcasts to it."""
+        logits = None if self._logits is None else self._logits[rows, columns]
+        return Encoded(self.hidden[rows, columns], self._head, logits)
+
+    @staticmethod
+    def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
+        """Rows of several forwards of one width as one, in an order of the rows of all."""
+        logits = [part._logits for part in parts if part._logits is not None]
+        hidden = torch.cat([part.hidden for part in parts])[order]
+        return Encoded(hidden, parts[0]._head, torch.cat(logits)[order] if logits else None)
+
 
 class Backbone:
     """A causal LM, called with explicit positions and masks."""

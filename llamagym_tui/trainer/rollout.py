@@ -175,8 +175,11 @@ class Rollout:
     def step(self) -> list[EndedEpisode]:
         """One turn in every live environment, new episodes started first; the episodes that ended."""
         for index, seat in enumerate(self._seats):
-            if seat.episode is None and self._may_start():
-                self._reset(seat, watched=index == WATCHED)
+            if seat.episode is not None:
+                continue
+            if not self._may_start():
+                break
+            self._reset(seat, watched=index == WATCHED)
         live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
         if not live:
             return []

@@ -250,3 +250,42 @@ def test_a_scored_conversation_goes_on_after_the_reply_that_was_chosen(make_poli
 def test_the_score_policy_needs_discrete_actions(make_policy):
     with pytest.raises(ConfigError, match="names no discrete actions"):
         make_policy(policy="score", replies=[])
+
+
+def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_policy):
+    policy = make_policy(temperature=0.9)
+    chat, computed = policy.chat, []
+    encode = policy.model.backbone.encode
+    policy.model.backbone.encode = lambda ids, *rest: computed.append(len(ids)) or encode(ids, *rest)
+    sampler = Sampler(policy, 5)
+    told = ["x", "y", "x", "x", "y"]
+    openings = [chat.opening("Play.", observation) for observation in told]
+    rows, prompts = [[*o.prefix, *o.rest] for o in openings], [list(o.rest) for o in openings]
+    for slot, opening in enumerate(openings):
+        sampler.restart(slot, opening.prefix)
+    computed.clear()
+    for turn in range(3):
+        replies = sampler.reply(range(5), prompts)
+        if turn == 0:
+            assert computed[0] == 2
+        for slot, reply in enumerate(replies):
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation("the same", ended=reply.ended)
+            rows[slot] += new
+            prompts[slot] = [reply.ids[-1], *new]
+
+
+def test_prompts_of_very_different_lengths_are_not_padded_to_the_longest(make_policy):
+    policy = make_policy()
+    shapes, encode = [], policy.model.backbone.encode
+    sampler = Sampler(policy, 40)
+    for slot in range(40):
+        sampler.restart(slot, (5, 6))
+    policy.model.backbone.encode = lambda ids, *rest: shapes.append(tuple(ids.shape)) or encode(ids, *rest)
+    sampler.reply(range(40), [[7 + slot] * (60 if slot == 3 else 5) for slot in range(40)])
+    nodes = len(policy.trie.tree)
+    assert sorted(shapes[:2]) == [(1, 60 + nodes), (39, 5 + nodes)]

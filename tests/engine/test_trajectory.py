@@ -250,7 +250,7 @@ def test_a_tree_is_full_at_some_size_and_long_rows_have_one_of_twice_their_lengt
     def distinct(length: int, number: int) -> Row:
         return Row(Segment((), [1000 * number + at for at in range(length)], [Turn(1, length, (0.0,), 0.0, 0.0)]), 0)
 
-    assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(7))] == [3, 3, 1]
+    assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(9))] == [4, 4, 1]
     assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(5))] == [2, 2, 1]
 
 
