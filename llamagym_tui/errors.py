@@ -25,6 +25,10 @@ class ModelLoadError(LlamaGymError):
     """A model could not be found, reached or loaded."""
 
 
+class ModelTooLargeError(UsageError):
+    """A run would take more memory than there is; the message says what would fit."""
+
+
 class ActionParseError(LlamaGymError):
     """A reply names no admissible action."""
 

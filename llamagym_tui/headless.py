@@ -197,6 +197,7 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     builders = Builders(config)
     progress.say("loading the model")
     agent = builders.agent()
+    builders.preflight(agent, learns=False)
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
     builders.threads(policy, loaded)

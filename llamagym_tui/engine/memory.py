@@ -1,6 +1,6 @@
 """How much memory a run takes at its peak, by arithmetic on the model's shape and the run's settings.
 
-Notation: B environments, C columns of tokens in a forward, P tokens of the shared system prompt, N scored tokens, and
+Notation: B environments, C columns of trees in a forward, P tokens of the shared system prompt, N scored tokens, and
 D, Q, F, V as in `llamagym_tui.engine.model_shape`; b bytes of an element of activations, L layers. Bytes of
 
     weights      parameters x b; with 8 or 4 bits, matrices x 1 or 0.56, the rest x 2
@@ -13,7 +13,8 @@ D, Q, F, V as in `llamagym_tui.engine.model_shape`; b bytes of an element of act
     rollout      B x opening tokens x (4 D + 3 F) x b + B x longest x 2 Q x b (one layer) + 5 B V fp32 (logits)
     activations  (C + P) x (L + 1) x (4 D + 4 Q + 4 F) x b, with full fine-tuning 6 D: norms keep their inputs;
                  in half precision 36 D more, because norms compute in fp32; and the prefix's keys and values,
-                 repeated for each tree, C / 128 x P x L x 2 Q x b
+                 repeated for each tree, C / 128 x P x L x 2 Q x b; on the host all that x 1.7 with an adapter, whose
+                 passing results lie between what is kept, and x 1.1 without
     logits       6 N V fp32: logits, log-probabilities, their exponentials, and gradients of these
     step         3 elements of the largest trained matrix, while Adam changes it
     value head   129 D + 257 weights, with gradient and moments, fp32
@@ -24,11 +25,16 @@ and the peak is what stays, plus the largest of what comes and goes: rollout, up
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, NamedTuple
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.batch import TREE, Row, planted, side_by_side
 from llamagym_tui.engine.model_shape import ModelShape
+from llamagym_tui.engine.trajectory import Choice, Segment, Turn
 
 GIB = 2**30
 ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
@@ -37,9 +43,11 @@ MOST_COLUMNS = 16_384
 """Columns of one forward at most, however small the model."""
 FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
+HEAP = {False: 1.7, True: 1.1}
+"""Resident over kept bytes of activations on the host, with an adapter and with full fine-tuning: what is freed between
+them is too small for the allocator to give back. Measured; an allocator that gives it back costs 60 % more time."""
 LOGIT_COPIES = 6
 SAMPLING_COPIES = 5
-TREE_COLUMNS = 128
 FP32 = 4
 
 Bits = Literal[4, 8]
@@ -66,22 +74,59 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tokens of conversations, as an environment makes them."""
+    """Tokens of an environment's conversations."""
 
     prefix: int
     """P: tokens of the system prompt, the same in all conversations."""
-    prompt: int
-    """Tokens of an observation with what the chat template puts around it."""
-    turns: int
-    """Turns of the longest conversation."""
+    opening: int
+    """Tokens of the longest first message after it."""
+    longest: int
+    """Tokens of the longest conversation after it."""
+    columns: float
+    """Of an update's trees, for each turn on them."""
+    scored: float
+    """Scored tokens for each turn."""
+    largest_tree: int
+    """Columns of the largest tree."""
+    most_scored: int
+    """Scored tokens of the longest conversation."""
 
-    def longest(self, reply: int) -> int:
-        """Tokens of the longest conversation after the prefix.
 
-        Args:
-            reply: tokens of a reply at most.
-        """
-        return self.turns * (self.prompt + reply)
+def workload_of(
+    prefix: int, episodes: Sequence[Sequence[Sequence[int]]], reply: int, choices: Sequence[Sequence[int]] = ()
+) -> Workload:
+    """Lengths of conversations, as they would stand on the trees of an update.
+
+    Args:
+        prefix: P.
+        episodes: of each the token ids of its prompts, the prefix left out; at least one, none empty.
+        reply: tokens of a reply, which is as long as it may be; no two are taken to begin alike.
+        choices: admissible replies, if one of them is chosen whole.
+    """
+    fresh = itertools.count(-1, -1)
+    alternatives = tuple(map(tuple, choices))
+    scored = sum(map(len, alternatives)) or reply
+    rows = []
+    for prompts in episodes:
+        segment = Segment(())
+        for number, prompt in enumerate(prompts):
+            said = alternatives[number % len(choices)] if choices else tuple(itertools.islice(fresh, reply))
+            start = len(segment.ids) + len(prompt)
+            choice = Choice(0, 0.0, alternatives, (1.0,) * len(choices)) if choices else None
+            segment.ids += [*prompt, *said]
+            segment.turns.append(Turn(start, start + len(said), (0.0,) * len(said), 0.0, 0.0, choice=choice))
+        rows.append(Row(segment, 0))
+    groups = list(side_by_side(planted(rows), tokens=MOST_COLUMNS))
+    turns = [len(row.segment.turns) for row in rows]
+    return Workload(
+        prefix=prefix,
+        opening=max(len(prompts[0]) for prompts in episodes),
+        longest=max(len(row.segment.ids) for row in rows),
+        columns=sum(len(group) * len(group[0].tree) for group in groups) / sum(turns),
+        scored=scored,
+        largest_tree=max(len(group[0].tree) for group in groups),
+        most_scored=max(turns) * scored,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +158,18 @@ class MemoryEstimate:
         return self.lasting + max(self.rollout, self.activations + self.logits, self.step)
 
 
-def forward_limits(shape: ModelShape, dtype_bytes: int = FP32) -> ForwardLimits:
-    """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes."""
+def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False) -> ForwardLimits:
+    """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes.
+
+    Args:
+        shape: of the model.
+        dtype_bytes: of an element of activations.
+        scores_all: the model gives logits for every column, wanted or not.
+    """
     column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
-    return ForwardLimits(
-        tokens=max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column)),
-        scored=max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32)),
-    )
+    scored = max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32))
+    tokens = max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column))
+    return ForwardLimits(min(tokens, scored) if scores_all else tokens, scored)
 
 
 def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:
@@ -139,6 +189,7 @@ def estimate_memory(
     precision: Precision = Precision(),
     base: int = 0,
     learns: bool = True,
+    on_host: bool = True,
 ) -> MemoryEstimate:
     """Bytes that a run takes at its peak, on the device where the model is.
 
@@ -150,10 +201,9 @@ def estimate_memory(
         precision: how the model is held.
         base: bytes that the process holds without the model.
         learns: False: replies are sampled and nothing is updated.
+        on_host: False: on an accelerator, whose allocator fills its gaps.
     """
     b = precision.dtype_bytes
-    reply = config.generation.max_new_tokens
-    longest = workload.longest(reply)
     adapter = 0 if full else shape.adapter(config.lora)
     trained, size = (shape.parameters, b) if full else (adapter, FP32)
     head = 129 * shape.hidden + 257
@@ -167,24 +217,25 @@ def estimate_memory(
         optimizer=0,
         reference=0,
         value_head=head * FP32,
-        cache=config.n_envs * _cache_columns(workload.prefix, longest) * shape.layers * 2 * shape.keys * b,
-        rollout=_rollout_bytes(shape, config.n_envs, workload, longest, b),
+        cache=config.n_envs * _cache_columns(workload) * shape.layers * 2 * shape.keys * b,
+        rollout=_rollout_bytes(shape, config.n_envs, workload, b),
         activations=0,
         logits=0,
         step=0,
     )
     if not learns:
         return sampled
-    columns, scored = _forward_of_an_update(shape, config, workload, longest, b)
-    trees = -(-columns // max(TREE_COLUMNS, longest))
+    columns, scored = _forward_of_an_update(shape, config, workload, b)
+    trees = math.ceil(columns / max(TREE, workload.longest))
+    activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
+    activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
     return replace(
         sampled,
         gradients=trained * size,
         optimizer=2 * trained * size,
         reference=weights if full and uses_reference else 0,
         value_head=4 * head * FP32,
-        activations=(columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
-        + trees * workload.prefix * shape.layers * 2 * shape.queries * b,
+        activations=int(activations * HEAP[full]) if on_host else activations,
         logits=scored * LOGIT_COPIES * shape.vocabulary * FP32,
         step=3 * size * (shape.largest if full else 0),
     )
@@ -199,29 +250,28 @@ def weight_bytes(shape: ModelShape, precision: Precision) -> int:
     return int(matrices * each) + (shape.parameters - matrices) * 2
 
 
-def _cache_columns(prefix: int, longest: int) -> int:
+def _cache_columns(workload: Workload) -> int:
     """Columns of the rollout's cache, which double when a conversation outgrows them."""
-    columns = max(prefix, 64)
-    while columns < prefix + longest:
+    columns = max(workload.prefix, 64)
+    while columns < workload.prefix + workload.longest:
         columns *= 2
     return columns
 
 
-def _rollout_bytes(shape: ModelShape, rows: int, workload: Workload, longest: int, b: int) -> int:
+def _rollout_bytes(shape: ModelShape, rows: int, workload: Workload, b: int) -> int:
     """Bytes of a sampler's forward: one layer of the openings, keys and values for all heads, and logits."""
-    layer = workload.prompt * (4 * shape.hidden + 3 * shape.inner)
-    heads = (workload.prefix + longest) * 2 * shape.queries
+    layer = workload.opening * (4 * shape.hidden + 3 * shape.inner)
+    heads = (workload.prefix + workload.longest) * 2 * shape.queries
     return rows * ((layer + heads) * b + SAMPLING_COPIES * shape.vocabulary * FP32)
 
 
-def _forward_of_an_update(
-    shape: ModelShape, config: RunConfig, workload: Workload, longest: int, b: int
-) -> tuple[int, int]:
+def _forward_of_an_update(shape: ModelShape, config: RunConfig, workload: Workload, b: int) -> tuple[int, int]:
     """Columns and scored tokens of an update's largest forward; a conversation is never divided."""
-    limits, reply = forward_limits(shape, b), config.generation.max_new_tokens
-    turns = max(config.ppo.mini_batch_size, workload.turns)
-    columns = min(limits.tokens, turns * (workload.prompt + reply))
-    return max(columns, longest), max(min(limits.scored, turns * reply), workload.turns * reply)
+    limits, turns = forward_limits(shape, b), config.ppo.mini_batch_size
+    columns, scored = turns * workload.columns, turns * workload.scored
+    # Whichever limit is reached first ends a forward.
+    share = min(1.0, limits.tokens / columns, limits.scored / scored)
+    return math.ceil(max(share * columns, workload.largest_tree)), math.ceil(max(share * scored, workload.most_scored))
 
 
 def as_gib(amount: float) -> str:

@@ -39,7 +39,8 @@ class PPO:
         self.policy, self.config = policy, config
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
-        self.limits = forward_limits(shape_of(backbone.lm.config), backbone.dtype.itemsize)
+        shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
+        self.limits = forward_limits(shape, size, scores_all=not backbone.is_split)
         """Of one forward; what a minibatch has beyond it is accumulated."""
         self.updates = 0
         """Updates made so far."""

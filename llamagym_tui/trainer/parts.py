@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.protocol.events import Event, PhaseChanged
+from llamagym_tui.protocol.events import Event, PhaseChanged, WarningRaised
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 
@@ -30,7 +30,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Eve
     """Load everything, telling what is being done.
 
     Raises:
-        UsageError: the agent is unknown or its file faulty.
+        UsageError: the agent is unknown or its file faulty, or the model is too large.
         ModelLoadError: the model does not load.
         RunStoreError: a run is to be resumed, and its checkpoint cannot be read.
         EnvError: an environment cannot be made.
@@ -38,6 +38,8 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Eve
     config = builders.config
     tell(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
+    if warning := builders.preflight(agent):
+        tell(WarningRaised(message=warning))
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
     if config.resume:

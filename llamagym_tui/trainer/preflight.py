@@ -1,0 +1,210 @@
+"""Whether a run will fit into memory, said before its weights are loaded.
+
+Conversations are measured by a few episodes of random actions with the model's own tokenizer; what an episode of a
+trained policy is longer than these, the estimate does not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+from transformers import AutoTokenizer
+
+from llamagym_tui import model_registry
+from llamagym_tui.agent import Agent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.free_memory import free_memory, held_memory
+from llamagym_tui.engine.memory import MemoryEstimate, Precision, as_gib, estimate_memory, workload_of
+from llamagym_tui.engine.model_shape import ModelShape, counted_shape, read_config
+from llamagym_tui.engine.models import LARGEST_FULLY_TRAINED, local_path, resolve_device
+from llamagym_tui.engine.tokenization import ChatTokenizer
+from llamagym_tui.errors import ModelTooLargeError
+from llamagym_tui.trainer.rollout import make_env
+
+LATER = 150 * 2**20
+"""Bytes of the host that the process takes after the preflight for code and small things."""
+WARN_FROM = 0.8
+"""Share of the free memory from which on a run that fits is warned of."""
+SECONDS = 0.5
+"""Of random play at most; it ends with as many turns as a minibatch has."""
+FEW_ENVS, SHORT_REPLY = 16, 16
+"""What is proposed to those who have more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What a run needs, beside what there is."""
+
+    parameters: int
+    """Of the causal LM."""
+    estimate: MemoryEstimate
+    there: int
+    """Bytes that the process may hold in all."""
+    device: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether it needs no more than there is."""
+        return self.estimate.total <= self.there
+
+    @property
+    def warning(self) -> str | None:
+        """What to say of a run that fits, but only just."""
+        if self.estimate.total < WARN_FROM * self.there:
+            return None
+        return (
+            f"This run will take about {as_gib(self.estimate.total)} of the {as_gib(self.there)} that are free on "
+            f"{self.device}; long episodes may take more."
+        )
+
+
+def preflight(config: RunConfig, agent: Agent, *, learns: bool = True) -> Preflight | None:
+    """Estimate a run by its model's configuration; None where that cannot be read, which loading will explain.
+
+    Args:
+        config: settings of the run.
+        agent: tells observations.
+        learns: False: replies are sampled and nothing is updated.
+    Raises:
+        ModelTooLargeError: it does not fit; the message says what would.
+        ModelLoadError: the device or the model's folder is not there.
+        EnvError: the environment cannot be made.
+    """
+    device, path = resolve_device(config.device), local_path(config.model)
+    there = free_memory(device)
+    try:
+        source = str(path or config.model)
+        read, is_adapted = read_config(source, local=path is not None)
+        shape = counted_shape(read)
+        chat = ChatTokenizer(AutoTokenizer.from_pretrained(source, local_files_only=path is not None))
+    except Exception:
+        return None
+    if there is None:
+        return None
+    prefix, episodes = conversations(agent, config, chat)
+    actions = len(agent.action_names) if config.generation.policy == "score" else 0
+    choices = [chat.reply_ids(agent.format_action(index)) for index in range(actions)]
+    base = held_memory(device)
+
+    def of(settings: RunConfig) -> Preflight:
+        full, precision = held_as(settings, shape, is_adapted=is_adapted)
+        # The host's free memory leaves out what this process holds, the estimate has it in.
+        estimate = estimate_memory(
+            shape,
+            settings,
+            workload_of(prefix, episodes, settings.generation.max_new_tokens, choices),
+            full=full,
+            precision=precision,
+            base=base + (LATER if device == "cpu" else 0),
+            learns=learns,
+            on_host=device == "cpu",
+        )
+        return Preflight(shape.parameters, estimate, there + base, device)
+
+    found = of(config)
+    if not found.fits:
+        fitting = would_fit(config, lambda settings: of(settings).fits, device=device)
+        raise ModelTooLargeError(_refusal(config, found, fitting))
+    return found
+
+
+def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, Precision]:
+    """Whether all weights are trained, and how they are held, as loading the model decides it.
+
+    Args:
+        config: settings of the run.
+        shape: of the model, its weights counted.
+        is_adapted: the folder holds an adapter.
+    """
+    entry = model_registry.find(config.model)
+    dtype = config.dtype or ("float32" if config.full_finetuning or entry is None else entry.dtype)
+    full = config.full_finetuning
+    if full is None:
+        small = shape.parameters <= LARGEST_FULLY_TRAINED or (entry is not None and entry.full_finetuning)
+        full = small and dtype == "float32" and config.quantization == "none"
+    bits = {"none": None, "8bit": 8, "4bit": 4}[config.quantization]
+    return full and not is_adapted, Precision(2 if dtype == "bfloat16" else 4, bits)  # type: ignore[arg-type]
+
+
+def conversations(agent: Agent, config: RunConfig, chat: ChatTokenizer) -> tuple[int, list[list[Sequence[int]]]]:
+    """Tokens of the system prompt, and of every prompt after it in episodes of random actions.
+
+    Raises:
+        EnvError: the environment cannot be made.
+    """
+    system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+    prefix: tuple[int, ...] = ()
+    episodes: list[list[Sequence[int]]] = []
+    for observations in _random_play(agent, config):
+        prefix, first = chat.opening(system, observations[0])
+        episodes.append([first, *(chat.continuation(text, ended=False) for text in observations[1:])])
+    return len(prefix), episodes or [[[0]]]
+
+
+def _random_play(agent: Agent, config: RunConfig) -> list[list[str]]:
+    """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will tell it."""
+    env, until = make_env(agent), time.monotonic() + SECONDS
+    episodes: list[list[str]] = []
+    with contextlib.closing(env), contextlib.suppress(Exception):
+        env.action_space.seed(config.seed)
+        observation, _ = env.reset(seed=config.seed)
+        while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
+            episodes.append([agent.format_observation(observation)])
+            for _ in range(config.max_turns - 1):
+                observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                if terminated or truncated or time.monotonic() > until:
+                    break
+                episodes[-1].append(agent.format_observation(observation))
+            observation, _ = env.reset()
+    return episodes
+
+
+def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str) -> list[str]:
+    """Changes of a run under which it fits: each that is enough alone, else the fewest together; none: no such.
+
+    Args:
+        config: settings that do not fit.
+        fits: says of settings whether they fit.
+        device: where the model goes.
+    """
+    changes = list(_changes(config, device))
+    alone = [text for text, changed in changes if fits(replace(config, **changed))]
+    if alone:
+        return alone
+    texts, together = [], config
+    for text, changed in changes:
+        texts.append(text)
+        together = replace(together, **changed)
+        if fits(together):
+            return [" with ".join(texts)]
+    return []
+
+
+def _changes(config: RunConfig, device: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if config.full_finetuning is not False:
+        yield "a LoRA adapter instead of all weights (full_finetuning=false)", {"full_finetuning": False}
+    if config.n_envs > FEW_ENVS:
+        yield f"{FEW_ENVS} environments (n_envs={FEW_ENVS})", {"n_envs": FEW_ENVS}
+    if config.generation.max_new_tokens > SHORT_REPLY:
+        short = replace(config.generation, max_new_tokens=SHORT_REPLY)
+        yield f"replies of {SHORT_REPLY} tokens (generation.max_new_tokens={SHORT_REPLY})", {"generation": short}
+    if config.dtype != "bfloat16":
+        coarse = {"dtype": "bfloat16", "full_finetuning": False}
+        yield "bf16 weights with a LoRA adapter (dtype=bfloat16)", coarse
+    if device.startswith("cuda") and config.quantization != "4bit":
+        yield "4-bit weights (quantization=4bit)", {"quantization": "4bit", "full_finetuning": False}
+
+
+def _refusal(config: RunConfig, found: Preflight, fitting: list[str]) -> str:
+    need = (
+        f"Model {config.model!r} would take about {as_gib(found.estimate.total)}, and {as_gib(found.there)} are there "
+        f"on {found.device}"
+    )
+    if not fitting:
+        return f"{need}; no setting makes it fit: take a smaller model."
+    return f"{need}; what would fit: {', or '.join(fitting)}."

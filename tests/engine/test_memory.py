@@ -1,0 +1,159 @@
+"""Memory before the weights are loaded: the arithmetic by hand, monotonic in each setting, and what would fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from transformers import GPT2Config, LlamaConfig, Qwen2Config
+
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
+from llamagym_tui.engine.free_memory import host_free
+from llamagym_tui.engine.memory import (
+    ACTIVATIONS,
+    LOGITS,
+    Precision,
+    Workload,
+    activation_bytes,
+    estimate_memory,
+    forward_limits,
+    weight_bytes,
+    workload_of,
+)
+from llamagym_tui.engine.model_shape import ModelShape, counted_shape, read_config, shape_of
+from llamagym_tui.engine.models import bundled_model_path, load_model_and_tokenizer
+
+TINY = ModelShape(
+    hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,
+    parameters=1000, largest=80, linears=(("a.q", 8, 8), ("a.down", 16, 8)),
+)  # fmt: skip
+TALK = Workload(prefix=100, opening=5, longest=50, columns=10.0, scored=4.0, largest_tree=60, most_scored=20)
+RUN = RunConfig(
+    agent="x", run_dir="", n_envs=3, generation=GenerationConfig(max_new_tokens=4),
+    ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(r=2),
+)  # fmt: skip
+QWEN = Qwen2Config(
+    hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+    intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True,
+)  # fmt: skip
+
+
+def test_the_estimate_of_full_fine_tuning_is_the_sum_worked_by_hand():
+    found = estimate_memory(TINY, RUN, TALK, full=True, base=7)
+    assert (found.weights, found.gradients, found.optimizer, found.reference, found.adapter) == (
+        4000, 4000, 8000, 4000, 0,
+    )  # fmt: skip
+    assert found.cache == 3 * 200 * 2 * 2 * 4 * 4  # 100 columns are doubled once
+    assert found.rollout == 3 * ((5 * (4 * 8 + 3 * 16) + 150 * 2 * 8) * 4 + 5 * 10 * 4)
+    kept = (200 + 100) * 3 * (6 * 8 + 4 * 8 + 4 * 16) * 4 + 2 * 100 * 2 * 2 * 8 * 4
+    assert found.activations == int(kept * 1.1)
+    assert found.logits == 80 * 6 * 10 * 4
+    assert found.step == 3 * 4 * 80
+    assert found.value_head == 4 * 4 * (129 * 8 + 257)
+    stays = 7 + 4000 + 4000 + 8000 + 4000 + found.cache + found.value_head
+    assert found.total == stays + found.activations + found.logits
+
+
+def test_an_adapter_has_gradient_and_moments_and_no_second_model_is_kept():
+    found = estimate_memory(TINY, RUN, TALK, full=False)
+    elements = 2 * (8 + 8) + 2 * (16 + 8)
+    assert (found.adapter, found.gradients, found.optimizer) == (4 * elements, 4 * elements, 8 * elements)
+    assert found.reference == found.step == 0
+    assert TINY.adapter(LoraConfig(r=2, target_modules=["down"])) == 2 * 24
+
+
+def test_who_only_plays_has_no_gradients():
+    found = estimate_memory(TINY, RUN, TALK, full=True, learns=False)
+    assert found.gradients == found.optimizer == found.reference == found.activations == found.logits == 0
+    assert min(found.cache, found.rollout) > 0
+
+
+def test_quantized_matrices_shrink_and_the_rest_is_in_halves():
+    matrices = 8 * 8 + 16 * 8
+    assert weight_bytes(TINY, Precision(2, 8)) == matrices + 2 * (1000 - matrices)
+    assert weight_bytes(TINY, Precision(2, 4)) == int(matrices * 0.5625) + 2 * (1000 - matrices)
+
+
+@pytest.mark.parametrize(
+    "larger",
+    [
+        {"n_envs": 4},
+        {"generation": GenerationConfig(max_new_tokens=400)},
+        {"ppo": PPOConfig(mini_batch_size=40)},
+        {"lora": LoraConfig(r=4)},
+    ],
+)
+def test_more_of_any_setting_never_takes_less(larger):
+    def total(config: RunConfig) -> int:
+        talk = workload_of(100, [[[1, 2], [3]], [[1, 4]]], config.generation.max_new_tokens)
+        return estimate_memory(TINY, config, talk, full=False).total
+
+    assert total(replace(RUN, **larger)) > total(RUN)
+
+
+@pytest.mark.parametrize("field", ["hidden", "layers", "keys", "queries", "inner", "vocabulary", "parameters"])
+def test_more_of_any_width_takes_more(field):
+    larger = dataclasses.replace(TINY, **{field: 2 * getattr(TINY, field)})
+    for full in (True, False):
+        totals = [estimate_memory(shape, RUN, TALK, full=full).total for shape in (TINY, larger)]
+        assert totals[1] > totals[0]
+
+
+def test_a_forward_of_a_half_billion_parameter_model_is_bounded_by_both_budgets():
+    shape = shape_of(QWEN)
+    limits = forward_limits(shape)
+    column = activation_bytes(shape, full=True, dtype_bytes=4)
+    assert ACTIVATIONS - column < limits.tokens * column <= ACTIVATIONS
+    assert LOGITS - 6 * 151_936 * 4 < limits.scored * 6 * 151_936 * 4 <= LOGITS
+    assert forward_limits(shape, scores_all=True) == (limits.scored, limits.scored)
+    assert forward_limits(shape_of(LlamaConfig.from_pretrained(bundled_model_path()))).tokens == 16_384
+
+
+def test_weights_are_counted_from_the_configuration_as_they_load():
+    shape = counted_shape(read_config(str(bundled_model_path()), local=True)[0])
+    loaded = load_model_and_tokenizer(full_finetuning=False, lora=LoraConfig(r=4))
+    assert shape.parameters == loaded.parameters
+    assert shape.adapter(LoraConfig(r=4)) == loaded.trainable
+    assert counted_shape(QWEN).parameters == 494_032_768
+
+
+def test_shapes_of_other_architectures_are_read_too():
+    gpt = counted_shape(GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50))
+    assert (gpt.hidden, gpt.inner, gpt.keys, len(gpt.linears)) == (32, 128, 32, 8)
+
+
+def test_a_workload_is_measured_on_the_trees_of_an_update():
+    found = workload_of(7, [[[1, 2, 3], [4]], [[1, 2, 5]]], 4)
+    assert (found.prefix, found.opening, found.longest, found.scored, found.most_scored) == (7, 3, 12, 4, 8)
+    assert found.largest_tree == 11 + 6 - 2  # without the last tokens, and one beginning of two is shared
+    assert found.columns == 15 / 3
+    chosen = workload_of(7, [[[1, 2, 3]]], 4, choices=[[8, 9], [8, 6, 9]])
+    assert (chosen.scored, chosen.longest, chosen.largest_tree) == (5, 5, 5)
+
+
+def test_a_control_group_may_leave_less_than_the_machine(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    4000 kB\n")
+    assert host_free(tmp_path) == 4000 * 1024
+    group = tmp_path / "sys/fs/cgroup/a/b"
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a/b/c\n")
+    (group / "memory.max").write_text("3000000\n")
+    (group / "memory.current").write_text("2500000\n")
+    (group / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
+    assert host_free(tmp_path) == 600_000
+    (group / "memory.max").write_text("max\n")
+    assert host_free(tmp_path) == 4000 * 1024
+
+
+@pytest.mark.slow
+def test_a_measured_peak_is_within_a_quarter_of_the_predicted_one():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.memory", "--setting", "20M-full"],
+        cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    assert float(done.stdout.split()[-1]) == pytest.approx(1.0, abs=0.25)
