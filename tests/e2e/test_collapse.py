@@ -45,8 +45,6 @@ def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_
     assert "has collapsed" in rolled.reason
     assert 10 <= rolled.update <= 11
     updates = [event for event in told if isinstance(event, UpdateFinished)]
-    worst = min(update.stats.mean_return for update in updates[10:])
     last = updates[-5:]
-    assert worst < -0.4
     assert all(update.stats.mean_return > -0.3 and update.stats.parse_failure_rate < 0.05 for update in last)
     assert max(update.stats.first_ratio for update in updates) < 1e-3
