@@ -7,6 +7,7 @@ trained policy is longer than these, the estimate does not know.
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def preflight(config: RunConfig, agent: Agent, *, learns: bool = True) -> Prefli
 
     found = of(config)
     if not found.fits:
-        fitting = would_fit(config, lambda settings: of(settings).fits, device=device)
+        fitting = would_fit(config, lambda settings: of(settings).fits, device=device, learns=learns)
         raise ModelTooLargeError(_refusal(config, found, fitting))
     return found
 
@@ -164,40 +165,46 @@ def _random_play(agent: Agent, config: RunConfig) -> list[list[str]]:
     return episodes
 
 
-def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str) -> list[str]:
-    """Changes of a run under which it fits: each that is enough alone, else the fewest together; none: no such.
+def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
+    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless.
 
     Args:
         config: settings that do not fit.
         fits: says of settings whether they fit.
         device: where the model goes.
+        learns: False: replies are sampled and nothing is updated.
     """
-    changes = list(_changes(config, device))
-    alone = [text for text, changed in changes if fits(replace(config, **changed))]
+    changes = dict(_changes(config, device, learns=learns))
+    alone = [text for text, changed in changes.items() if fits(replace(config, **changed))]
     if alone:
         return alone
-    texts, together = [], config
-    for text, changed in changes:
-        texts.append(text)
-        together = replace(together, **changed)
-        if fits(together):
-            return [" with ".join(texts)]
-    return []
+
+    def fit(texts: Sequence[str]) -> bool:
+        return fits(functools.reduce(lambda made, text: replace(made, **changes[text]), texts, config))
+
+    needed = list(changes)
+    if not fit(needed):
+        return []
+    for text in reversed(list(changes)):
+        others = [other for other in needed if other != text]
+        if fit(others):
+            needed = others
+    return [" with ".join(needed)]
 
 
-def _changes(config: RunConfig, device: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    if config.full_finetuning is not False:
-        yield "a LoRA adapter instead of all weights (full_finetuning=false)", {"full_finetuning": False}
+def _changes(config: RunConfig, device: str, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    if learns and config.full_finetuning is not False:
+        yield "a LoRA adapter instead of all weights (--set full_finetuning=false)", {"full_finetuning": False}
     if config.n_envs > FEW_ENVS:
-        yield f"{FEW_ENVS} environments (n_envs={FEW_ENVS})", {"n_envs": FEW_ENVS}
+        yield f"{FEW_ENVS} environments (--envs {FEW_ENVS})", {"n_envs": FEW_ENVS}
     if config.generation.max_new_tokens > SHORT_REPLY:
         short = replace(config.generation, max_new_tokens=SHORT_REPLY)
-        yield f"replies of {SHORT_REPLY} tokens (generation.max_new_tokens={SHORT_REPLY})", {"generation": short}
-    if config.dtype != "bfloat16":
+        yield f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})", {"generation": short}
+    if learns and config.dtype != "bfloat16":
         coarse = {"dtype": "bfloat16", "full_finetuning": False}
-        yield "bf16 weights with a LoRA adapter (dtype=bfloat16)", coarse
+        yield "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)", coarse
     if device.startswith("cuda") and config.quantization != "4bit":
-        yield "4-bit weights (quantization=4bit)", {"quantization": "4bit", "full_finetuning": False}
+        yield "4-bit weights (--quantization 4bit)", {"quantization": "4bit", "full_finetuning": False}
 
 
 def _refusal(config: RunConfig, found: Preflight, fitting: list[str]) -> str:

@@ -85,7 +85,10 @@ def test_a_refusal_says_what_is_needed_what_is_there_and_only_what_would_fit(hal
 def test_where_no_change_is_enough_alone_the_fewest_together_are_named() -> None:
     config = RunConfig(agent="x", run_dir="", full_finetuning=False)
     both = would_fit(config, lambda c: c.n_envs <= 16 and c.generation.max_new_tokens <= 16, device="cpu")
-    assert both == ["16 environments (n_envs=16) with replies of 16 tokens (generation.max_new_tokens=16)"]
+    assert both == ["16 environments (--envs 16) with replies of 16 tokens (--set generation.max_new_tokens=16)"]
+    assert would_fit(config, lambda c: c.dtype == "bfloat16", device="cpu", learns=False) == []
+    (two,) = would_fit(config, lambda c: c.dtype == "bfloat16" and c.n_envs <= 16, device="cpu")
+    assert two.startswith("16 environments (--envs 16) with bf16 weights under a LoRA adapter (--dtype bfloat16")
     assert would_fit(config, lambda c: c.quantization == "4bit", device="cpu") == []
     assert would_fit(config, lambda c: c.quantization == "4bit", device="cuda")[0].startswith("4-bit")
 
