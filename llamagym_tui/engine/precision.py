@@ -28,6 +28,10 @@ def products(precision: Precision, head: Tensor) -> AbstractContextManager[objec
     return _Bf16Products(head) if precision == "bf16" else nullcontext()
 
 
+NARROWEST = 64
+"""Weights with a side below this stay fp32: an adapter's, for which rounding costs more than it saves."""
+
+
 class _Bf16Products(TorchFunctionMode):
     """fp32 in and out, the factors rounded to bf16; weights of any other type are let through."""
 
@@ -42,8 +46,11 @@ class _Bf16Products(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func is not F.linear or kwargs or args[1] is self.head or args[1].dtype != torch.float32:
+        if func is not F.linear or kwargs or not self._is_rounded(args[1]):
             return func(*args, **(kwargs or {}))
         inputs, weight, *bias = args
         product = F.linear(inputs.bfloat16(), weight.bfloat16()).float()
         return product if not bias or bias[0] is None else product + bias[0]
+
+    def _is_rounded(self, weight: Tensor) -> bool:
+        return weight is not self.head and weight.dtype == torch.float32 and min(weight.shape) >= NARROWEST

@@ -13,6 +13,11 @@ from tests.engine.test_forward import AT_COLUMNS, AT_ROWS, PREFIX, ROWS
 from tests.engine.test_ppo import QUICK, collect
 
 
+@pytest.fixture(autouse=True)
+def narrow_weights_too(monkeypatch):
+    monkeypatch.setattr("llamagym_tui.engine.precision.NARROWEST", 32)
+
+
 def logits_and_gradients(precision: str) -> tuple[torch.Tensor, torch.Tensor]:
     lm = tiny_llama(64)
     logits = Backbone(lm, precision).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
@@ -42,3 +47,9 @@ def test_sampling_and_update_round_alike(make_policy, lora):
     stats = ppo.update(collect(policy))
     assert stats.first_ratio < 0.05
     assert abs(stats.kl_ref) < 0.01
+
+
+def test_narrow_weights_are_not_rounded(monkeypatch):
+    monkeypatch.setattr("llamagym_tui.engine.precision.NARROWEST", 65)
+    (exact, _), (rounded, _) = logits_and_gradients("fp32"), logits_and_gradients("bf16")
+    assert torch.equal(rounded, exact)
