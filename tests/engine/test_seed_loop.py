@@ -230,3 +230,45 @@ def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tm
 def test_eight_bits_without_bitsandbytes_are_refused_in_a_sentence():
     with pytest.raises(ModelLoadError, match="need bitsandbytes"):
         AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)
+
+
+class JsonSeedStyleAgent(SeedStyleAgent):
+    """The same, asking for what the bundled model says."""
+
+    def get_system_prompt(self) -> str:
+        return (
+            "You are an expert blackjack player. "
+            'Reply with {"action": 0} to stay with your sum or {"action": 1} to take a card.'
+        )
+
+
+def mean_return(agent: Agent, env: gymnasium.Env, episodes: int) -> float:
+    total = 0.0
+    for _ in range(episodes):
+        observation, _ = env.reset()
+        done = False
+        while not done:
+            observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
+            agent.assign_reward(reward)
+            done = terminated or truncated
+        total += sum(agent.current_episode_rewards)
+        agent.terminate_episode()
+    return total / episodes
+
+
+@pytest.mark.slow
+def test_llamagyms_loop_learns():
+    torch.manual_seed(0)
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    settings = {"batch_size": 128, "mini_batch_size": 32}
+    agent = JsonSeedStyleAgent(loaded.model, loaded.tokenizer, "cpu", {"max_new_tokens": 8}, settings)
+    env = gymnasium.make("Blackjack-v1", natural=False, sab=False)
+    env.reset(seed=0)
+    agent.eval()
+    before = mean_return(agent, env, 700)
+    agent.train()
+    mean_return(agent, env, 1500)
+    agent.eval()
+    after = mean_return(agent, env, 700)
+    standard_error = (2 * 0.95**2 / 700) ** 0.5  # one hand's standard deviation is about 0.95
+    assert after - before > 2 * standard_error, (before, after)
