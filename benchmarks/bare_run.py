@@ -1,7 +1,7 @@
 """A run's real parts without its session: what the benchmarks of speed time.
 
 Agent, model, policy, PPO and environments come from the trainer's own builders; there are no events, no checkpoints
-and no screen. Settings are the defaults of a run, changed by words such as ``ppo.epochs=4``.
+and no screen. Settings are the defaults of `train`, changed by words such as ``ppo.epochs=4``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.engine.update_stats import PPOStats
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.trainer.builders import Builders
 
 
@@ -64,7 +65,7 @@ def settings(agent: str, changes: Sequence[str] = ()) -> RunConfig:
         for group in groups:
             place = place.setdefault(group, {})
         place[name] = _value(text)
-    return from_dict(RunConfig, values)
+    return from_dict(RunConfig, with_defaults(values, values.get("model", BUNDLED)))
 
 
 def machine() -> str:

@@ -95,14 +95,15 @@ def main():
     print(json.dumps({"parameters": len(weights(model))}), file=answers, flush=True)
     for line in sys.stdin:
         before, counted = weights(model), len(reply_tokens)
-        began = time.perf_counter()
+        began, processor = time.perf_counter(), time.process_time()
         episodes, turns, updates = play(agent, env, began + float(line))
-        elapsed_s = time.perf_counter() - began
+        elapsed_s, processor_s = time.perf_counter() - began, time.process_time() - processor
         answer = {
             "episodes": episodes,
             "turns": turns,
             "updates": updates,
             "elapsed_s": elapsed_s,
+            "processor_s": processor_s,
             "reply_tokens": sum(reply_tokens[counted:]) / max(len(reply_tokens) - counted, 1),
             "weight_change": float((weights(model) - before).abs().max()),
         }

@@ -48,6 +48,8 @@ class Slice(NamedTuple):
     turns: int
     updates: int
     elapsed_s: float
+    processor_s: float
+    """Of all threads; on a busy machine less than `elapsed_s` allows."""
 
     @property
     def rate(self) -> float:
@@ -91,9 +93,11 @@ def compare(
     medians = {name: statistics.median(part.rate for part in parts) for name, parts in slices.items()}
     for name, parts in slices.items():
         seen = " ".join(f"{part.rate:.1f}" for part in parts)
-        length = sum(part.turns for part in parts) / sum(part.episodes for part in parts)
+        episodes = sum(part.episodes for part in parts)
         print(
-            f"{threads} threads, {name}: {medians[name]:.1f} episodes/s ({seen}), {length:.2f} turns an episode,"
+            f"{threads} threads, {name}: {medians[name]:.1f} episodes/s ({seen}),"
+            f" {episodes / sum(part.processor_s for part in parts):.1f} a second of processor time,"
+            f" {sum(part.turns for part in parts) / episodes:.2f} turns an episode,"
             f" {sum(part.updates for part in parts)} updates"
         )
     return {name: medians[name] / medians[LLAMAGYM] for name in runs}
@@ -115,11 +119,11 @@ def our_runs(threads: int, changes: Sequence[str]) -> dict[str, BareRun]:
 def ours(run: BareRun, seconds: float) -> Slice:
     """Updates until `seconds` have passed."""
     episodes = turns = updates = 0
-    began = time.perf_counter()
+    began, processor = time.perf_counter(), time.process_time()
     while (elapsed_s := time.perf_counter() - began) < seconds:
         stats = run.update()
         episodes, turns, updates = episodes + stats.episodes, turns + stats.turns, updates + 1
-    return Slice(episodes, turns, updates, elapsed_s)
+    return Slice(episodes, turns, updates, elapsed_s, time.process_time() - processor)
 
 
 @contextmanager
@@ -170,7 +174,7 @@ def ask(llamagym: subprocess.Popen[str], seconds: float) -> Slice:
         raise RuntimeError("LlamaGym's weights did not change: it did not train.")
     if not 3 <= did["reply_tokens"] <= 6:
         raise RuntimeError(f"LlamaGym's replies have {did['reply_tokens']:.1f} tokens: the conversion is broken.")
-    return Slice(did["episodes"], did["turns"], did["updates"], did["elapsed_s"])
+    return Slice(did["episodes"], did["turns"], did["updates"], did["elapsed_s"], did["processor_s"])
 
 
 def answer(llamagym: subprocess.Popen[str]) -> dict[str, Any]:
