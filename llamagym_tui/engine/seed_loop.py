@@ -109,7 +109,7 @@ class SeedLoop:
     def assign_reward(self, reward: Any) -> None:
         """Credit a reward to the last action, or each of a list to its seat's; more than one add up."""
         acted = [seat for seat in self._seats if seat.took_turn]
-        if not acted or any(seat.episode is None for seat in acted):
+        if not (acted or self._many) or any(seat.episode is None for seat in acted):
             raise ConfigError(
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )

@@ -127,6 +127,14 @@ def test_a_reward_without_a_turn_is_left_out_also_while_an_episode_is_under_way(
     assert [seat.rewards for seat in agent._loop._seats] == [[1.0], []]
 
 
+def test_a_step_in_which_every_environment_only_resets_earns_nothing():
+    agent = agent_of(LadderAgent)
+    ended = play(agent, SyncVectorEnv([lambda: LadderEnv(1, 1), lambda: LadderEnv(2, 1)]), steps=5)
+    assert [end.env for end in ended] == [0, 1] * 3
+    assert agent._loop is not None
+    assert [trajectory.episode_return for trajectory in agent._loop._batch] == [11.0, 21.0] * 3
+
+
 def test_an_episode_that_is_both_over_and_cut_off_is_over():
     envs = SyncVectorEnv([lambda: gymnasium.wrappers.TimeLimit(LadderEnv(1, 1), 1)])
     envs.reset()
