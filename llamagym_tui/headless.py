@@ -220,11 +220,11 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
     trained is part of its model.
     """
     folder = Path(model).expanduser()
-    if folder.name == run_store.MODEL_DIR:
+    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
     defaults = model_registry.with_defaults({"agent": agent_spec, "run_dir": ""}, model)
-    trained = run_store.read_config(folder) if is_run else from_dict(RunConfig, defaults)
+    trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     bits = quantization or trained.quantization
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")

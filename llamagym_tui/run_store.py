@@ -21,12 +21,15 @@ from filelock import FileLock, Timeout
 from llamagym_tui import event_log
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted
+from llamagym_tui.live_settings import changed
+from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 
 CONFIG_FILE = "config.json"
 EVENTS_FILE = "events.jsonl"
 LOG_FILE = "trainer.log"
 MODEL_DIR = "model"
+GOOD_MODEL_DIR = "good"
+"""The last checkpoint after which nothing was wrong."""
 OLD_MODEL_DIR = "model.old"
 """What a crash amid a checkpoint leaves; the engine resumes from it."""
 LOCK_FILE = ".lock"
@@ -241,6 +244,21 @@ def last_system_prompt(run_dir: str | Path) -> str | None:
         if isinstance(event, RunStarted | PromptChanged):
             prompt = event.system_prompt
     return prompt
+
+
+def last_settings(run_dir: str | Path) -> RunConfig:
+    """The settings that a run had at its end: those it was begun or resumed with, and what was changed live since.
+
+    Raises:
+        RunStoreError: the folder holds no run, or its events cannot be read.
+    """
+    given = settings = read_config(run_dir)
+    for event in read_events(run_dir):
+        if isinstance(event, RunStarted):
+            settings = given  # a resumed run tells what it has taken back
+        elif isinstance(event, SettingsChanged):
+            settings = changed(settings, event.changes)
+    return settings
 
 
 def list_runs() -> list[RunInfo]:

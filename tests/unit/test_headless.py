@@ -178,13 +178,14 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
 
 
-@pytest.mark.parametrize("named", ["", "model"])
+@pytest.mark.parametrize("named", ["", "model", "good"])
 def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
 ) -> None:
     trained = config(tmp_path, max_turns=9, generation=GenerationConfig(temperature=0.5))
     store = run_store.RunStore.create(trained)
     store.append(PromptChanged(prompt_version=1, system_prompt="Call tails."))
+    store.append(SettingsChanged(changes={"generation.policy": "score"}, update=1, episodes=8))
     store.close()
     evaluated("coin", str(tmp_path / named))
     evaluated("coin", str(tmp_path / named), system_prompt="")
@@ -192,7 +193,7 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     prompts = [built.made["evaluated"]["system_prompt"] for built in stagehand.built]
     assert prompts == ["Call tails.", "", "Call the coin."]
     settings = stagehand.built[0].config
-    assert (settings.max_turns, settings.generation.temperature) == (9, 0.5)
+    assert (settings.max_turns, settings.generation) == (9, GenerationConfig(temperature=0.5, policy="score"))
 
 
 def counted(episodes: int) -> EpisodesCounted:

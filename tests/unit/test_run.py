@@ -148,10 +148,13 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (3e-4, 6, 6)
     (told,) = after.of(SettingsChanged)
     assert (told.changes, told.episodes) == ({"ppo.lr": 3e-4, "ppo.lr_final": 3e-4, "n_envs": 6}, 8)
+    assert run_store.last_settings(tmp_path).n_envs == 6
     again = Stage(tmp_path, episodes=24, resume=True, n_envs=9)  # said anew
     again.builders.saved.extend(after.builders.saved)
     again.session.run()
     assert (again.ppo.config.lr, again.of(RunStarted)[0].n_envs) == (3e-4, 9)
+    last = run_store.last_settings(tmp_path)
+    assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
 
 
 def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:
