@@ -174,14 +174,11 @@ def tell_time(watch: Stopwatch, episodes: int) -> None:
 def tell_tokens(counts: ForwardCounts) -> None:
     """Print how many tokens were computed, and which share of them is padding."""
     for phase in (*PHASES, "all"):
-        computed, padding, unsaid = (
+        computed, padding = (
             sum(by_phase.values()) if phase == "all" else by_phase[phase]
-            for by_phase in (counts.computed, counts.padding, counts.unsaid)
+            for by_phase in (counts.computed, counts.padding)
         )
-        shares = (
-            f"padding {padding / max(computed, 1):.1%}, replies computed and not said {unsaid / max(computed, 1):.1%}"
-        )
-        print(f"tokens computed, {phase}: {computed:,}, {shares}")
+        print(f"tokens computed, {phase}: {computed:,}, padding {padding / max(computed, 1):.1%}")
 
 
 def tell_rates(watch: Stopwatch, counts: ForwardCounts, backbone: Backbone) -> None:

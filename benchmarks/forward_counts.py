@@ -1,7 +1,7 @@
 """Counting what forwards compute, from outside: tokens, padding and FLOPs, by the ids and masks of each forward.
 
-A position is read if its logits or hidden state are asked for, or if a read position sees it. What is not read is
-padding where it is a run of zeros at the end of a row, and else work on a reply that was not said. FLOPs of a forward:
+A position is read if its logits or hidden state are asked for, or if a read position sees it. Padding is a run of zeros
+at the end of a row that nothing reads. FLOPs of a forward:
 
     2 x weights of the decoder's matrices, embedding left out, for each of its B x T tokens
   + 4 x layers x heads x head size for each of its B x T x W pairs of token and column, masked pairs too
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -27,12 +27,10 @@ from llamagym_tui.engine.forward import Backbone, Encoded
 
 
 class Tokens(NamedTuple):
-    """How many tokens were computed, and for what."""
+    """How many tokens were computed, and how many of them for nothing."""
 
     computed: int
     padding: int
-    unsaid: int
-    """Neither padding nor read: what a reply might have been."""
 
 
 class Shape(NamedTuple):
@@ -69,19 +67,16 @@ class Forward:
     """Whether a backward follows."""
     reads: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Rows and columns that were asked for; none: all, as where keys and values are kept."""
-    logits: int = 0
-    """Positions whose logits were asked for."""
 
     def tokens(self) -> Tokens:
-        """What was computed for what."""
+        """What was computed."""
         visible = (self.mask == 0)[:, 0].expand(len(self.ids), -1, -1)
         return counted(self.ids, visible, self.reads)
 
-    def flops(self, shape: Shape, *, times_training: int = 3) -> int:
-        """Of the forward, and of the backward if one follows."""
-        pairs = self.ids.numel() * self.mask.shape[-1]
-        once = 2 * shape.weights * self.ids.numel() + 4 * shape.attention * pairs + 2 * shape.head * self.logits
-        return once * (times_training if self.trains else 1)
+    def flops(self, shape: Shape) -> int:
+        """Of the forward alone, without logits."""
+        tokens = self.ids.numel()
+        return 2 * shape.weights * tokens + 4 * shape.attention * tokens * self.mask.shape[-1]
 
 
 @dataclass
@@ -92,11 +87,15 @@ class ForwardCounts:
     times_training: int = 3
     computed: Counter[str] = field(default_factory=Counter)
     padding: Counter[str] = field(default_factory=Counter)
-    unsaid: Counter[str] = field(default_factory=Counter)
     flops: Counter[str] = field(default_factory=Counter)
     widths: Counter[int] = field(default_factory=Counter)
     """Tokens of forwards that train, by tokens of the forward."""
     forwards: list[Forward] = field(default_factory=list)
+
+    def add_logits(self, phase: str, positions: int) -> None:
+        """Count logits that were computed, and their backward where one follows."""
+        times = self.times_training if torch.is_grad_enabled() else 1
+        self.flops[phase] += 2 * self.shape.head * positions * times
 
     def add_up(self) -> None:
         """Count the forwards so far, and forget them."""
@@ -104,8 +103,7 @@ class ForwardCounts:
             tokens = forward.tokens()
             self.computed[forward.phase] += tokens.computed
             self.padding[forward.phase] += tokens.padding
-            self.unsaid[forward.phase] += tokens.unsaid
-            self.flops[forward.phase] += forward.flops(self.shape, times_training=self.times_training)
+            self.flops[forward.phase] += forward.flops(self.shape) * (self.times_training if forward.trains else 1)
             if forward.trains:
                 self.widths[tokens.computed] += tokens.computed
         self.forwards.clear()
@@ -121,7 +119,7 @@ class ForwardCounts:
 
 
 @contextmanager
-def counting(counts: ForwardCounts, phase: Any) -> Iterator[None]:
+def counting(counts: ForwardCounts, phase: Callable[[], str]) -> Iterator[None]:
     """Watch every forward, for a while.
 
     Args:
@@ -129,37 +127,41 @@ def counting(counts: ForwardCounts, phase: Any) -> Iterator[None]:
         phase: called for the name of what is being done.
     """
     watched: weakref.WeakKeyDictionary[Encoded, Forward] = weakref.WeakKeyDictionary()
-    encode, logits_at, hidden_at = Backbone.encode, Encoded.logits_at, Encoded.hidden_at
+    encode, kept = Backbone.encode, {name: getattr(Encoded, name) for name in ("picked", "hidden_at", "logits_at")}
 
     def watched_encode(self: Backbone, ids: Tensor, positions: Tensor, mask: Any, cache: Any = None) -> Encoded:
         encoded = encode(self, ids, positions, mask, cache)
         additive = next(iter(mask.values())) if isinstance(mask, dict) else mask
-        logits = 0 if self.is_split else ids.numel()
-        forward = Forward(phase(), ids, additive, torch.is_grad_enabled(), logits=logits)
+        forward = Forward(phase(), ids, additive, torch.is_grad_enabled())
         counts.forwards.append(forward)
         watched[encoded] = forward
+        if not self.is_split:
+            counts.add_logits(forward.phase, ids.numel())
         return encoded
 
-    def watched_logits(self: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
-        if self in watched:
-            watched[self].reads.append((rows, columns))
-            watched[self].logits += len(rows) if self._logits is None else 0
-        return logits_at(self, rows, columns)
+    def watched_read(name: str) -> Callable[[Encoded, Tensor, Tensor], Any]:
+        def read(self: Encoded, rows: Tensor, columns: Tensor) -> Any:
+            if self in watched:
+                watched[self].reads.append((rows, columns))
+            if name == "logits_at" and self._logits is None:
+                counts.add_logits(phase(), len(rows))
+            return kept[name](self, rows, columns)
 
-    def watched_hidden(self: Encoded, rows: Tensor, columns: Tensor) -> Tensor:
-        if self in watched:
-            watched[self].reads.append((rows, columns))
-        return hidden_at(self, rows, columns)
+        return read
 
-    Backbone.encode, Encoded.logits_at, Encoded.hidden_at = watched_encode, watched_logits, watched_hidden
+    Backbone.encode = watched_encode
+    for name in kept:
+        setattr(Encoded, name, watched_read(name))
     try:
         yield
     finally:
-        Backbone.encode, Encoded.logits_at, Encoded.hidden_at = encode, logits_at, hidden_at
+        Backbone.encode = encode
+        for name, method in kept.items():
+            setattr(Encoded, name, method)
 
 
 def counted(ids: Tensor, visible: Tensor, reads: list[tuple[Tensor, Tensor]]) -> Tokens:
-    """Tokens of a forward by what they are for.
+    """Tokens of a forward, and those among them that are padding.
 
     Args:
         ids: (B, T).
@@ -167,7 +169,7 @@ def counted(ids: Tensor, visible: Tensor, reads: list[tuple[Tensor, Tensor]]) ->
         reads: rows and columns, of T, that were asked for.
     """
     if not reads:
-        return Tokens(ids.numel(), 0, 0)
+        return Tokens(ids.numel(), 0)
     asked = torch.zeros_like(ids, dtype=torch.bool)
     for rows, columns in reads:
         asked[rows, columns] = True
@@ -176,5 +178,4 @@ def counted(ids: Tensor, visible: Tensor, reads: list[tuple[Tensor, Tensor]]) ->
     seen = (visible & asked[:, :, None]).any(1)
     read = seen.gather(1, own) | asked
     is_end = (ids.flip(-1) != 0).cumsum(-1).flip(-1) == 0
-    padding = int((is_end & ~read).sum())
-    return Tokens(ids.numel(), padding, int((~read).sum()) - padding)
+    return Tokens(ids.numel(), int((is_end & ~read).sum()))
