@@ -126,6 +126,7 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
         "seed": 7,
         "n_envs": 8,
         "device": "auto",
+        "quantization": None,
         "threads": None,
         "system_prompt": None,
         "json_output": True,
