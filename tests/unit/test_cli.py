@@ -127,7 +127,6 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
         "n_envs": 8,
         "device": "auto",
         "quantization": None,
-        "quantization": None,
         "threads": None,
         "system_prompt": None,
         "json_output": True,
