@@ -26,6 +26,7 @@ from llamagym_tui.config import SFTSettings
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.sampler import Reply
+from llamagym_tui.errors import LlamaGymError
 
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
@@ -96,6 +97,8 @@ def train_on(
         seed: of the order, and of the choice if there are more than `max_examples`.
         progress: told after every step.
         should_stop: asked after every step; what was learnt until then stays.
+    Raises:
+        LlamaGymError: a weight is not finite any more; the policy is of no use then.
     """
     began = time.perf_counter()
     if settings.max_examples is not None and len(conversations) > settings.max_examples:
@@ -103,6 +106,8 @@ def train_on(
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
     with _left_as_it_was(policy), tempfile.TemporaryDirectory() as folder:
         losses, steps = _run(policy, rows, settings, folder, seed, progress, should_stop)
+    if not all(weight.isfinite().all() for weight in policy.model.parameters() if weight.requires_grad):
+        raise LlamaGymError("The training on demonstrations diverged and its policy is lost; try a lower sft.lr.")
     return SFTStats(
         demonstrations=len(conversations),
         examples=len(rows),

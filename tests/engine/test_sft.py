@@ -20,6 +20,7 @@ from llamagym_tui.engine.models import load_model_and_tokenizer
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.sampler import Sampler
 from llamagym_tui.engine.tokenization import ChatTokenizer
+from llamagym_tui.errors import LlamaGymError
 from scripts.bundled_model.check import hit_probabilities
 
 AGENT = BlackjackAgent()
@@ -166,6 +167,11 @@ def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_
     assert stats.steps == 6  # three passes: one is two steps, and five are wanted
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+def test_a_training_that_diverges_is_an_error_and_no_policy(make_policy) -> None:
+    with pytest.raises(LlamaGymError, match=r"diverged and its policy is lost; try a lower sft\.lr"):
+        sft.train_on(make_policy(), [hand(12)] * 4, SFTSettings(epochs=1, min_steps=4, warmup=0.0, lr=1e30))
 
 
 @pytest.mark.slow
