@@ -27,7 +27,7 @@ from llamagym_tui.engine.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError
 from llamagym_tui.trainer.rollout import make_env
 
-LATER = 150 * 2**20
+LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
 WARN_FROM = 0.8
 """Share of the free memory from which on a run that fits is warned of."""
