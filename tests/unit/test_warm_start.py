@@ -11,15 +11,18 @@ from llamagym_tui import demos
 from llamagym_tui.agent import prompt_sha256
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.chat import assistant, system, user
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.protocol.commands import CancelWarmStart, Pause, Resume, Stop, WarmStart
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    PhaseChanged,
     SessionFailed,
     WarmStartFinished,
     WarmStartProgressed,
     WarningRaised,
 )
+from llamagym_tui.run_state import initial_state, reduce, warm_start_text
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.training_data import shipped, training_data
 from tests.fake_parts import CoinAgent, Stage
@@ -148,3 +151,17 @@ def test_a_built_in_agent_has_the_file_that_ships_and_others_have_none() -> None
     assert training_data(agent).path == shipped(agent)
     with pytest.raises(UsageError, match="No demonstrations ship for CoinAgent"):
         training_data(CoinAgent())
+
+
+def test_the_screens_are_told_how_far_it_is_and_what_came_out() -> None:
+    config = RunConfig(agent="coin", run_dir="r")
+    state = reduce(initial_state(config), PhaseChanged(phase="warm_starting", detail="reading the demonstrations"))
+    state = reduce(state, WarmStartProgressed(step=12, steps=96, loss=0.0341))
+    assert (state.phase, state.detail) == ("warm_starting", "step 12 of 96, loss 0.034")
+    finished = WarmStartFinished(
+        path="coin.jsonl", episodes=40, demonstrations=500, tokens=3124, steps=96, first_loss=0.17, last_loss=0.02,
+        elapsed_s=40.2, cancelled=False,
+    )  # fmt: skip
+    state = reduce(state, finished)
+    assert state.marks[-1].label == "warm start"
+    assert warm_start_text(finished) == "500 demonstrations, trained in 96 steps and 40 s; loss 0.170 → 0.020"
