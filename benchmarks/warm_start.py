@@ -1,10 +1,11 @@
 """What a supervised start is worth: the base model, SFT alone, RL alone, and SFT before RL, seed by seed.
 
-    python -m benchmarks.warm_start --seeds 3 --minutes 0
-    python -m benchmarks.warm_start --agent frozen_lake --demonstrations 50 --episodes 1000 --minutes 0
-    python -m benchmarks.warm_start --seeds 3 --minutes 10
+    python -m benchmarks.warm_start --minutes 0 --episodes 0
+    python -m benchmarks.warm_start --agent frozen_lake --demonstrations 50 --episodes 200 --minutes 0
+    python -m benchmarks.warm_start --minutes 10
 
-Runs the command line as a user would. Each seed has expert episodes of its own, and evaluation episodes come from
+Runs the command line as a user would. Blackjack's greedy return is also computed exactly, from the first-turn choice
+in each state. Each seed has expert episodes of its own, and evaluation episodes come from
 seeds that no training and no demonstration sees. With minutes, RL alone and SFT before RL are trained so long, SFT
 included, and the last line says in which share of the time SFT before RL came where RL alone ended.
 """
@@ -12,6 +13,7 @@ included, and the last line says in which share of the time SFT before RL came w
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 from collections import deque
@@ -19,12 +21,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import torch
 import typer
 from typer.testing import CliRunner
 
+from benchmarks.exact_blackjack import expected_return
 from benchmarks.learning import EVALUATION_SEED, summary
 from llamagym_tui.cli import app
+from llamagym_tui.engine.models import local_path
 from llamagym_tui.expert_play import FIRST_SEED
+from scripts.bundled_model.check import AGENT, hit_probabilities, load_policy
 
 APART = 1_000_000
 """Between the first demonstrations of two seeds."""
@@ -47,22 +53,26 @@ def main(
     first_seed: Annotated[int, typer.Option(help="Seed of the first run.")] = 1,
     demonstrations: Annotated[int, typer.Option(help="Expert episodes of each seed.")] = 500,
     minutes: Annotated[float, typer.Option(help="Of RL, and of SFT with RL after it. 0: neither.")] = 10.0,
-    episodes: Annotated[int, typer.Option(help="Of each evaluation.")] = 20_000,
+    episodes: Annotated[int, typer.Option(help="Of each evaluation. 0: none, on Blackjack.")] = 20_000,
     threads: Annotated[str, typer.Option(help="As of train.")] = "1",
 ) -> None:
     """Train and evaluate, one seed after the other."""
     shares = []
     told: dict[str, list[float]] = {}
 
-    def row(seed: int, what: str, model: str, trained_s: float) -> None:
-        options = ("--episodes", episodes, "--greedy", "--seed", EVALUATION_SEED, "--threads", threads)
-        played = run("eval", agent, "--model", model, *options)
-        told.setdefault(what, []).append(played["mean_return"])
-        print(
-            f"seed {seed}: {what:<9} greedy {played['mean_return']:+.4f} ± {played['return_stderr']:.4f}, "
-            f"parse failures {played['parse_failure_rate']:.2%}, trained {trained_s:.0f} s",
-            flush=True,
-        )
+    def row(seed: int, what: str, model: str, trained_s: float, cpu: str = "") -> None:
+        found = []
+        if agent == "blackjack":
+            told.setdefault(what, []).append(exact_return(model))
+            found.append(f"exact greedy {told[what][-1]:+.4f}")
+        if episodes:
+            options = ("--episodes", episodes, "--greedy", "--seed", EVALUATION_SEED, "--threads", threads)
+            played = run("eval", agent, "--model", model, *options)
+            if agent != "blackjack":
+                told.setdefault(what, []).append(played["mean_return"])
+            found.append(f"greedy {played['mean_return']:+.4f} ± {played['return_stderr']:.4f}")
+            found.append(f"parse failures {played['parse_failure_rate']:.2%}")
+        print(f"seed {seed}: {what:<9}{', '.join(found)}, trained {trained_s:.0f} s{cpu}", flush=True)
 
     for seed in range(first_seed, first_seed + seeds):
         with tempfile.TemporaryDirectory() as folder:
@@ -70,8 +80,10 @@ def main(
             file = expert_file(place / "expert.jsonl", agent, demonstrations, FIRST_SEED + APART * seed)
             if seed == first_seed:
                 row(seed, "base", "bundled", 0.0)
+            before_s = children_s()
             sft = run("sft", agent, "--sft-data", file, "--hands", 0, "--run-dir", place / "sft", *common)
-            row(seed, "SFT", str(place / "sft"), sft["elapsed_s"])
+            cpu = f" ({children_s() - before_s:.0f} s of one core, the program's start included)"
+            row(seed, "SFT", str(place / "sft"), sft["elapsed_s"], cpu)
             if not minutes:
                 continue
             run("train", agent, "--minutes", minutes, "--run-dir", place / "rl", *common)
@@ -90,6 +102,20 @@ def main(
 def run(*words: Any) -> dict[str, Any]:
     """The JSON line that a command ends with."""
     return summary(*map(str, words))
+
+
+def children_s() -> float:
+    """Processor seconds of all commands that have ended: unlike seconds, hardly changed by other work."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def exact_return(model: str) -> float:
+    """Of greedy Blackjack with a model, by dynamic programming over its choice in each state as a first turn."""
+    torch.set_num_threads(1)
+    policy = load_policy(local_path(model) or Path(model))
+    hits = hit_probabilities(policy, AGENT.get_system_prompt())
+    return expected_return(lambda state: float(hits[state] > 0.5))
 
 
 def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
