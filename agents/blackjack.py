@@ -33,6 +33,20 @@ class BlackjackAgent(Agent):
         shown = "ace" if dealer == 1 else dealer
         return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
 
+    def draw(self, observation: Any) -> str:
+        """The dealer's two cards, one of them face down, and the player's total: single cards are not observed."""
+        total, dealer, ace = (int(part) for part in observation)
+        hand = f"{total} soft" if ace else str(total)
+        card = f"{'A' if dealer == 1 else dealer:>2}"
+        return "\n".join(
+            [
+                f"┌────┐ ┌────┐     ┌{'─' * (len(hand) + 2)}┐",
+                f"│ {card} │ │ ░░ │     │ {hand} │",
+                f"└────┘ └────┘     └{'─' * (len(hand) + 2)}┘",
+                "dealer            you",
+            ]
+        )
+
     def extract_action(self, response: str) -> ActionReading:
         """0 to stick, 1 to hit."""
         return read_action(response, self.action_names)

@@ -16,6 +16,7 @@ from llamagym_tui.agent import ActionReading, Agent, read_action
 LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
 """Gymnasium's map 4x4, row by row: start, frozen, hole, goal."""
 WORDS = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
+GLYPHS = {"S": "S", "F": "·", "H": "O", "G": "G"}
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 """Change of row and column by each action."""
 
@@ -63,6 +64,17 @@ class FrozenLakeAgent(Agent):
         here = _field(observation)
         around = [f"{name} {field.word}" for name, field in zip(self.action_names, here.neighbours, strict=True)]
         return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
+
+    def draw(self, observation: Any) -> str:
+        """The lake, the walker's field in brackets: S start, · ice, O hole, G goal."""
+        here = _field(observation)
+        return "\n".join(
+            "".join(
+                f"[{GLYPHS[kind]}]" if Field(row, column) == here else f" {GLYPHS[kind]} "
+                for column, kind in enumerate(line)
+            )
+            for row, line in enumerate(LAKE)
+        )
 
     def extract_action(self, response: str) -> ActionReading:
         """0 left, 1 down, 2 right, 3 up."""

@@ -127,6 +127,10 @@ class Agent(ABC):
         """
         return None
 
+    def draw(self, observation: Any) -> str:
+        """A drawing of an observation for people, some lines of plain text; empty (the default): there is none."""
+        return ""
+
     def read(self, reply: str) -> ActionReading:
         """`extract_action`, with the way it was read and failures as data.
 

@@ -88,6 +88,13 @@ def test_it_tells_every_observation_in_literal_text(agent: Agent) -> None:
             assert trace not in text
 
 
+def test_its_drawing_is_some_short_lines_of_plain_text(agent: Agent) -> None:
+    for observation in observations_of(agent):
+        lines = agent.draw(observation).split("\n")
+        assert len(lines) <= 8
+        assert all(len(line) <= 60 and line.isprintable() for line in lines)
+
+
 def test_it_tells_different_observations_differently(agent: Agent) -> None:
     assert len({agent.format_observation(observation) for observation in observations_of(agent)}) > 1
 
