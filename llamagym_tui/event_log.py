@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -120,25 +120,47 @@ class EventLog:
         self._file.close()
 
 
+class Logged(NamedTuple):
+    """An event as it stands in a log."""
+
+    event: AnyEvent
+    end: int
+    """Byte after its line: where to read on."""
+
+
 def read(path: Path) -> Iterator[AnyEvent]:
     """The events of a log, in order; a torn last line is left out.
 
     Raises:
         RunStoreError: the file is not there, or a line other than the last is no event.
     """
+    return (logged.event for logged in read_from(path, 0))
+
+
+def read_from(path: Path, offset: int) -> Iterator[Logged]:
+    """The events of a log from a byte on at which a line begins; a torn last line is left out.
+
+    Raises:
+        RunStoreError: the file is not there, or a line other than the last is no event.
+    """
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            file.seek(offset)
+            for line in file:
                 if line.endswith(b"\n"):
-                    yield _event(path, number, line)
+                    event = _event(path, offset, line)
+                    offset += len(line)
+                    yield Logged(event, offset)
     except OSError as error:
         raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
 
 
-def _event(path: Path, number: int, line: bytes) -> AnyEvent:
+def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)
     except (ValueError, RecursionError) as error:
+        with path.open("rb") as file:
+            number = 1 + file.read(offset).count(b"\n")
         raise RunStoreError(
             f"Line {number} of {path} is no event ({error}); "
             "the file was changed, or was written by another version of llamagym-tui."
