@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 MAX_GROUPS = 512
@@ -24,6 +25,8 @@ class Point(NamedTuple):
     """Episodes since the run began."""
     mean_return: float
     """Mean over the episodes that end there."""
+    stderr: float = 0.0
+    """Standard error of that mean, 0 where a single episode is behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,8 @@ class ReturnSeries:
     """Episodes in a full group."""
     last: int = 0
     """Episodes in the last group, 0 if there is none."""
+    squares: tuple[float, ...] = ()
+    """Sum of the squared returns of each group."""
 
     @property
     def episodes(self) -> int:
@@ -46,26 +51,29 @@ class ReturnSeries:
 
     def add(self, returns: Iterable[float]) -> ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
-        sums, group, last = list(self.sums), self.group, self.last
+        sums, squares, group, last = list(self.sums), list(self.squares), self.group, self.last
         for value in returns:
             value = value if math.isfinite(value) else 0.0
             if sums and last < group:
                 sums[-1] += value
+                squares[-1] += value * value
                 last += 1
                 continue
             if len(sums) == MAX_GROUPS:
-                sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
+                sums, squares = _merged(sums), _merged(squares)
                 group *= 2
             sums.append(value)
+            squares.append(value * value)
             last = 1
-        return ReturnSeries(self.start, tuple(sums), group, last)
+        return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
 
     def until(self, episode: int) -> ReturnSeries:
         """The series without its episodes after `episode`, and without a group that ends after it."""
         if episode >= self.start + self.episodes:
             return self
         groups = max(0, (episode - self.start) // self.group)
-        return ReturnSeries(self.start, self.sums[:groups], self.group, self.group if groups else 0)
+        last = self.group if groups else 0
+        return ReturnSeries(self.start, self.sums[:groups], self.group, last, self.squares[:groups])
 
     def trailing(self, window: int) -> list[Point]:
         """Mean return of the last `window` episodes, rounded up to groups, at the end of each group.
@@ -73,20 +81,35 @@ class ReturnSeries:
         The first points have fewer episodes behind them: at least half a window where the series is that long.
         """
         groups = max(1, math.ceil(window / self.group))
-        totals = [0.0]
-        for value in self.sums:
-            totals.append(totals[-1] + value)
+        totals, squares = _running(self.sums), _running(self.squares)
         points = []
         for end in range(min(len(self.sums), (groups + 1) // 2), len(self.sums) + 1):
             begin = max(0, end - groups)
             episodes = self._episodes_before(end)
             if count := episodes - self._episodes_before(begin):
-                points.append(Point(self.start + episodes, (totals[end] - totals[begin]) / count))
+                mean = (totals[end] - totals[begin]) / count
+                spread = squares[end] - squares[begin] - count * mean * mean
+                points.append(Point(self.start + episodes, mean, _stderr(spread, count)))
         return points
 
     def _episodes_before(self, groups: int) -> int:
         """Episodes in the first `groups` groups."""
         return self.episodes if groups == len(self.sums) else groups * self.group
+
+
+def _merged(sums: list[float]) -> list[float]:
+    """Neighbours added."""
+    return [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
+
+
+def _running(sums: tuple[float, ...]) -> list[float]:
+    """Sums of the first 0, 1, 2, … groups."""
+    return [0.0, *accumulate(sums)]
+
+
+def _stderr(spread: float, count: int) -> float:
+    """Standard error of a mean over `count`, from the sum of squared deviations."""
+    return math.sqrt(max(spread, 0.0) / (count - 1) / count) if count > 1 else 0.0
 
 
 def smoothing_window(episodes: int) -> int:

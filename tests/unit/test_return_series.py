@@ -21,7 +21,21 @@ def test_a_short_series_keeps_every_return():
 
 def test_the_trailing_mean_begins_at_half_a_window():
     series = ReturnSeries().add([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert series.trailing(4) == [Point(2, 1.5), Point(3, 2.0), Point(4, 2.5), Point(5, 3.5)]
+    means = [(point.episode, point.mean_return) for point in series.trailing(4)]
+    assert means == [(2, 1.5), (3, 2.0), (4, 2.5), (5, 3.5)]
+
+
+def test_the_trailing_mean_has_the_standard_error_of_its_episodes():
+    series = ReturnSeries().add([1.0, 2.0, 3.0, 4.0, 5.0])
+    errors = [point.stderr for point in series.trailing(4)]
+    # Variances 1/2, 1, 5/3 and 5/3 over 2, 3, 4 and 4 episodes.
+    assert errors == pytest.approx([0.5, (1 / 3) ** 0.5, (5 / 12) ** 0.5, (5 / 12) ** 0.5])
+
+
+def test_merging_neighbours_keeps_the_standard_error():
+    series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS)
+    assert series.group == 2
+    assert series.trailing(1000)[-1].stderr == pytest.approx((1000 / 999 / 1000) ** 0.5)
 
 
 def test_a_full_series_merges_neighbours_and_loses_no_episode():
@@ -48,7 +62,7 @@ def test_a_resumed_run_begins_where_it_stopped():
 
 
 def test_a_return_that_is_not_finite_does_not_spoil_the_curve():
-    assert ReturnSeries().add([float("nan"), 1.0]).trailing(2)[-1] == Point(2, 0.5)
+    assert ReturnSeries().add([float("nan"), 1.0]).trailing(2)[-1][:2] == (2, 0.5)
 
 
 @pytest.mark.parametrize(("episodes", "window"), [(0, 20), (150, 20), (4000, 400), (90_000, 1000)])
