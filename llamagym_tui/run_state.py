@@ -102,11 +102,14 @@ class RunState:
     failure: str = ""
     """Why the run ended badly, for people; empty while it did not."""
     finished: RunFinished | None = None
+    recorded: bool = False
+    """Whether the events come from a run's file: then there is no trainer."""
 
     @property
     def live(self) -> bool:
         """Whether a trainer is there to take commands."""
-        return not self.failure and self.finished is None and self.phase not in ("stopped", "failed")
+        ended = self.failure or self.finished is not None or self.phase in ("stopped", "failed")
+        return not (ended or self.recorded)
 
     @property
     def mode_intended(self) -> Mode:
