@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, assert_never
 
+from llamagym_tui import prompt_versions
+from llamagym_tui.asked import Asked
 from llamagym_tui.config import Mode, RunConfig
 from llamagym_tui.live_settings import FINAL, Value
+from llamagym_tui.prompt_versions import Versions
+from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
@@ -39,6 +43,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.transcript import Transcript, clipped
+from llamagym_tui.update_series import UpdateSeries
 
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
@@ -59,6 +64,8 @@ class RunState:
     """As the user named it, until the trainer gives the agent's title."""
     model: str
     run_dir: str
+    config: RunConfig
+    """As the run was begun; `settings` has what was changed since."""
     phase: Phase = "loading"
     detail: str = "starting the trainer"
     """What is being done in this phase, for people."""
@@ -77,6 +84,10 @@ class RunState:
     prompt_version: int = 0
     prompt_requested: str | None = None
     """Asked for and not confirmed."""
+    prompts: Versions = ()
+    """System prompts that the trainer took, with what was played under each."""
+    asked: Asked = field(default_factory=Asked)
+    """Other commands that are not confirmed."""
     watched: EpisodeStarted | None = None
     """The watched episode under way or last."""
 
@@ -90,6 +101,8 @@ class RunState:
     updates: int = 0
     stats: UpdateStats | None = None
     """Figures of the last update."""
+    history: UpdateSeries = field(default_factory=UpdateSeries)
+    """Figures of the updates so far."""
     evaluation: EvaluationFinished | None = None
     checkpoint: CheckpointSaved | None = None
     settings: dict[str, Value] = field(default_factory=dict)
@@ -143,6 +156,7 @@ def initial_state(config: RunConfig) -> RunState:
         agent=config.agent,
         model=config.model,
         run_dir=config.run_dir,
+        config=config,
         mode=config.mode,
         system_prompt=config.system_prompt,
     )
@@ -163,6 +177,13 @@ def prompt_asked(state: RunState, system_prompt: str) -> RunState:
     return replace(state, prompt_requested=system_prompt)
 
 
+def command_asked(state: RunState, command: AnyCommand) -> RunState:
+    """The state after an evaluation, a checkpoint, a roll back or other settings were asked for, the same if they
+    were asked for already."""
+    asked = state.asked.asking(command)
+    return state if asked is state.asked else replace(state, asked=asked)
+
+
 def stop_asked(state: RunState) -> RunState:
     """The state after the trainer was asked to end."""
     return replace(state, stopping=True)
@@ -175,6 +196,7 @@ def restarted(state: RunState) -> RunState:
         phase="loading",
         detail="starting the trainer again",
         run=None,
+        settings={},
         watched=None,
         failure="",
         finished=None,
@@ -189,6 +211,10 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event."""
+    return _reduced(replace(state, asked=state.asked.answered(event)) if state.asked != Asked() else state, event)
+
+
+def _reduced(state: RunState, event: AnyEvent) -> RunState:
     match event:
         case Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
@@ -203,7 +229,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case EpisodesCounted():
             return _episodes_counted(state, event)
         case UpdateFinished():
-            return replace(state, updates=event.update, stats=event.stats, episodes=max(state.episodes, event.episodes))
+            return _update_finished(state, event)
         case PromptChanged():
             return _prompt_changed(state, event)
         case ModeChanged():
@@ -263,6 +289,17 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         mode=event.mode,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,
+        prompts=prompt_versions.taken(state.prompts, event.prompt_version, event.system_prompt),
+    )
+
+
+def _update_finished(state: RunState, event: UpdateFinished) -> RunState:
+    return replace(
+        state,
+        updates=event.update,
+        stats=event.stats,
+        history=state.history.add(event),
+        episodes=max(state.episodes, event.episodes),
     )
 
 
@@ -278,6 +315,7 @@ def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
         state,
         returns=returns.add(event.returns),
         recent=recent,
+        prompts=prompt_versions.counted(state.prompts, event),
         marks=tuple(mark for mark in state.marks if mark.episode <= event.episodes),
         episodes=event.episodes,
         env_steps=event.env_steps,
@@ -289,7 +327,11 @@ def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
     # An answer to an older request leaves the newer one pending.
     asked = None if state.prompt_requested == event.system_prompt else state.prompt_requested
     changed = replace(
-        state, system_prompt=event.system_prompt, prompt_version=event.prompt_version, prompt_requested=asked
+        state,
+        system_prompt=event.system_prompt,
+        prompt_version=event.prompt_version,
+        prompt_requested=asked,
+        prompts=prompt_versions.taken(state.prompts, event.prompt_version, event.system_prompt),
     )
     return _marked(changed, f"prompt v{event.prompt_version}", "taken; the next episode has it")
 
@@ -321,7 +363,13 @@ def _marked(state: RunState, label: str, meaning: str) -> RunState:
 def _ended(state: RunState) -> RunState:
     """Nothing that was asked for will be confirmed any more."""
     return replace(
-        state, mode_requested=None, pause_requested=None, prompt_requested=None, stopping=False, episodes_per_s=0.0
+        state,
+        mode_requested=None,
+        pause_requested=None,
+        prompt_requested=None,
+        asked=Asked(),
+        stopping=False,
+        episodes_per_s=0.0,
     )
 
 

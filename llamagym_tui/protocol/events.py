@@ -20,6 +20,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
+Refused = Literal["settings", "checkpoint", "roll_back"]
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -123,6 +124,25 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     length: int
     """Turns."""
     end: End
+
+
+class WatchChanged(Event, frozen=True, kw_only=True):
+    """Another conversation is told from now on; what was said in its episode until now follows."""
+
+    kind: Literal["env", "failure", "best", "worst"]
+    """An environment as it is played; a reply that named no action, to the end of its episode; the best or worst
+    episode of the last batch. After the last three nothing is told until something else is asked for."""
+    env: int
+    """Environment, index from 0; of a best or worst episode, the one that was watched before."""
+    awaits_failure: bool = False
+    """Whether the next reply that names no action will be told instead."""
+
+
+class PaceChanged(Event, frozen=True, kw_only=True):
+    """The run is played at another speed."""
+
+    turn_s: float
+    """Seconds between two turns of the watched environment, at least; 0: full speed."""
 
 
 class EpisodesCounted(Event, frozen=True, kw_only=True):
@@ -293,6 +313,8 @@ class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
     message: str
+    refused: Refused | None = None
+    """What was asked for and is not done, so that nobody waits for it. None: nothing was."""
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):
@@ -324,6 +346,8 @@ AnyEvent = (
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished
+    | WatchChanged
+    | PaceChanged
     | EpisodesCounted
     | UpdateFinished
     | PromptChanged

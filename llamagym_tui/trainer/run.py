@@ -144,7 +144,7 @@ class Run:
             config = changed(self.config, changes)
             self._check(config)
         except ConfigError as error:
-            self.warn(f"Nothing was changed: {error}")
+            self.warn(f"Nothing was changed: {error}", refused="settings")
             return
         if self._checkpoints.has_news(self.counters()):
             self.save_or_warn()
@@ -192,7 +192,7 @@ class Run:
         try:
             path = self._checkpoints.roll_back(self.parts.policy, self.parts.ppo)
         except RunStoreError as error:
-            self.warn(str(error))
+            self.warn(str(error), refused="roll_back")
             return False
         self.parts.rollout.restart()
         self._begin_batch()
@@ -255,7 +255,7 @@ class Run:
             self.save()
         except Exception as error:  # each library has its own error for a full disk
             log.exception("no checkpoint")
-            self.warn(f"No checkpoint was written ({error}); the run goes on.")
+            self.warn(f"No checkpoint was written ({error}); the run goes on.", refused="checkpoint")
 
     def finish(self) -> events.RunFinished:
         """Save what is new; how the run ended.
@@ -276,9 +276,14 @@ class Run:
             return_stderr=stderr,
         )
 
-    def warn(self, message: str) -> None:
-        """Tell a warning."""
-        self._tell(events.WarningRaised(message=message))
+    def warn(self, message: str, *, refused: events.Refused | None = None) -> None:
+        """Tell a warning.
+
+        Args:
+            message: a sentence.
+            refused: what was asked for and is not done.
+        """
+        self._tell(events.WarningRaised(message=message, refused=refused))
 
     def _begin_batch(self) -> None:
         self._batch_began_s = self.stopwatch.elapsed_s

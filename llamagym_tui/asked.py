@@ -1,0 +1,63 @@
+"""What was asked of the trainer and is neither confirmed nor refused: a pure record beside the run state.
+
+Mode, pause and prompt have a field of their own in `run_state`; here are the other commands. Nothing in it is shown
+as active.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from llamagym_tui.live_settings import Value
+from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    CheckpointSaved,
+    EvaluationFinished,
+    RolledBack,
+    SettingsChanged,
+    WarningRaised,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Commands on their way."""
+
+    evaluation: Evaluate | None = None
+    checkpoint: bool = False
+    roll_back: bool = False
+    settings: dict[str, Value] = field(default_factory=dict)
+    """New values by dotted names."""
+
+    def asking(self, command: AnyCommand) -> Asked:
+        """With another command; the same object if that is on its way already, or is none of these."""
+        match command:
+            case Evaluate() if self.evaluation is None:
+                return replace(self, evaluation=command)
+            case SaveCheckpoint() if not self.checkpoint:
+                return replace(self, checkpoint=True)
+            case RollBack() if not self.roll_back:
+                return replace(self, roll_back=True)
+            case ChangeSettings(changes=changes) if changes.items() - self.settings.items():
+                return replace(self, settings={**self.settings, **changes})
+            case _:
+                return self
+
+    def answered(self, event: AnyEvent) -> Asked:
+        """Without what an event confirms or refuses."""
+        match event:
+            case EvaluationFinished():
+                return replace(self, evaluation=None)
+            case CheckpointSaved() | WarningRaised(refused="checkpoint"):
+                return replace(self, checkpoint=False)
+            case RolledBack() | WarningRaised(refused="roll_back"):
+                return replace(self, roll_back=False)
+            case SettingsChanged(changes=changes):
+                return replace(
+                    self, settings={name: value for name, value in self.settings.items() if name not in changes}
+                )
+            case WarningRaised(refused="settings"):
+                return replace(self, settings={})
+            case _:
+                return self
