@@ -65,6 +65,25 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
             _sync_folder(path.parent)
 
 
+def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], bool]) -> None:
+    """Write a file anew from the lines that it has, while no other writer can add one; until it is whole the old one
+    stays.
+
+    Args:
+        path: the file; an absent one has no lines.
+        change: from the lines, without their ends, to those that there shall be.
+        is_whole: as for `append_line`.
+    Raises:
+        OSError: it cannot be read or written; the file then has what it had.
+        filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
+        with open(path, "ab+", buffering=0) as file:
+            _mend_tail(file, path, is_whole)
+        replace_lines(path, change([line.content for line in lines(path)]))
+
+
 def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
     """Write a file anew; until it is whole the old one stays.
 
