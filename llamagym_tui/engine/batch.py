@@ -1,7 +1,8 @@
 """From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
 Segments that begin alike share what they begin with (`llamagym_tui.engine.token_tree`), and every forward is of trees
-of similar size. Notation: N scored tokens, D decisions, K turns, M branches, A admissible tokens or replies.
+of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A
+admissible tokens or replies.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from llamagym_tui.config import Credit
 from llamagym_tui.engine.decisions import (
     Choices,
     Decisions,
+    ScoredTokens,
     collated_choices,
     reply_decisions,
     token_decisions,
@@ -72,10 +74,12 @@ class Rows:
 
     prefix: tuple[int, ...]
     trees: TreeRows
-    token_rows: Tensor
-    """(N,) tree of each token that is scored."""
-    token_columns: Tensor
-    """(N,) column that predicts it: the one before its own."""
+    place_rows: Tensor
+    """(S,) tree of each place whose logits are needed."""
+    place_columns: Tensor
+    """(S,) its column."""
+    token_places: Tensor
+    """(N,) place that predicts each token that is scored: the column before its own."""
     token_ids: Tensor
     """(N,)."""
     decisions: Tensor
@@ -113,10 +117,10 @@ class Rows:
 
     def decided(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
-        logits = encoded.logits_at(self.token_rows, self.token_columns)
+        tokens = ScoredTokens(encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids)
         if self.choices is None:
-            return token_decisions(logits, self.token_ids, self.branch_tokens, self.branch_children, temperature)
-        return reply_decisions(logits, self.token_ids, self.choices, temperature)
+            return token_decisions(tokens, self.branch_tokens, self.branch_children, temperature)
+        return reply_decisions(tokens, self.choices, temperature)
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
@@ -220,7 +224,8 @@ def side_by_side(
 
 def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device, *, is_chosen: bool) -> Rows:
     """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
-    tokens: list[tuple[int, int, int]] = []
+    places: dict[tuple[int, int], int] = {}
+    tokens: list[tuple[int, int]] = []
     decisions: list[tuple[int, int, int, int]] = []
     old_logprobs: list[float] = []
     branches: list[tuple[int, tuple[int, ...]]] = []
@@ -241,13 +246,14 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
                     branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
                     old_logprobs += turn.logprobs
                     for at in range(turn.start, turn.end):
-                        tokens.append((index, paths[0][at - 1], row.segment.ids[at]))
+                        place = places.setdefault((index, paths[0][at - 1]), len(places))
+                        tokens.append((place, row.segment.ids[at]))
                         decisions.append((decision + at - turn.start, batch_turn, index, paths[0][at - 1]))
                     continue
                 for candidate, reply in enumerate(turn.choice.replies):
                     path = next(alternatives)
                     for at, token in enumerate(reply):
-                        tokens.append((index, path[turn.start + at - 1], token))
+                        tokens.append((places.setdefault((index, path[turn.start + at - 1]), len(places)), token))
                         token_replies.append((len(choices), candidate))
                 decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
                 old_logprobs.append(turn.choice.logprob)
@@ -261,9 +267,10 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
     return Rows(
         prefix=prefix,
         trees=tree_rows([plot.tree for plot in plots], device),
-        token_rows=column(tokens, 0),
-        token_columns=column(tokens, 1),
-        token_ids=column(tokens, 2),
+        place_rows=column(list(places), 0),
+        place_columns=column(list(places), 1),
+        token_places=column(tokens, 0),
+        token_ids=column(tokens, 1),
         decisions=column(decisions, 0),
         decision_turns=column(decisions, 1),
         decision_rows=column(decisions, 2),

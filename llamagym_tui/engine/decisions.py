@@ -2,8 +2,8 @@
 
 In the first case each sampled token is a decision under the vocabulary's softmax; in the second each turn is one,
 under the softmax over the scores of admissible replies. Temperature divides logits or scores. The update scores by
-the same functions as the rollout. Notation: N scored tokens, D decisions, K turns, M branches, A admissible tokens or
-replies, V vocabulary.
+the same functions as the rollout. Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
+admissible tokens or replies, V vocabulary.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ class Decisions(NamedTuple):
     """(M,) nats of the distribution over actions: at branches, or of each choice."""
 
 
+class ScoredTokens(NamedTuple):
+    """Tokens whose probability is asked for, and the logits at the places that predict them."""
+
+    logits: Tensor
+    """(S, V) at distinct places."""
+    places: Tensor
+    """(N,) place that predicts each token."""
+    ids: Tensor
+    """(N,)."""
+
+
 class Choices(NamedTuple):
     """How scored tokens make up choices among replies."""
 
@@ -41,36 +52,34 @@ class Choices(NamedTuple):
 
 
 def token_decisions(
-    logits: Tensor, ids: Tensor, branch_tokens: Tensor, branch_children: Tensor, temperature: float
+    tokens: ScoredTokens, branch_tokens: Tensor, branch_children: Tensor, temperature: float
 ) -> Decisions:
     """Each sampled token as a decision.
 
     Args:
-        logits: (N, V) that predict each token.
-        ids: (N,) tokens.
+        tokens: N sampled tokens.
         branch_tokens: (M,) tokens at which admissible replies part.
         branch_children: (M, A) admissible ids there, -1 where there are fewer.
         temperature: divides the logits.
     """
-    logits = logits / temperature
+    logits = tokens.logits / temperature
     logprobs = logits.log_softmax(-1)
     return Decisions(
-        logprobs.gather(1, ids[:, None]).squeeze(1),
-        token_entropy(logprobs.detach()),
-        branch_entropy(logits[branch_tokens], branch_children),
+        logprobs[tokens.places, tokens.ids],
+        token_entropy(logprobs.detach())[tokens.places],
+        branch_entropy(logits[tokens.places[branch_tokens]], branch_children),
     )
 
 
-def reply_decisions(logits: Tensor, ids: Tensor, choices: Choices, temperature: float) -> Decisions:
+def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
     """Each turn as a choice among replies.
 
     Args:
-        logits: (N, V) that predict each token of each reply.
-        ids: (N,) tokens.
+        tokens: N tokens of all replies.
         choices: which reply each token belongs to.
         temperature: divides the scores.
     """
-    logprobs = logits.log_softmax(-1).gather(1, ids[:, None]).squeeze(1)
+    logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
     shares = choice_logprobs(logprobs, choices.token_replies, choices.divisors, temperature)
     entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
     return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)

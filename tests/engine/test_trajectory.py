@@ -165,11 +165,16 @@ def only(*rows: Row, tokens: int = 1000):
     return part
 
 
+def columns(part) -> list[int]:
+    """Of each scored token, the column that predicts it."""
+    return part.place_columns[part.token_places].tolist()
+
+
 def test_decisions_are_predicted_from_the_column_before_theirs():
     turn = Turn(2, 4, (-0.3, -0.4), 0.0, 0.0, branches=(Branch(1, (7, 8)),))
     part = only(Row(Segment((1,), [10, 11, 12, 13], [turn]), 5))
     assert part.trees.ids.tolist() == [[10, 11, 12]]
-    assert part.token_columns.tolist() == [1, 2]
+    assert columns(part) == [1, 2]
     assert part.token_ids.tolist() == [12, 13]
     assert part.decision_turns.tolist() == [5, 5]
     assert part.turn_columns.tolist() == [1]
@@ -193,7 +198,7 @@ def test_rows_that_begin_alike_share_what_they_begin_with():
     assert part.trees.ids.tolist() == [[10, 11, 12, 14]]
     assert part.trees.depths.tolist() == [[0, 1, 2, 2]]
     assert part.trees.visible[0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
-    assert list(zip(part.decision_turns.tolist(), part.token_columns.tolist(), strict=True)) == [
+    assert list(zip(part.decision_turns.tolist(), columns(part), strict=True)) == [
         (0, 1), (0, 2), (2, 1), (2, 2), (1, 1), (1, 3)
     ]  # fmt: skip
 
@@ -203,7 +208,8 @@ def test_a_reply_that_was_chosen_by_score_brings_those_that_might_have_been():
     part = only(Row(Segment((1,), [10, 11, 7, 9, 2], [Turn(2, 5, (-0.1,) * 3, 0.0, 0.0, choice=choice)]), 4))
     assert part.trees.ids.tolist() == [[10, 11, 7, 9, 8]]
     assert part.token_ids.tolist() == [7, 8, 2, 7, 9, 2]
-    assert part.token_columns.tolist() == [1, 2, 4, 1, 2, 3]
+    assert columns(part) == [1, 2, 4, 1, 2, 3]
+    assert len(part.place_columns) == 4
     assert (part.decision_turns.tolist(), part.old_logprobs.tolist()) == ([4], pytest.approx([-0.7]))
     assert part.choices is not None
     assert part.choices.token_replies.tolist() == [0, 0, 0, 1, 1, 1]
