@@ -67,6 +67,12 @@ class ReturnSeries:
             last = 1
         return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
 
+    def counted(self, returns: Sequence[float], episodes: int) -> ReturnSeries:
+        """The series after episodes with which the run has `episodes`; a resumed run plays some of them once more."""
+        before = max(0, episodes - len(returns))
+        kept = self.until(before)
+        return (kept if kept.sums else ReturnSeries(start=before)).add(returns)
+
     def until(self, episode: int) -> ReturnSeries:
         """The series without its episodes after `episode`, and without a group that ends after it."""
         if episode >= self.start + self.episodes:

@@ -93,3 +93,12 @@ def test_episodes_after_a_checkpoint_can_be_taken_back():
 def test_a_group_that_is_cut_goes_as_a_whole():
     series = ReturnSeries(sums=(4.0, 6.0, 5.0), group=2, last=1)
     assert series.until(3) == ReturnSeries(sums=(4.0,), group=2, last=2)
+
+
+def test_episodes_that_a_resumed_run_plays_again_take_the_place_of_the_earlier_ones():
+    series = ReturnSeries().counted([1.0, 1.0, 1.0, 1.0], 4).counted([0.0, 0.0], 4)
+    assert (series.sums, series.episodes) == ((1.0, 1.0, 0.0, 0.0), 4)
+
+
+def test_a_series_that_begins_amid_a_run_knows_where():
+    assert ReturnSeries().counted([1.0, 2.0], 10) == ReturnSeries(8, (1.0, 2.0), 1, 1, (1.0, 4.0))
