@@ -166,5 +166,7 @@ def waiting_text(state: RunState) -> str:
     """What stands in place of a conversation that has not begun."""
     if state.failure:
         return "No conversation."
+    if state.recorded:
+        return "Nothing was said until here."
     doing = one_line(state.detail) or PHASES[state.phase]
     return f"{doing} … h opens a table for you meanwhile"

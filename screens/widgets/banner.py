@@ -36,6 +36,8 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
         state: of the run.
         demos_path: tells where demonstrations are kept; asked when the trainer is gone.
     """
+    if state.recorded:
+        return _recorded(state)
     if state.failure:
         return [
             Sentence(state.failure, Tone.ERROR),
@@ -52,6 +54,17 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
     if state.phase == "paused":
         said.append(Sentence("Paused. space goes on.", Tone.NOTE))
     return said + _awaited(state)
+
+
+def _recorded(state: RunState) -> list[Sentence]:
+    """What a replay shows at this moment, told as what was."""
+    if state.failure:
+        return [Sentence(f"Here the run failed: {state.failure}", Tone.ERROR)]
+    if state.finished is not None:
+        return [Sentence(_farewell(state), Tone.NOTE)]
+    if state.mode == "inference":
+        return [Sentence("Inference: nothing was trained here.", Tone.WARNING)]
+    return []
 
 
 def _awaited(state: RunState) -> list[Sentence]:

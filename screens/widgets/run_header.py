@@ -40,6 +40,7 @@ class RunHeader(StateText):
         "failed": "bold $error",
         "gone": "bold $background on $error",
         "ended": "bold $background on $secondary",
+        "recorded": "bold $background on $accent",
     }
 
     def content_at(self, width: int) -> Content:
@@ -60,6 +61,8 @@ class RunHeader(StateText):
 
     def _mode(self) -> Content:
         state = self.state
+        if state.recorded:
+            return Content.styled(f" REPLAY · {state.mode} ", self.STYLES["recorded"])
         if not state.live:
             word = "NO TRAINER" if state.failure else "ENDED"
             return Content.styled(f" {word} ", self.STYLES["gone" if state.failure else "ended"])
