@@ -25,6 +25,7 @@ from llamagym_tui.protocol.events import (
     Hello,
     ModeChanged,
     ObservationShown,
+    PaceChanged,
     Phase,
     PhaseChanged,
     PromptChanged,
@@ -40,10 +41,12 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
     WarmStartProgressed,
     WarningRaised,
+    WatchChanged,
 )
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
+from llamagym_tui.watching import Watching, watched_text
 
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
@@ -88,6 +91,8 @@ class RunState:
     """System prompts that the trainer took, with what was played under each."""
     asked: Asked = field(default_factory=Asked)
     """Other commands that are not confirmed."""
+    watching: Watching = field(default_factory=Watching)
+    """What is watched, and how fast."""
     watched: EpisodeStarted | None = None
     """The watched episode under way or last."""
 
@@ -145,6 +150,12 @@ class RunState:
         return self.live and self.watched is not None and self.watched.prompt_version < self.prompt_version
 
     @property
+    def n_envs(self) -> int:
+        """Environments that are stepped together; 0 while it is not known."""
+        changed = self.settings.get("n_envs")
+        return int(changed) if changed is not None else self.run.n_envs if self.run else 0
+
+    @property
     def recent_mean(self) -> MeanReturn | None:
         """Mean return of the last episodes under the present mode and prompt."""
         return mean_return(self.recent)
@@ -178,10 +189,10 @@ def prompt_asked(state: RunState, system_prompt: str) -> RunState:
 
 
 def command_asked(state: RunState, command: AnyCommand) -> RunState:
-    """The state after an evaluation, a checkpoint, a roll back or other settings were asked for, the same if they
-    were asked for already."""
-    asked = state.asked.asking(command)
-    return state if asked is state.asked else replace(state, asked=asked)
+    """The state after something without a field of its own was asked for, the same if it was asked for already."""
+    asked, watching = state.asked.asking(command), state.watching.asking(command)
+    same = asked is state.asked and watching is state.watching
+    return state if same else replace(state, asked=asked, watching=watching)
 
 
 def stop_asked(state: RunState) -> RunState:
@@ -198,6 +209,7 @@ def restarted(state: RunState) -> RunState:
         run=None,
         settings={},
         watched=None,
+        watching=Watching(),
         failure="",
         finished=None,
         transcript=state.transcript.note("The trainer is started again."),
@@ -211,7 +223,10 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event."""
-    return _reduced(replace(state, asked=state.asked.answered(event)) if state.asked != Asked() else state, event)
+    asked, watching = state.asked.answered(event), state.watching.answered(event)
+    if asked != state.asked or watching is not state.watching:
+        state = replace(state, asked=asked, watching=watching)
+    return _reduced(state, event)
 
 
 def _reduced(state: RunState, event: AnyEvent) -> RunState:
@@ -228,6 +243,10 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return replace(state, transcript=state.transcript.tell(event))
         case EpisodesCounted():
             return _episodes_counted(state, event)
+        case WatchChanged():
+            return replace(state, transcript=state.transcript.note(watched_text(event, state.n_envs)))
+        case PaceChanged():
+            return state
         case UpdateFinished():
             return _update_finished(state, event)
         case PromptChanged():
@@ -368,6 +387,7 @@ def _ended(state: RunState) -> RunState:
         pause_requested=None,
         prompt_requested=None,
         asked=Asked(),
+        watching=state.watching.ended(),
         stopping=False,
         episodes_per_s=0.0,
     )

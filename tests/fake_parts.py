@@ -13,15 +13,17 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.protocol.events import EpisodeStarted, Event, PhaseChanged
+from llamagym_tui.protocol.events import EpisodeStarted, Event, PhaseChanged, TurnFinished
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
+from llamagym_tui.trainer.watching import Spectator
 
 STEP_S = 0.125
 UPDATE_S = 1.0
 MINIBATCHES = 4
 EPISODES_A_BATCH = 8
+TURN: dict[str, Any] = {"turn": 0, "reply": "1", "action": 1, "action_name": "tails", "how": "custom", "reward": 1.0}
 
 
 class Clock:
@@ -175,6 +177,9 @@ class Rollout:
         self.batch_turns = 0
         self.n_envs = 2
         self.restarts = 0
+        self.last_reply = "1"
+        self.spectator = Spectator(emit)
+        self.spectator.forget(self.n_envs)
 
     def restart(self) -> None:
         self.restarts += 1
@@ -205,7 +210,9 @@ class Rollout:
         self.before_step(self)
         self._clock.now += STEP_S
         text, version = self.prompt
-        self._emit(EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train"))
+        started = EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train")
+        self.spectator.tell(0, started)
+        self.spectator.tell(0, TurnFinished(**TURN, episode=self.episodes))
         ended = [Ended(float(won), self.mode, version, self._policy.version) for won in (0, 1)]
         self.episodes += 2
         self.env_steps += 2

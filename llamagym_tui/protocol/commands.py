@@ -6,7 +6,9 @@ confirmed.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from llamagym_tui.config import Mode, RunConfig
 from llamagym_tui.live_settings import Value
@@ -29,6 +31,35 @@ class Pause(Command, frozen=True, kw_only=True):
 
 class Resume(Command, frozen=True, kw_only=True):
     """Go on after a pause."""
+
+
+class Step(Command, frozen=True, kw_only=True):
+    """Go on for so long, then hold still again; confirmed by ``PhaseChanged(rolling_out)``, then by
+    ``PhaseChanged(paused)``. Refused by ``WarningRaised``: an update, where nothing is trained."""
+
+    unit: Literal["turn", "update"] = "turn"
+    """One turn in every environment, or until the policy was updated."""
+
+
+class SetPace(Command, frozen=True, kw_only=True):
+    """Play at another speed; confirmed by ``PaceChanged``."""
+
+    turn_s: Annotated[float, Meta(ge=0, le=60)]
+    """Seconds between two turns of the watched environment, at least; 0: full speed."""
+
+
+class Watch(Command, frozen=True, kw_only=True):
+    """Tell the conversation of an environment, its episode so far first; confirmed by ``WatchChanged``."""
+
+    env: int
+    """Index from 0; counted around in a circle."""
+
+
+class WatchNext(Command, frozen=True, kw_only=True):
+    """Tell an episode that is worth it; confirmed by ``WatchChanged``, with ``WarningRaised`` if there is none yet."""
+
+    kind: Literal["failure", "best", "worst"]
+    """The next reply that names no action; the highest or lowest return of the last batch."""
 
 
 class SetMode(Command, frozen=True, kw_only=True):
@@ -90,6 +121,10 @@ AnyCommand = (
     StartRun
     | Pause
     | Resume
+    | Step
+    | SetPace
+    | Watch
+    | WatchNext
     | SetMode
     | SetSystemPrompt
     | Evaluate

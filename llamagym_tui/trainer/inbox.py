@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 from collections import deque
 
@@ -24,10 +25,11 @@ class Inbox:
         self._collect()
         return self._waiting.popleft() if self._waiting else None
 
-    def wait(self) -> None:
-        """Hold still until there is a command."""
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Hold still until there is a command, or for so long."""
         if not self._waiting:
-            self._waiting.append(self._asked.get())
+            with contextlib.suppress(queue.Empty):
+                self._waiting.append(self._asked.get(timeout=timeout_s))
 
     def holds(self, *kinds: type[AnyCommand]) -> bool:
         """Whether a command of these kinds waits."""

@@ -1,8 +1,8 @@
 """Many environments, one batch: every step is one turn of every live environment.
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
-that was started counts and short ones are not favoured. The first slot is the watched one; its events are emitted as
-they happen.
+that was started counts and short ones are not favoured. Every conversation is told to a `Spectator`, which passes on
+what is watched.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from llamagym_tui.engine.trajectory import End, Trajectory
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.streaming import TextStream
+from llamagym_tui.trainer.watching import Spectator
 
-WATCHED = 0
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
 
@@ -47,6 +47,7 @@ class EndedEpisode:
 class _Seat:
     """One environment and the episode that is played in it."""
 
+    index: int
     env: gymnasium.Env[Any, Any]
     seed: int | None
     episode: Episode | None = None
@@ -84,7 +85,7 @@ class Rollout:
             max_turns: after which an episode is truncated.
             batch_turns: turns of a training batch, at least.
             seed: of the environments.
-            emit: takes the watched environment's events.
+            emit: takes the events of what is watched.
             greedy: take the most probable token instead of sampling.
             episode_limit: episodes to end since the run began; no more are started. None: no limit.
         Raises:
@@ -93,10 +94,13 @@ class Rollout:
         self.agent, self.policy = agent, policy
         self.max_turns, self.batch_turns = max_turns, batch_turns
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
+        self.spectator = Spectator(emit)
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
         """Environment steps since the run began."""
+        self.last_reply = ""
+        """A reply of the last step; empty if there was none."""
         self._started = 0
         self._mode: Mode = "train"
         self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
@@ -119,6 +123,7 @@ class Rollout:
         if mode == "inference":
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
             self.take_batch()
+            self.spectator.forget_batches()
             for seat in self._seats:
                 seat.mode = "inference"
 
@@ -142,6 +147,7 @@ class Rollout:
 
     def take_batch(self) -> list[Trajectory]:
         """The batch's episodes; the next batch begins empty."""
+        self.spectator.next_batch()
         batch, self._trajectories, self._batch_turns_done = self._trajectories, [], 0
         return batch
 
@@ -150,6 +156,7 @@ class Rollout:
         self.take_batch()
         for seat in self._seats:
             seat.episode = None
+        self.spectator.forget(len(self._seats))
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.
@@ -160,7 +167,8 @@ class Rollout:
         more = max(0, n_envs - len(self._seats))
         entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
         seeds = np.random.SeedSequence(entropy).generate_state(more)
-        self._seats += [_Seat(make_env(self.agent), int(env_seed)) for env_seed in seeds]
+        for env_seed in seeds:
+            self._seats.append(_Seat(len(self._seats), make_env(self.agent), int(env_seed)))
         for seat in self._seats[n_envs:]:
             seat.env.close()
         del self._seats[n_envs:]
@@ -174,19 +182,21 @@ class Rollout:
 
     def step(self) -> list[EndedEpisode]:
         """One turn in every live environment, new episodes started first; the episodes that ended."""
-        for index, seat in enumerate(self._seats):
+        for seat in self._seats:
             if seat.episode is not None:
                 continue
             if not self._may_start():
                 break
-            self._reset(seat, watched=index == WATCHED)
+            self._reset(seat)
         live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
+        self.last_reply = ""
         if not live:
             return []
         replies = self._replies(live)
+        self.last_reply = replies[0]
         ended = []
         for index, text in zip(live, replies, strict=True):
-            outcome = self._act(self._seats[index], text, watched=index == WATCHED)
+            outcome = self._act(self._seats[index], text)
             if outcome is not None:
                 ended.append(outcome)
         return ended
@@ -202,7 +212,7 @@ class Rollout:
         under_way = sum(max(seat.length + 1, self._typical_length) for seat in training)
         return self._batch_turns_done + under_way < self.batch_turns
 
-    def _reset(self, seat: _Seat, *, watched: bool) -> None:
+    def _reset(self, seat: _Seat) -> None:
         try:
             observation, _ = seat.env.reset(seed=seat.seed)
         except Exception as error:
@@ -213,19 +223,20 @@ class Rollout:
         seat.length, seat.episode_return, seat.parse_failures = 0, 0.0, 0
         seat.observation = self.agent.format_observation(observation)
         self._started += 1
-        if watched:
-            self._emit(
-                events.EpisodeStarted(
-                    episode=seat.number,
-                    system_prompt=self._system_prompt,
-                    prompt_version=self._prompt_version,
-                    mode=self._mode,
-                )
-            )
-            self._show(seat)
+        self.spectator.tell(
+            seat.index,
+            events.EpisodeStarted(
+                episode=seat.number,
+                system_prompt=self._system_prompt,
+                prompt_version=self._prompt_version,
+                mode=self._mode,
+            ),
+        )
+        self._show(seat)
 
     def _show(self, seat: _Seat) -> None:
-        self._emit(events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation))
+        shown = events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation)
+        self.spectator.tell(seat.index, shown)
 
     def _replies(self, live: list[int]) -> list[str]:
         """Texts of the live seats' replies; the watched one's tokens are emitted as they come."""
@@ -237,14 +248,7 @@ class Rollout:
             if prompt.restart is not None:
                 self._sampler.restart(index, prompt.restart)
             prompts.append(prompt.ids)
-        stream = TextStream(self.policy.chat.text) if live[0] == WATCHED else None
-        watched = self._seats[WATCHED]
-
-        def on_token(index: int, token: int) -> None:
-            if index == 0 and stream is not None and (text := stream.push(token)):
-                self._emit(events.TokensStreamed(episode=watched.number, turn=watched.length, text=text))
-
-        replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=on_token if stream else None)
+        replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=self._streaming(live))
         texts = []
         for index, reply in zip(live, replies, strict=True):
             episode = self._seats[index].episode
@@ -252,7 +256,20 @@ class Rollout:
             texts.append(episode.reply(reply))
         return texts
 
-    def _act(self, seat: _Seat, text: str, *, watched: bool) -> EndedEpisode | None:
+    def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
+        """What tells the watched reply's text as its tokens come; None if none of the live seats is watched."""
+        env = self.spectator.env
+        if env is None or env not in live:
+            return None
+        watched, at, stream = self._seats[env], live.index(env), TextStream(self.policy.chat.text)
+
+        def on_token(index: int, token: int) -> None:
+            if index == at and (text := stream.push(token)):
+                self._emit(events.TokensStreamed(episode=watched.number, turn=watched.length, text=text))
+
+        return on_token
+
+    def _act(self, seat: _Seat, text: str) -> EndedEpisode | None:
         """Step one environment by a reply; what is counted if that ended its episode."""
         assert seat.episode is not None
         reading = self.agent.read(text)
@@ -268,29 +285,28 @@ class Rollout:
         seat.episode.reward(float(reward), parse_failed=reading.failed)
         seat.episode_return += float(reward)
         seat.parse_failures += reading.failed
-        if watched:
-            self._emit(
-                events.TurnFinished(
-                    episode=seat.number,
-                    turn=seat.length,
-                    reply=text,
-                    action=action if isinstance(action, int | float | str) else str(action),
-                    action_name=self.agent.action_name(action),
-                    how=reading.how,
-                    reward=float(reward),
-                )
-            )
+        self.spectator.tell(
+            seat.index,
+            events.TurnFinished(
+                episode=seat.number,
+                turn=seat.length,
+                reply=text,
+                action=action if isinstance(action, int | float | str) else str(action),
+                action_name=self.agent.action_name(action),
+                how=reading.how,
+                reward=float(reward),
+            ),
+        )
         seat.length += 1
         seat.observation = self.agent.format_observation(observation)
         if terminated:
-            return self._end(seat, "terminated", watched=watched)
+            return self._end(seat, "terminated")
         if truncated or seat.length >= self.max_turns:
-            return self._end(seat, "truncated", watched=watched)
-        if watched:
-            self._show(seat)
+            return self._end(seat, "truncated")
+        self._show(seat)
         return None
 
-    def _end(self, seat: _Seat, end: End, *, watched: bool) -> EndedEpisode:
+    def _end(self, seat: _Seat, end: End) -> EndedEpisode:
         assert seat.episode is not None
         trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
         seat.episode = None
@@ -299,12 +315,10 @@ class Rollout:
         if seat.mode == "train":
             self._trajectories.append(trajectory)
             self._batch_turns_done += seat.length
-        if watched:
-            self._emit(
-                events.EpisodeFinished(
-                    episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
-                )
-            )
+        finished = events.EpisodeFinished(
+            episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
+        )
+        self.spectator.tell(seat.index, finished)
         return EndedEpisode(
             seat.episode_return,
             seat.length,

@@ -19,7 +19,7 @@ from llamagym_tui.live_settings import (
     changes_to_take_back,
     spelt_out,
 )
-from llamagym_tui.protocol import events
+from llamagym_tui.protocol import commands, events
 from llamagym_tui.trainer import reports
 from llamagym_tui.trainer.announcer import Sink, spaced
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -66,11 +66,6 @@ class Run:
         self._roll_backs = 0
         self._go_by(changed(config, changes_to_take_back(config, began.changed)))
 
-    def hear(self, event: events.Event) -> None:
-        """Take in what the watched agent said."""
-        if isinstance(event, events.TurnFinished):
-            self._monitor.hear(event.reply)
-
     @property
     def is_limit_reached(self) -> bool:
         """Whether the run has played, or lasted, as long as it was to."""
@@ -84,11 +79,24 @@ class Run:
         """Whether it is time for an update."""
         return self.parts.rollout.mode == "train" and bool(self.parts.rollout.batch_ready)
 
-    def step(self) -> None:
-        """One turn in every environment."""
-        self.tally.add(self.parts.rollout.step())
+    def step(self) -> bool:
+        """One turn in every environment; whether the watched one made any."""
+        rollout = self.parts.rollout
+        turns = rollout.spectator.turns
+        self.tally.add(rollout.step())
+        if rollout.last_reply:
+            self._monitor.hear(rollout.last_reply)
         if self.tally.is_due:
             self.count()
+        return bool(rollout.spectator.turns > turns)
+
+    def watch(self, command: commands.Watch | commands.WatchNext) -> None:
+        """Tell another conversation."""
+        spectator = self.parts.rollout.spectator
+        if isinstance(command, commands.Watch):
+            spectator.watch(command.env)
+        elif not spectator.watch_next(command.kind):
+            self.warn("No episode has ended yet; ask again a little later.")
 
     def count(self) -> None:
         """Tell the episodes that ended since the last time."""

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Literal, assert_never
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import DemoFileError, UsageError
@@ -24,11 +24,13 @@ from llamagym_tui.trainer.announcer import Announcer, Sink, spaced
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
+from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.parts import load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
 from llamagym_tui.trainer.warm_start import warm_start
 
+Unit = Literal["turn", "update"]
 log = logging.getLogger(__name__)
 
 
@@ -62,7 +64,10 @@ class Session:
         self._inbox = Inbox(asked)
         self._builders = builders or Builders(config)
         self._run: Run | None = None
-        self._tell = Announcer([store.append, self._overhear, *sinks], clock).tell
+        self._tell = Announcer([store.append, *sinks], clock).tell
+        self._pace = Pace(clock)
+        self._until: Unit | None = None
+        """What ends the step that was asked for; None: nothing was."""
         self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
@@ -93,10 +98,6 @@ class Session:
         self._enter(Phase.ROLLING_OUT)
         return run
 
-    def _overhear(self, event: events.Event) -> None:
-        if self._run is not None:
-            self._run.hear(event)
-
     def _advance(self, run: Run) -> None:
         match self.phase:
             case Phase.ROLLING_OUT:
@@ -114,13 +115,24 @@ class Session:
         if run.is_limit_reached:
             self._stop(run)
             return
-        run.step()
+        if self._until != "turn" and self._pace.left_s:
+            self._inbox.wait(self._pace.left_s)
+            return
+        if run.step():
+            self._pace.turn_shown()
+        ended = self._until == "turn"
         if run.is_batch_full:
-            run.count()
-            self._enter(Phase.UPDATING)
-            run.update(should_stop=lambda: self._inbox.holds(commands.Stop, commands.Pause))
-            self._enter(Phase.ROLLING_OUT)
-            run.look_after()
+            self._update(run)
+            ended = self._until is not None
+        if ended:
+            self._pause(run)
+
+    def _update(self, run: Run) -> None:
+        run.count()
+        self._enter(Phase.UPDATING)
+        run.update(should_stop=lambda: self._inbox.holds(commands.Stop, commands.Pause))
+        self._enter(Phase.ROLLING_OUT)
+        run.look_after()
 
     def _obey_all(self, run: Run) -> None:
         while not is_over(self.phase) and (command := self._inbox.take()) is not None:
@@ -131,8 +143,16 @@ class Session:
             case commands.Pause():
                 self._pause(run)
             case commands.Resume():
+                self._until = None
                 if self.phase is Phase.PAUSED:
                     self._enter(Phase.ROLLING_OUT)
+            case commands.Step(unit=unit):
+                self._step(unit, run)
+            case commands.SetPace(turn_s=turn_s):
+                self._pace.turn_s = turn_s
+                self._tell(events.PaceChanged(turn_s=turn_s))
+            case commands.Watch() | commands.WatchNext():
+                run.watch(command)
             case commands.SetMode(mode=mode):
                 run.set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
@@ -157,9 +177,22 @@ class Session:
                 assert_never(command)
 
     def _pause(self, run: Run) -> None:
+        self._until = None
         if self.phase is Phase.ROLLING_OUT:
             run.count()
             self._enter(Phase.PAUSED)
+
+    def _step(self, unit: Unit, run: Run) -> None:
+        """Go on until a turn, or an update, is made."""
+        if unit == "update" and run.parts.rollout.mode != "train":
+            run.warn("Nothing is trained in inference mode, so no update comes; t trains.", refused="step")
+            return
+        self._until = unit
+        detail = f"one {unit}, then a pause"
+        if self.phase is Phase.PAUSED:
+            self._enter(Phase.ROLLING_OUT, detail)
+        else:
+            self._tell(events.PhaseChanged(phase="rolling_out", detail=detail))
 
     def _evaluate(self, command: commands.Evaluate, run: Run) -> None:
         """Play apart from the run, then go on where it was; a stop meanwhile leaves no result."""

@@ -1,0 +1,29 @@
+"""How fast a run is played for whoever watches: as fast as it goes, or a turn of the watched environment at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Pace:
+    """Seconds between two turns of the watched environment."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Full speed.
+
+        Args:
+            clock: seconds, monotonic.
+        """
+        self.turn_s = 0.0
+        """0: full speed."""
+        self._clock = clock
+        self._shown_at = float("-inf")
+
+    def turn_shown(self) -> None:
+        """The watched environment has just made a turn."""
+        self._shown_at = self._clock()
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the next turn is due; 0 if it is."""
+        return max(0.0, self._shown_at + self.turn_s - self._clock())
