@@ -17,13 +17,13 @@ class Pace:
         self.turn_s = 0.0
         """0: full speed."""
         self._clock = clock
-        self._shown_at = float("-inf")
+        self._began_at = float("-inf")
 
-    def turn_shown(self) -> None:
-        """The watched environment has just made a turn."""
-        self._shown_at = self._clock()
+    def turn_made(self, began_at: float) -> None:
+        """The watched environment has made a turn, begun at a time of the clock."""
+        self._began_at = began_at
 
     @property
     def left_s(self) -> float:
         """Seconds until the next turn is due; 0 if it is."""
-        return max(0.0, self._shown_at + self.turn_s - self._clock())
+        return max(0.0, self._began_at + self.turn_s - self._clock())

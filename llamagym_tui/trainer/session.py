@@ -115,11 +115,12 @@ class Session:
         if run.is_limit_reached:
             self._stop(run)
             return
-        if self._until != "turn" and self._pace.left_s:
-            self._inbox.wait(self._pace.left_s)
+        if self._until != "turn" and (left_s := self._pace.left_s):
+            self._inbox.wait(left_s)
             return
+        began_at = self._clock()
         if run.step():
-            self._pace.turn_shown()
+            self._pace.turn_made(began_at)
         ended = self._until == "turn"
         if run.is_batch_full:
             self._update(run)
@@ -137,6 +138,8 @@ class Session:
     def _obey_all(self, run: Run) -> None:
         while not is_over(self.phase) and (command := self._inbox.take()) is not None:
             self._obey(command, run)
+            if isinstance(command, commands.Step):
+                return  # or a second one would be swallowed
 
     def _obey(self, command: AnyCommand, run: Run) -> None:
         match command:
@@ -185,7 +188,7 @@ class Session:
     def _step(self, unit: Unit, run: Run) -> None:
         """Go on until a turn, or an update, is made."""
         if unit == "update" and run.parts.rollout.mode != "train":
-            run.warn("Nothing is trained in inference mode, so no update comes; t trains.", refused="step")
+            run.warn("Nothing is trained in inference mode, so no update comes.", refused="step")
             return
         self._until = unit
         detail = f"one {unit}, then a pause"
