@@ -27,6 +27,7 @@ from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, S
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import (
     RunState,
+    command_asked,
     initial_state,
     mode_asked,
     pause_asked,
@@ -210,6 +211,8 @@ class LlamaGymApp(App[None]):
                 state = pause_asked(state, isinstance(command, Pause))
             case SetSystemPrompt():
                 state = prompt_asked(state, command.system_prompt)
+            case _:
+                state = command_asked(state, command)
         # What was asked for already would never be confirmed a second time.
         if state is not self._state and self._client is not None:
             self._take_in(state)

@@ -48,6 +48,8 @@ from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import Watching, watched_text
 
+MAX_EVALUATIONS = 8
+"""Results of evaluations kept; the oldest go first."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 
@@ -108,7 +110,8 @@ class RunState:
     """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
     """Figures of the updates so far."""
-    evaluation: EvaluationFinished | None = None
+    evaluations: tuple[EvaluationFinished, ...] = ()
+    """Results, at most `MAX_EVALUATIONS`, the newest last."""
     checkpoint: CheckpointSaved | None = None
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
@@ -254,7 +257,11 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
         case ModeChanged():
             return _mode_changed(state, event)
         case EvaluationFinished():
-            return replace(state, evaluation=event, transcript=state.transcript.note(_evaluation_text(event)))
+            return replace(
+                state,
+                evaluations=(*state.evaluations, event)[-MAX_EVALUATIONS:],
+                transcript=state.transcript.note(_evaluation_text(event)),
+            )
         case WarmStartProgressed():
             return replace(state, detail=f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}")
         case WarmStartFinished():

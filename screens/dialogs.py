@@ -63,6 +63,39 @@ class QuitDialog(ModalScreen[bool]):
         self.dismiss(leave)
 
 
+class ConfirmDialog(ModalScreen[bool]):
+    """Asks before something that cannot be taken back; dismissed with the answer."""
+
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "Yes"),
+        Binding("n,escape,q", "answer(False)", "No"),
+    ]
+
+    def __init__(self, title: str, question: str, *, yes: str, no: str) -> None:
+        """A question.
+
+        Args:
+            title: in a word or two.
+            question: what yes means.
+            yes: what is done then, in a word or two.
+            no: the other way.
+        """
+        super().__init__()
+        self._title, self._question, self._yes, self._no = title, question, yes, no
+
+    def compose(self) -> ComposeResult:
+        """The question and its two answers."""
+        keys = Content.assemble((" y ", "bold reverse"), f" {self._yes}   ", (" n ", "bold reverse"), f" {self._no}")
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = self._title
+            yield Static(Content("\n\n").join([Content(literal(self._question)), keys]))
+
+    def action_answer(self, yes: bool) -> None:
+        """Do it, or leave it."""
+        self.dismiss(yes)
+
+
 class HelpDialog(ModalScreen[None]):
     """Says what the keys and figures mean."""
 

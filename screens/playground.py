@@ -20,6 +20,8 @@ from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
 from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.demo_keys import DEMO_KEYS
+from llamagym_tui.screens.steering import STEERING_KEYS, Steering, steering_allowed
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
@@ -33,21 +35,31 @@ CHART_S = 0.5
 """Seconds between two drawings of the chart, at least."""
 
 
-class PlaygroundScreen(Screen[None]):
+class PlaygroundScreen(Steering, Screen[None]):
     """A run, live."""
 
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause", tooltip="Hold still between two steps."),
-        Binding("space", "resume", "Go on", tooltip="Go on playing and training."),
-        Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained."),
-        Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays."),
-        Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes."),
-        Binding("h", "app.human_table", "Play yourself", tooltip="Take the agent's place at a table of your own."),
-        Binding("r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint."),
-        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What the keys and figures mean."),
-        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave."),
+        Binding("space", "pause", "Pause", tooltip="Hold still between two steps.", id="pause"),
+        Binding("space", "resume", "Go on", tooltip="Go on playing and training.", id="pause"),
+        Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
+        Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
+        Binding(
+            "r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint.", id="restart"
+        ),
+        Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes.", id="prompt"),
+        Binding(
+            "h",
+            "app.human_table",
+            "Play yourself",
+            tooltip="Take the agent's place at a table of your own.",
+            id="table",
+        ),
+        *STEERING_KEYS,
+        *DEMO_KEYS,
+        Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
+        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
     ]
 
     @dataclass
@@ -119,7 +131,14 @@ class PlaygroundScreen(Screen[None]):
         if not self._chart_due:
             self._chart_due = True
             self.set_timer(CHART_S, self._draw_chart)
-        keys = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))
+        keys = (
+            state.live,
+            state.pause_intended,
+            state.mode_intended,
+            state.run is None,
+            bool(state.failure),
+            state.asked,
+        )
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
@@ -140,20 +159,24 @@ class PlaygroundScreen(Screen[None]):
                 if parameters == (state.mode_intended,):
                     return False
             case _:
-                return True
+                return steering_allowed(action, state)
         return True if state.live and state.run is not None else None
+
+    def ask(self, command: AnyCommand) -> None:
+        """Ask something of the trainer."""
+        self.post_message(self.CommandAsked(command))
 
     def action_pause(self) -> None:
         """Ask the trainer to hold still."""
-        self.post_message(self.CommandAsked(Pause()))
+        self.ask(Pause())
 
     def action_resume(self) -> None:
         """Ask the trainer to go on."""
-        self.post_message(self.CommandAsked(Resume()))
+        self.ask(Resume())
 
     def action_mode(self, mode: str) -> None:
         """Ask for train or inference mode."""
-        self.post_message(self.CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
+        self.ask(SetMode(mode="train" if mode == "train" else "inference"))
 
     @on(ConversationView.FollowingChanged)
     def say_what_is_below(self, message: ConversationView.FollowingChanged) -> None:

@@ -72,11 +72,29 @@ def _awaited(state: RunState) -> list[Sentence]:
     said = []
     if state.mode_requested not in (None, state.mode):
         said.append(Sentence(f"{state.mode_requested} mode is asked for; the trainer confirms it soon.", Tone.NOTE))
+    said += [Sentence(text, Tone.NOTE) for text in asked_texts(state)]
     if state.prompt_requested is not None:
         said.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
     elif state.prompt_awaits_reset:
         said.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
     return said
+
+
+def asked_texts(state: RunState) -> list[str]:
+    """What is under way apart from the run, and what waits for an answer."""
+    asked, texts = state.asked, []
+    if state.phase == "evaluating":
+        texts.append(f"Evaluating: {state.detail or 'it begins'}. The run goes on afterwards.")
+    elif asked.evaluation is not None:
+        texts.append("An evaluation is asked for; the trainer begins it soon.")
+    if asked.settings:
+        names = ", ".join(f"{name} {value}" for name, value in asked.settings.items())
+        texts.append(f"Pending, not confirmed yet: {names}.")
+    if asked.checkpoint:
+        texts.append("A checkpoint is asked for; the trainer writes it soon.")
+    if asked.roll_back:
+        texts.append("A roll back is asked for; the trainer does it soon.")
+    return texts
 
 
 def _farewell(state: RunState) -> str:

@@ -249,7 +249,7 @@ async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "space Pause")
         bar = app.screen.query_one(KeyBar)
-        assert [key.key for key in bar.keys] == ["space", "t", "p", "h", "question_mark", "q"]
+        assert [key.key for key in bar.keys] == ["space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r", "question_mark", "q"]
         assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
         await pilot.hover(KeyBar, offset=(3, 0))
         assert bar.tooltip == "Hold still between two steps."

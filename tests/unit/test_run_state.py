@@ -112,7 +112,7 @@ def test_updates_and_evaluations_are_kept():
         episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
     )
     state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
-    assert (state.updates, state.stats, state.evaluation) == (3, fakes.STATS, evaluation)
+    assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
     assert "Evaluation: mean return -0.081 ± 0.030 over 1,000 greedy episodes" in str(state.transcript.entries[-1])
 
 

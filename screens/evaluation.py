@@ -1,0 +1,141 @@
+"""The evaluations of a run: one is asked for, its progress is told, and its result stands beside the earlier ones.
+
+It can be left while an evaluation is under way; the banner and the conversation tell the result, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Checkbox, Input, Static
+
+from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.facts import MINUS
+from llamagym_tui.screens.widgets.figures import baselines, plain
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.literal import one_line
+
+NORMAL = 1.96
+"""Standard errors on each side of a mean that hold it 95 times in 100."""
+MOST_EPISODES = 1_000_000
+ASIDE = "$foreground 60%"
+
+
+class EpisodesInput(Input):
+    """How many episodes an evaluation plays."""
+
+    HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
+
+
+class EvaluationDialog(ModalScreen[None]):
+    """Asks for evaluations and shows their results."""
+
+    CSS_PATH = "evaluation.tcss"
+    BINDING_GROUP_TITLE = "Evaluation"
+    HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "begin", "Evaluate", tooltip="Begin now; the run goes on afterwards.", priority=True),
+        Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
+    ]
+
+    def __init__(self, state: RunState, begin: Callable[[int, bool], None]) -> None:
+        """The evaluations of a run.
+
+        Args:
+            state: of the run.
+            begin: asks for an evaluation: episodes, and whether the likeliest reply is taken.
+        """
+        super().__init__()
+        self._state, self._begin = state, begin
+
+    def compose(self) -> ComposeResult:
+        """What is asked for, then what came of it."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "evaluate"
+            with Horizontal(id="evaluation-form"):
+                yield Static("episodes", id="episodes-label", markup=False)
+                yield EpisodesInput("1000", type="integer", id="episodes")
+                yield Checkbox("greedy (the likeliest reply)", True, id="greedy")
+            yield Static(id="evaluation-status", markup=False)
+            yield Static(id="evaluation-results", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The number of episodes is typed at once."""
+        self.query_one(EpisodesInput).focus()
+        self.show(self._state)
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        self._state = state
+        self.query_one("#evaluation-status", Static).update(self._status())
+        results = [evaluation_line(found) for found in reversed(state.evaluations)]
+        known = baselines(state)
+        if known and results:
+            results.append(Content.styled(" · ".join(f"{one_line(n)} {plain(v)}" for n, v in known.items()), ASIDE))
+        self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
+        self.refresh_bindings()
+
+    @on(Input.Changed, "#episodes")
+    def judge_at_once(self) -> None:
+        """Say what is wrong with a number while it is typed."""
+        self.query_one("#evaluation-status", Static).update(self._status())
+        self.refresh_bindings()
+
+    def _episodes(self) -> int | None:
+        """The number that is typed, or None if it is none."""
+        text = self.query_one(EpisodesInput).value.strip()
+        return int(text) if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES else None
+
+    def _status(self) -> Content:
+        state = self._state
+        if state.phase == "evaluating":
+            return Content.styled(f"playing: {one_line(state.detail)}", "bold $primary")
+        if state.asked.evaluation is not None:
+            return Content.styled("asked for; the trainer begins between two steps", "$accent")
+        if not state.live or state.run is None:
+            return Content.styled("There is no trainer to play it.", ASIDE)
+        if self._episodes() is None:
+            return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
+        return Content.styled("enter begins; the run goes on afterwards", ASIDE)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One evaluation at a time, of a number of episodes."""
+        if action != "begin":
+            return True
+        state = self._state
+        free = state.live and state.run is not None and state.asked.evaluation is None and state.phase != "evaluating"
+        return True if free and self.is_mounted and self._episodes() is not None else None
+
+    def action_begin(self) -> None:
+        """Ask for the evaluation."""
+        episodes = self._episodes()
+        if episodes is not None:
+            self._begin(episodes, self.query_one(Checkbox).value)
+
+    def action_close(self) -> None:
+        """Back."""
+        self.dismiss()
+
+
+def interval(mean: float, stderr: float) -> str:
+    """A mean with its 95 % confidence interval."""
+    text = f"{mean:+.3f}, 95 % within {mean - NORMAL * stderr:+.3f} … {mean + NORMAL * stderr:+.3f}"
+    return text.replace("-", MINUS)
+
+
+def evaluation_line(found: EvaluationFinished) -> Content:
+    """The result of an evaluation in a line."""
+    how = "greedy" if found.greedy else "sampled"
+    return Content.assemble(
+        (interval(found.mean_return, found.return_stderr), "bold"),
+        (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
+    )
