@@ -15,6 +15,7 @@ class BlackjackAgent(Agent):
     env_kwargs: ClassVar[Mapping[str, Any]] = {"natural": False, "sab": False}
     title = "Blackjack"
     description = "Get closer to 21 than the dealer without going over."
+    picture = "┌────┐┌────┐\n│ A  ││ 10 │\n│  ♠ ││  ♥ │\n└────┘└────┘"
     action_names = ("stick", "hit")
     action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "h": 1}
     baselines: ClassVar[Mapping[str, float]] = {"random": -0.396, "optimal": -0.0466}

@@ -46,6 +46,7 @@ class FrozenLakeAgent(Agent):
     env_kwargs: ClassVar[Mapping[str, Any]] = {"map_name": "4x4", "is_slippery": False}
     title = "Frozen Lake"
     description = "Cross the ice to the goal without falling into a hole."
+    picture = "[S] ·  ·  ·\n ·  O  ·  O\n ·  ·  ·  O\n O  ·  ·  G"
     action_names = ("left", "down", "right", "up")
     action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2, "w": 3}
     baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 1.0}

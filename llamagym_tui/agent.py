@@ -35,6 +35,8 @@ class Agent(ABC):
     """Name for people; empty: the class's name."""
     description: ClassVar[str] = ""
     """One line for people."""
+    picture: ClassVar[str] = ""
+    """A small picture in characters for the list of agents, at most 4 rows of 14 cells; empty: none."""
     action_names: ClassVar[tuple[str, ...]] = ()
     """Names of discrete actions, by index; empty: found from the environment's action space."""
     action_keys: ClassVar[Mapping[str, int]] = {}

@@ -118,3 +118,9 @@ def test_it_says_in_a_line_what_it_is() -> None:
         assert agent_class.title
         assert agent_class.description
         assert "\n" not in agent_class.description
+
+
+def test_its_picture_is_small(agent: Agent) -> None:
+    rows = agent.picture.splitlines()
+    assert len(rows) <= 4
+    assert all(len(row) <= 14 and row.isprintable() for row in rows)
