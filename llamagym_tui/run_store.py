@@ -207,6 +207,23 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / CONFIG_FILE).is_file() and (Path(path) / EVENTS_FILE).is_file()
 
 
+def find_run(spec: str | None) -> Path:
+    """The folder of a run that is named by its path, or by its name among the user's runs; None: the latest.
+
+    Raises:
+        RunStoreError: there is none.
+    """
+    if spec is None:
+        latest = next((run.run_dir for run in list_runs() if is_run(run.run_dir)), None)
+        if latest is None:
+            raise RunStoreError(f"There are no runs in {runs_dir()} yet; name the folder of one.")
+        return latest
+    for folder in (Path(spec).expanduser(), runs_dir() / spec):
+        if is_run(folder):
+            return folder.absolute()
+    raise RunStoreError(f"There is no run {spec}; `llamagym-tui runs` lists them.")
+
+
 def read_config(run_dir: str | Path) -> RunConfig:
     """The settings of a run.
 

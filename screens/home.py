@@ -1,4 +1,4 @@
-"""Home: the agents that ship, one to choose."""
+"""Home: an agent to play, a model to play with, and the runs of late, to go on with or to watch again."""
 
 from __future__ import annotations
 
@@ -8,30 +8,41 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.screens.widgets.agent_list import AgentList, ModelList
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.run_list import RunHeading, RunList
 from llamagym_tui.screens.widgets.too_small import TooSmall
+
+RECENT_RUNS = 20
+"""Runs that home lists; the screen of runs has all."""
 
 
 class HomeScreen(Screen[None]):
     """Chooses what to play."""
 
     CSS_PATH = "home.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "app.quit", "Quit", tooltip="Leave.")]
+    BINDING_GROUP_TITLE = "Home"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="Agents, models, runs."),
+        Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
+        Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
+        Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
+    ]
 
     @dataclass
     class AgentChosen(Message):
         """An agent is to be watched."""
 
         spec: str
+        model: str
 
     def __init__(self, agents: dict[str, type[Agent]]) -> None:
         """A choice of agents by name."""
@@ -39,22 +50,61 @@ class HomeScreen(Screen[None]):
         self._agents = agents
 
     def compose(self) -> ComposeResult:
-        """A title, the agents, a hint."""
+        """Agents and models above, runs below."""
         yield TooSmall()
-        with Vertical(id="home"):
-            title = Content.assemble(("llamagym-tui", "bold $primary"), "  a language model learns to play, live")
-            yield Static(title, id="home-title")
-            yield OptionList(*[Option(_line(name, agent), id=name) for name, agent in self._agents.items()])
-            hint = "enter opens the playground · your own: llamagym-tui path.py, or any Gymnasium id"
-            yield Static(hint, id="home-hint", markup=False)
+        title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
+        yield Static(title, id="home-title")
+        with Horizontal(id="home-top"):
+            agents = AgentList(self._agents, id="agents")
+            agents.border_title = "agents"
+            yield agents
+            models = ModelList(id="models")
+            models.border_title = "models"
+            yield models
+        with Vertical(id="home-runs") as frame:
+            frame.border_title = "recent runs"
+            yield RunHeading(id="runs-heading")
+            yield Static("looking for runs …", id="no-runs", markup=False)
+            yield RunList(at_most=RECENT_RUNS, id="runs")
         yield KeyBar()
 
-    @on(OptionList.OptionSelected)
+    def on_mount(self) -> None:
+        """The agents have the keys first."""
+        self.query_one(AgentList).focus()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """There may be one more run now."""
+        if (runs := self.query_one(RunList)).loaded:
+            runs.read()
+
+    def on_resize(self) -> None:
+        """Titles are laid out by width."""
+        self.call_after_refresh(self.tell)
+
+    @on(RunList.Changed)
+    def tell(self) -> None:
+        """The titles of the runs, or that there are none."""
+        runs = self.query_one(RunList)
+        self.query_one(RunHeading).update(runs.heading())
+        empty = self.query_one("#no-runs", Static)
+        empty.display = not runs.rows
+        runs.display = self.query_one(RunHeading).display = bool(runs.rows)
+        if runs.loaded and not runs.rows:
+            empty.update("None yet: enter on an agent begins the first.")
+
+    @on(RunHeading.SortAsked)
+    def sort_by(self, message: RunHeading.SortAsked) -> None:
+        """Sort by a title, the second time the other way."""
+        runs = self.query_one(RunList)
+        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
+
+    @on(OptionList.OptionSelected, "#agents")
+    def play(self, event: OptionList.OptionSelected) -> None:
+        """Watch the chosen agent play with the chosen model."""
+        self.post_message(self.AgentChosen(str(event.option.id), self.query_one(ModelList).chosen))
+
+    @on(OptionList.OptionSelected, "#models")
     def choose(self, event: OptionList.OptionSelected) -> None:
-        """Watch the chosen agent."""
-        self.post_message(self.AgentChosen(str(event.option.id)))
-
-
-def _line(name: str, agent: type[Agent]) -> Content:
-    title = one_line(agent.title or agent.__name__)
-    return Content.assemble((f"{title:<16}", "bold"), one_line(agent.description or name))
+        """Play with another model."""
+        self.query_one(ModelList).choose(str(event.option.id))
+        self.query_one(AgentList).focus()

@@ -1,0 +1,124 @@
+"""What the app does with past runs: list them, compare two, replay one, go on with one; and the tour of a first run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+from textual.screen import Screen
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.run_agent import RunAgent
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.literal import literal
+
+if TYPE_CHECKING:
+    from llamagym_tui.screens.home import HomeScreen
+    from llamagym_tui.screens.replay import ReplayScreen
+    from llamagym_tui.screens.runs import RunsScreen
+    from llamagym_tui.screens.widgets.run_list import RunList
+
+NEED_A_RUN = ("edit_prompt", "restart")
+"""Actions of the app that need a trainer."""
+
+
+class PastRunActions(App[None]):
+    """An app that can show past runs; `LlamaGymApp` is one."""
+
+    config: RunConfig | None
+    run_state: RunState | None
+    _agent: RunAgent
+
+    def _take_in(self, state: RunState) -> None:
+        """Keep a state and paint it."""
+        raise NotImplementedError
+
+    def open_run(self, config: RunConfig) -> None:
+        """Open the playground of a run and start its trainer."""
+        raise NotImplementedError
+
+    def make_replay(self, run_dir: str | Path) -> ReplayScreen:
+        """The screen of a recorded run, which is the app's run until it is left.
+
+        Raises:
+            RunStoreError: the folder holds no run.
+        """
+        from llamagym_tui.replay import Recording
+        from llamagym_tui.screens.replay import ReplayScreen
+
+        recording = Recording(run_dir)
+        self._agent = RunAgent(recording.config.agent)
+        screen = ReplayScreen(recording, lambda: str(self._agent.demos_path()))
+        self.run_state = screen.player.state
+        return screen
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A recorded run takes no commands."""
+        if action in NEED_A_RUN and self.run_state is not None and self.run_state.recorded:
+            return None
+        return super().check_action(action, parameters)
+
+    def action_runs(self) -> None:
+        """List past runs."""
+        from llamagym_tui.screens.runs import RunsScreen
+
+        self.push_screen(RunsScreen())
+
+    def on_run_list_replay_asked(self, message: RunList.ReplayAsked) -> None:
+        """Replay the run."""
+        try:
+            self.push_screen(self.make_replay(message.row.info.run_dir))
+        except LlamaGymError as error:
+            self._refuse(error)
+
+    def on_run_list_resume_asked(self, message: RunList.ResumeAsked) -> None:
+        """Go on with the run from its checkpoint."""
+        from llamagym_tui.run_options import run_config
+
+        try:
+            self.open_run(run_config(agent=None, run_dir=message.row.info.run_dir, resume=True))
+        except LlamaGymError as error:
+            self._refuse(error)
+
+    def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
+        """Open the playground of a new run."""
+        from llamagym_tui.run_options import run_config
+
+        try:
+            self.open_run(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model))
+        except LlamaGymError as error:
+            self._refuse(error)
+
+    def on_runs_screen_compare_asked(self, message: RunsScreen.CompareAsked) -> None:
+        """Show two runs beside each other."""
+        from llamagym_tui.screens.compare import CompareScreen
+
+        self.push_screen(CompareScreen(message.first, message.second))
+
+    def on_replay_screen_shown(self, message: ReplayScreen.Shown) -> None:
+        """Paint another moment of the recorded run."""
+        if self.run_state is not None and self.run_state.recorded:
+            self._take_in(message.state)
+
+    async def on_replay_screen_left(self, message: ReplayScreen.Left) -> None:
+        """Back to where the replay was opened, or out."""
+        from llamagym_tui.screens.replay import ReplayScreen
+
+        stack: list[Screen[Any]] = list(self.screen_stack)
+        if isinstance(stack[0], ReplayScreen):
+            await self.run_action("quit")
+        elif isinstance(stack[-1], ReplayScreen):
+            self.run_state = None
+            self.pop_screen()
+
+    def show_tour(self) -> None:
+        """Show the five hints, if they were not seen yet."""
+        from llamagym_tui.screens.tour import TourScreen, was_seen
+
+        if not was_seen():
+            self.push_screen(TourScreen())
+
+    def _refuse(self, error: LlamaGymError) -> None:
+        self.notify(literal(str(error)), severity="error", markup=False)

@@ -1,0 +1,192 @@
+"""Two past runs beside each other: curves of mean return in one chart, results, and the settings that differ."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from llamagym_tui.return_series import Point, smoothing_window, thinned
+from llamagym_tui.run_summary import RunSummary, differences
+from llamagym_tui.run_table import RunRow
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.return_chart import MARGIN_LEFT, nice_ticks
+from llamagym_tui.screens.widgets.too_small import TooSmall
+
+NAMES = ("A", "B")
+STYLES = ("$primary", "$warning")
+LINES = ("━", "•")
+"""How each curve is drawn, so that they are told apart without colour."""
+NAME_WIDTH = 26
+"""Cells of the names of settings."""
+
+
+class CompareScreen(Screen[None]):
+    """Two runs."""
+
+    CSS_PATH = "compare.tcss"
+    BINDING_GROUP_TITLE = "Compare"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
+    ]
+
+    def __init__(self, first: RunRow, second: RunRow) -> None:
+        """A comparison of two runs whose events have been read."""
+        super().__init__()
+        self._rows = (first, second)
+        self.drawn = False
+        """Whether the curves are there."""
+        self._plot: Any = None
+
+    @property
+    def _summaries(self) -> tuple[RunSummary, RunSummary]:
+        first, second = (row.summary or RunSummary() for row in self._rows)
+        return first, second
+
+    def compose(self) -> ComposeResult:
+        """Curves above, what differs below."""
+        yield TooSmall()
+        yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
+        yield Vertical(id="compare-chart")
+        with VerticalScroll(id="compare-facts"):
+            yield Static(id="compare-table", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The table at once, the chart when its library is there."""
+        self.query_one("#compare-facts").focus()
+        self._draw()
+
+    def on_resize(self) -> None:
+        """All of it is laid out by width."""
+        self.call_after_refresh(self._lay_out)
+
+    def action_leave(self) -> None:
+        """Back to the runs."""
+        self.dismiss()
+
+    def _lay_out(self) -> None:
+        table = self.query_one("#compare-table", Static)
+        width = table.size.width or self.app.size.width
+        table.update(Content("\n").join([*self._results(width), Content(""), *self._settings(width)]))
+        if self._plot is not None:
+            self._fill()
+
+    @work(exclusive=True)
+    async def _draw(self) -> None:
+        library = await asyncio.to_thread(importlib.import_module, "textual_plot")
+        if not self.is_mounted:
+            return
+        plot = library.PlotWidget(allow_pan_and_zoom=False)
+        plot.can_focus = False
+        await self.query_one("#compare-chart").mount(plot)
+        if plot.children:
+            plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
+            self._plot = plot
+            self._fill()
+
+    def _fill(self) -> None:
+        curves = [summary.curve for summary in self._summaries]
+        library, colors = importlib.import_module("textual_plot"), self.app.theme_variables
+        plot = self._plot
+        with self.app.batch_update():
+            plot.clear()
+            if any(curves):
+                self._scale(curves)
+            for index, curve in enumerate(curves):
+                points = thinned(curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
+                if not points:
+                    continue
+                across, up = [point.episode for point in points], [point.mean_return for point in points]
+                color = colors[STYLES[index].removeprefix("$")]
+                if index:
+                    plot.scatter(across, up, marker=LINES[1], marker_style=color)
+                else:
+                    plot.plot(across, up, line_style=color, hires_mode=library.HiResMode.BRAILLE)
+        self.drawn = True
+
+    def _scale(self, curves: list[list[Point]]) -> None:
+        values = [point.mean_return for curve in curves for point in curve]
+        pad = 0.06 * (max(values) - min(values)) or 0.5
+        low, high = min(values) - pad, max(values) + pad
+        last = float(max(point.episode for curve in curves for point in curve))
+        self._plot.set_ylimits(low, high)
+        self._plot.set_yticks(nice_ticks(low, high, 4))
+        self._plot.set_xlimits(0.0, last)
+        self._plot.set_xticks(nice_ticks(0.0, 0.94 * last, 4))
+
+    def _results(self, width: int) -> list[Content]:
+        """The runs' names and how they went."""
+        heads = [
+            Content.assemble(
+                (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
+                (f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}", "bold"),
+                (f" · {one_line(row.info.run_dir.name)}", "$foreground 60%"),
+            ).truncate(width, ellipsis=True)
+            for index, row in enumerate(self._rows)
+        ]
+        first, second = self._summaries
+        window = max(smoothing_window(summary.returns.episodes) for summary in (first, second))
+        figures = {
+            f"return, last {window:,}": [_signed(summary.mean_return) for summary in (first, second)],
+            "evaluated": [_evaluated(summary) for summary in (first, second)],
+            "episodes": [f"{summary.episodes:,}" for summary in (first, second)],
+            "updates": [f"{summary.updates:,}" for summary in (first, second)],
+            "minutes": [f"{summary.played_s / 60:,.1f}" for summary in (first, second)],
+        }
+        return [
+            *heads,
+            _line(("", *NAMES), width, "bold"),
+            *[_line((name, *pair), width) for name, pair in figures.items()],
+        ]
+
+    def _settings(self, width: int) -> list[Content]:
+        """Settings that differ, those of each run beside each other."""
+        first, second = self._summaries
+        configs = [row.info.config for row in self._rows]
+        different = differences(configs[0], configs[1], (first.changes, second.changes))
+        if not different:
+            return [Content.styled("All settings are the same.", "$foreground 60%")]
+        title = "settings that differ" if len(different) > 1 else "the setting that differs"
+        return [
+            Content.styled(title, "bold"),
+            *[_line((name, *pair), width) for name, pair in different.items()],
+        ]
+
+
+def _line(cells: tuple[str, ...], width: int, style: str = "") -> Content:
+    """A name and the value of each run; a value that is too long goes on below."""
+    room = max(8, (width - NAME_WIDTH - 2) // 2)
+    name, *values = (one_line(cell) for cell in cells)
+    wrapped = [[value[at : at + room] for at in range(0, max(len(value), 1), room)] for value in values]
+    lines = []
+    for index in range(max(len(parts) for parts in wrapped)):
+        left, right = (parts[index] if index < len(parts) else "" for parts in wrapped)
+        lines.append(
+            Content.assemble(
+                (f"{name if index == 0 else '':<{NAME_WIDTH}}", "$foreground 60%"),
+                (f"{left:<{room}}  ", style or STYLES[0]),
+                (right, style or STYLES[1]),
+            )
+        )
+    return Content("\n").join(lines)
+
+
+def _signed(value: float | None) -> str:
+    return "none" if value is None else f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _evaluated(summary: RunSummary) -> str:
+    evaluation = summary.evaluation
+    if evaluation is None:
+        return "not"
+    return f"{_signed(evaluation.mean_return)} ± {evaluation.return_stderr:.3f}"

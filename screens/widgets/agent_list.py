@@ -1,0 +1,111 @@
+"""The agents that ship, each with its picture and its line; models, with their size and whether they are here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
+from llamagym_tui.screens.widgets.literal import literal, one_line
+
+PICTURE_WIDTH = 16
+"""Cells of a picture, its gap included."""
+PICTURE_HEIGHT = 4
+OWN = "Your own: llamagym-tui ./file.py, or any Gymnasium id such as CartPole-v1."
+DIM = "$foreground 60%"
+
+
+class AgentList(OptionList):
+    """Agents, one to choose."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
+    ]
+
+    def __init__(self, agents: dict[str, type[Agent]], *, id: str) -> None:
+        """A choice of agents by name."""
+        super().__init__(*[Option(name, id=name) for name in agents], Option(OWN, disabled=True), id=id, markup=False)
+        self._agents = agents
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines are wrapped by width."""
+        width = self.scrollable_content_region.width
+        for name, agent in self._agents.items():
+            self.replace_option_prompt(name, agent_card(name, agent, width))
+
+
+class ModelList(OptionList):
+    """Models, the one that is played with marked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on."),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        """The models known by name; the bundled one is chosen."""
+        super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
+        self.chosen = BUNDLED
+        self._here: dict[str, bool] = {BUNDLED: True}
+
+    def on_mount(self) -> None:
+        """Look which of them are here."""
+        self._look()
+
+    @work(exclusive=True, group="models")
+    async def _look(self) -> None:
+        for entry in ENTRIES:
+            self._here[entry.name] = await asyncio.to_thread(is_here, entry.name)
+            self._draw()
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines are laid out by width."""
+        self._draw()
+
+    def choose(self, name: str) -> None:
+        """Mark a model as the one that is played with."""
+        self.chosen = name
+        self._draw()
+
+    def _draw(self) -> None:
+        width = self.scrollable_content_region.width
+        for entry in ENTRIES:
+            line = model_line(entry, width, chosen=entry.name == self.chosen, here=self._here.get(entry.name))
+            self.replace_option_prompt(entry.name, line)
+
+
+def agent_card(name: str, agent: type[Agent], width: int) -> Content:
+    """A picture, and beside it what the agent plays."""
+    indent = PICTURE_WIDTH if agent.picture else 0
+    title = Content.styled(one_line(agent.title or agent.__name__), "bold")
+    about = Content(one_line(agent.description or name)).wrap(max(10, width - indent - 1))
+    text = [title, Content.styled(one_line(agent.env_id), DIM), *about]
+    picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]]
+    rows = max(len(picture), len(text))
+    lines = [
+        Content.styled(f"{picture[row] if row < len(picture) else '':<{indent}}"[:indent], "$primary")
+        + (text[row] if row < len(text) else Content(""))
+        for row in range(rows)
+    ]
+    return Content("\n").join([*lines, Content("")])
+
+
+def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None) -> Content:
+    """A model's name, size and place; None: not known yet."""
+    place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
+    room = max(8, width - 2 - 8 - 6)
+    name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
+    cut = name if len(name) <= room else f"{name[: room - 1]}…"
+    return Content.assemble(
+        ("● " if chosen else "  ", "bold $accent"),
+        (f"{cut:<{room}}", "bold" if chosen else ""),
+        (f"{size_in_words(entry.parameters):>7} ", ""),
+        (f"{place:>5}", "$success" if here else DIM),
+    )
