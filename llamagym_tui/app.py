@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 from textual import work
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.app_demos import DemoActions
+from llamagym_tui.app_runs import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
@@ -43,8 +44,6 @@ from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
-    from llamagym_tui.human import HumanGame
-    from llamagym_tui.screens.home import HomeScreen
     from llamagym_tui.trainer_client import Client
 
 PAINT_S = 1 / 12
@@ -62,7 +61,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class LlamaGymApp(App[None]):
+class LlamaGymApp(DemoActions, PastRunActions):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
@@ -79,6 +78,8 @@ class LlamaGymApp(App[None]):
         client_factory: Callable[[], Client] | None = None,
         clock: Callable[[], datetime] = utc_now,
         next_seed: Callable[[], int] | None = None,
+        replay: Path | None = None,
+        tour: bool = False,
     ) -> None:
         """An app that has started nothing yet.
 
@@ -88,9 +89,11 @@ class LlamaGymApp(App[None]):
             client_factory: makes the trainer client; None: a process.
             clock: time of day, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
+            replay: folder of a run that is watched once more, in place of `config`.
+            tour: whether the hints of a first start are shown, if they were not yet.
         """
         # Textual loads no style sheet for a default screen.
-        super().__init__(css_path=SCREENS / ("playground.tcss" if config else "home.tcss"))
+        super().__init__(css_path=SCREENS / ("playground.tcss" if config or replay else "home.tcss"))
         self.register_theme(THEME)
         self.theme = THEME.name
         self.config = config
@@ -101,14 +104,17 @@ class LlamaGymApp(App[None]):
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._client: Client | None = None
         self._playground: PlaygroundScreen | None = None
-        self._game: HumanGame | None = None
         self._paint_due = False
         self._leaving = False
+        self._replay = replay
+        self._tour = tour
 
     def get_default_screen(self) -> Screen[Any]:
         """The first frame is the playground's, or home's."""
         if self.config is not None:
             return self._make_playground(self.config)
+        if self._replay is not None:
+            return self.make_replay(self._replay)
         from llamagym_tui.catalog import built_in
         from llamagym_tui.screens.home import HomeScreen
 
@@ -122,13 +128,15 @@ class LlamaGymApp(App[None]):
         gc.enable()
         if self.config is not None:
             self._follow_trainer()
+        if self._tour:
+            self.show_tour()
 
-    def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
-        """Open the playground of a new run."""
-        self._agent = RunAgent(message.spec)
-        self.config = RunConfig(agent=message.spec, run_dir=self._new_run_dir())
-        self.run_state = initial_state(self.config)
-        self.push_screen(self._make_playground(self.config))
+    def open_run(self, config: RunConfig) -> None:
+        """Open the playground of a run and start its trainer."""
+        self._agent = RunAgent(config.agent)
+        self.config = config
+        self.run_state = initial_state(config)
+        self.push_screen(self._make_playground(config))
         self.call_after_refresh(self._follow_trainer)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
@@ -152,6 +160,7 @@ class LlamaGymApp(App[None]):
             count = 0
             async for event in self._client.events():
                 self._take_in(reduce(self._state, event))
+                self._hear(event)
                 count += 1
                 if count % YIELD_EVENTS == 0:
                     await asyncio.sleep(0)
@@ -161,7 +170,7 @@ class LlamaGymApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A trainer can be started again once it is gone."""
         if action == "restart":
-            return self.run_state is not None and bool(self.run_state.failure)
+            return self.run_state is not None and bool(self.run_state.failure) and not self.run_state.recorded
         return super().check_action(action, parameters)
 
     def action_restart(self) -> None:
@@ -236,20 +245,6 @@ class LlamaGymApp(App[None]):
         if system_prompt is not None and self._state.live:
             await self._ask(SetSystemPrompt(system_prompt=system_prompt))
 
-    def action_human_table(self) -> None:
-        """Open the person's table, which stays as it was left."""
-        from llamagym_tui.screens.human_table import HumanTableScreen
-
-        try:
-            if self._game is None:
-                self._game = self._agent.table(
-                    system_prompt=self._active_prompt, next_seed=self._next_seed, clock=self._clock
-                )
-        except LlamaGymError as error:
-            self.notify(literal(str(error)), severity="error", markup=False)
-        else:
-            self.push_screen(HumanTableScreen(self._game, self._agent.title))
-
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
@@ -283,9 +278,7 @@ class LlamaGymApp(App[None]):
                 "The model is being trained. Leaving writes a checkpoint; the run can be resumed with "
                 f"--resume --run-dir {self.run_state.run_dir}"
             )
-        if self._game is not None and (saved := self._game.saved).waiting:
-            reasons.append(f"{saved.waiting} of your episodes are not on disk and would be lost. {saved.fault}")
-        return reasons
+        return reasons + self._reasons_of_desks()
 
     @work(exclusive=True, group="leave")
     async def _leave(self, timeout_s: float) -> None:
@@ -294,9 +287,9 @@ class LlamaGymApp(App[None]):
         if self._client is not None and self._state.live:
             self._take_in(stop_asked(self._state))
             await self._client.stop(timeout_s)
-        if self._game is not None:
-            self._game.close()
-        self.exit(return_code=1 if self.run_state is not None and self.run_state.failure else 0)
+        self._close_desks()
+        state = self.run_state
+        self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
 
     def _active_prompt(self) -> str:
         """As the trainer confirmed it; before it did, the agent's own."""
@@ -312,12 +305,24 @@ def _trainer_process() -> Client:
 
 def open_playground(config: RunConfig, *, agent_class: type[Agent] | None = None) -> int:
     """Open the playground of a run; the exit code, 0 unless the run failed."""
-    return _exit_code(LlamaGymApp(config, agent_class=agent_class))
+    return _exit_code(LlamaGymApp(config, agent_class=agent_class, tour=True))
 
 
 def open_home() -> int:
     """Open the choice of agents; the exit code."""
-    return _exit_code(LlamaGymApp())
+    return _exit_code(LlamaGymApp(tour=True))
+
+
+def open_replay(run_dir: Path) -> int:
+    """Watch a recorded run; the exit code.
+
+    Raises:
+        RunStoreError: the folder holds no run.
+    """
+    from llamagym_tui.run_store import read_config
+
+    read_config(run_dir)
+    return _exit_code(LlamaGymApp(replay=run_dir))
 
 
 def _exit_code(app: LlamaGymApp) -> int:

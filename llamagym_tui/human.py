@@ -1,22 +1,24 @@
 """A person's episodes in an environment of their own, told as the agent would be told them.
 
-Each finished episode becomes a demonstration and is appended to a file; what could not be written is kept and tried
-again. Needs no model, no trainer and no screen; gymnasium is imported when the table is opened.
+An action is chosen, and taken back or taken. Each finished episode becomes a demonstration and goes to the
+`DemoWriter` at once; one that is discarded leaves the file again. Needs no model, no trainer and no screen; gymnasium
+is imported when the table is opened.
 """
 
 from __future__ import annotations
 
-import string
-import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from llamagym_tui import demos
 from llamagym_tui.agent import Agent, prompt_sha256
 from llamagym_tui.chat import Conversation, assistant, opening, user
-from llamagym_tui.errors import DemoFileError, EnvError
+from llamagym_tui.choices import Choice, choices
+from llamagym_tui.demo_writer import DemoWriter, Saved
+from llamagym_tui.drawing import drawing, draws, renders_text
+from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.transcript import Transcript
 
@@ -24,27 +26,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
-SPARE_KEYS = string.digits + string.ascii_lowercase
-"""Keys of actions to which the agent gives none, in order."""
-
-
-class Choice(NamedTuple):
-    """An action that a person can take."""
-
-    key: str
-    action: int
-    name: str
-
-
-class Saved(NamedTuple):
-    """What became of the finished episodes."""
-
-    episodes: int
-    """On disk."""
-    waiting: int
-    """Not on disk yet."""
-    fault: str
-    """Why, for people; empty if nothing waits."""
 
 
 class HumanGame:
@@ -54,7 +35,7 @@ class HumanGame:
         self,
         agent: Agent,
         agent_name: str,
-        path: Path,
+        writer: DemoWriter,
         *,
         system_prompt: Callable[[], str],
         next_seed: Callable[[], int],
@@ -66,7 +47,7 @@ class HumanGame:
         Args:
             agent: whose prompting is used.
             agent_name: its short name, for the record.
-            path: file of demonstrations.
+            writer: takes the finished episodes.
             system_prompt: the prompt of the next episode.
             next_seed: the seed of the next episode.
             clock: time of day, aware of its zone.
@@ -74,17 +55,18 @@ class HumanGame:
         """
         self._agent = agent
         self._agent_name = agent_name
-        self.path = path
+        self._writer = writer
         self._system_prompt = system_prompt
         self._next_seed = next_seed
         self._clock = clock
         self._make_env = make_env or _gymnasium_env
         self._env: gymnasium.Env[Any, Any] | None = None
-        self._saved = 0
-        self._unsaved: list[demos.Demonstration] = []
-        self._fault = ""
-        self._writing = threading.Lock()
+        self._observation: Any = None
         self.choices: tuple[Choice, ...] = ()
+        self.chosen: Choice | None = None
+        """Chosen and not taken yet."""
+        self.drawing = ""
+        """The state, drawn for people; empty if nobody draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
         """Returns of the finished episodes."""
@@ -94,6 +76,10 @@ class HumanGame:
         self._seed = 0
         self.over = True
         """Whether no episode is under way."""
+        self.last: demos.Demonstration | None = None
+        """The episode that ended last, discarded or not, until the next one begins."""
+        self.discarded = False
+        """Whether it was discarded."""
 
     @property
     def score(self) -> float:
@@ -101,9 +87,19 @@ class HumanGame:
         return sum(self._rewards)
 
     @property
+    def path(self) -> Path:
+        """File of the finished episodes."""
+        return self._writer.path
+
+    @property
     def saved(self) -> Saved:
         """What became of the finished episodes."""
-        return Saved(self._saved, len(self._unsaved), self._fault)
+        return self._writer.saved
+
+    @property
+    def has_expert(self) -> bool:
+        """Whether the agent can give a hint."""
+        return type(self._agent).expert is not Agent.expert
 
     def open(self) -> None:
         """Make the environment and find the actions; again does nothing.
@@ -113,13 +109,20 @@ class HumanGame:
         """
         if self._env is not None:
             return
-        env_id = self._agent.env_id
+        self._env = self._made()
+        self.choices = choices(self._agent, self._env.action_space)
+
+    def _made(self) -> gymnasium.Env[Any, Any]:
+        """The environment, one that renders text if it can and the agent draws nothing."""
+        env_id, env_kwargs = self._agent.env_id, self._agent.env_kwargs
         try:
-            env = self._make_env(env_id, self._agent.env_kwargs)
+            env = self._make_env(env_id, env_kwargs)
+            if not draws(self._agent) and renders_text(env, env_kwargs):
+                env.close()
+                env = self._make_env(env_id, {**env_kwargs, "render_mode": "ansi"})
         except Exception as error:  # an environment may raise anything
             raise EnvError(f"The environment {env_id} cannot be made: {_reason(error)}.") from error
-        self.choices = choices(self._agent, env.action_space)
-        self._env = env
+        return env
 
     def deal(self) -> None:
         """Begin an episode.
@@ -137,26 +140,40 @@ class HumanGame:
             raise EnvError(f"{self._agent.env_id} refused to begin an episode: {_reason(error)}.") from error
         self._messages = [*opening(prompt), user(text)]
         self._actions, self._rewards = [], []
-        self.over = False
+        self.over, self.chosen, self.last, self.discarded = False, None, None, False
+        self._look(observation)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
         self.transcript = self.transcript.tell(started).tell(self._shown(text))
 
-    def act(self, action: int) -> bool:
-        """Take an action in the episode under way; whether that ended it.
+    def choose(self, choice: Choice | None) -> None:
+        """Choose an action, or none; nothing is taken yet."""
+        self.chosen = None if self.over else choice
 
+    def take(self, reasoning: str = "") -> bool:
+        """Take the chosen action; whether that ended the episode.
+
+        Args:
+            reasoning: a sentence that the reply begins with.
         Raises:
+            ActionParseError: with this sentence the reply would not be read as the action; it stays chosen.
             EnvError: the environment refused the step.
         """
+        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
+
+    def act(self, action: int, reasoning: str = "") -> bool:
+        """Take an action in the episode under way; whether that ended it. Errors are those of `take`."""
         env = self._opened()
+        reply = self._reply(action, reasoning)
         try:
             observation, reward, terminated, truncated, _ = env.step(action)
             reward = float(reward)
             text = "" if terminated or truncated else self._agent.format_observation(observation)
-            reply = self._agent.format_action(action)
         except Exception as error:
-            self.over = True
+            self.over, self.chosen = True, None
             raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
+        self.chosen = None
         self._tell_turn(action, reply, reward)
+        self._look(observation)
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated")
         else:
@@ -164,18 +181,34 @@ class HumanGame:
             self.transcript = self.transcript.tell(self._shown(text))
         return self.over
 
+    def hint(self) -> str:
+        """What the agent's expert would do now, by name; empty if it does not say."""
+        if self.over or not self.has_expert:
+            return ""
+        try:
+            action = self._agent.expert(self._observation)
+        except Exception:  # a user's own code
+            return ""
+        return "" if action is None else self._agent.action_name(action)
+
     def save(self) -> None:
         """Write what waits to be written; may block for a moment, in any thread. `saved` tells how it went."""
-        with self._writing:
-            self._fault = ""
-            while self._unsaved:
-                try:
-                    demos.append(self.path, self._unsaved[0])
-                except DemoFileError as error:
-                    self._fault = str(error)
-                    return
-                self._unsaved.pop(0)
-                self._saved += 1
+        self._writer.save()
+
+    def discard(self) -> None:
+        """Discard the episode that ended last, or keep it after all; may block for a moment, in any thread.
+
+        Raises:
+            DemoFileError: its file cannot be changed; the episode is what it was.
+        """
+        if self.last is None:
+            return
+        if self.discarded:
+            self._writer.add(self.last)
+            self._writer.save()
+        else:
+            self._writer.take_back(self.last)
+        self.discarded = not self.discarded
 
     def close(self) -> None:
         """Close the environment."""
@@ -187,6 +220,23 @@ class HumanGame:
         if self._env is None:
             raise EnvError("The table is not open.")
         return self._env
+
+    def _reply(self, action: int, reasoning: str) -> str:
+        canonical = self._agent.format_action(action)
+        if not (reasoning := reasoning.strip()):
+            return canonical
+        reply = f"{reasoning} {canonical}"
+        reading = self._agent.read(reply)
+        if reading.failed or reading.action != action:
+            said = "no action" if reading.failed else self._agent.action_name(reading.action)
+            raise ActionParseError(
+                f"With this sentence the agent would read {said}, not {self._agent.action_name(action)}; word it anew."
+            )
+        return reply
+
+    def _look(self, observation: Any) -> None:
+        self._observation = observation
+        self.drawing = drawing(self._agent, self._env, observation)
 
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)
@@ -210,7 +260,8 @@ class HumanGame:
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._actions), end=end
         )
-        self._unsaved.append(self._demonstration(end))
+        self.last, self.discarded = self._demonstration(end), False
+        self._writer.add(self.last)
         self.transcript = self.transcript.tell(finished)
         self.returns.append(self.score)
         self.over = True
@@ -233,34 +284,6 @@ class HumanGame:
             prompt_sha256=prompt_sha256(first["content"] if first["role"] == "system" else ""),
             recorded_at=demos.utc_timestamp(self._clock()),
         )
-
-
-def choices(agent: Agent, space: Any) -> tuple[Choice, ...]:
-    """The actions of a space with a key each: the agent's keys, then digits and letters that it leaves free.
-
-    Raises:
-        EnvError: the space is not discrete, or has more actions than there are keys.
-    """
-    from gymnasium.spaces import Discrete
-
-    if not isinstance(space, Discrete):
-        raise EnvError(
-            f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
-            "so there is no table for a person."
-        )
-    keys = {action: key for key, action in agent.action_keys.items()}
-    free = [key for key in SPARE_KEYS if key not in agent.action_keys]
-    actions = range(int(space.start), int(space.start) + int(space.n))
-    given = []
-    for action in actions:
-        natural = str(action)
-        key = keys.get(action) or (natural if natural in free else free[0] if free else "")
-        if not key:
-            raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
-        if key in free:
-            free.remove(key)
-        given.append(Choice(key, action, agent.action_name(action)))
-    return tuple(given)
 
 
 def _gymnasium_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

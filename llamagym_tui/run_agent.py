@@ -15,6 +15,7 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.errors import AgentFileError
 
 if TYPE_CHECKING:
+    from llamagym_tui.demo_writer import DemoWriter
     from llamagym_tui.human import HumanGame
 
 
@@ -82,7 +83,12 @@ class RunAgent:
         return default_path(self.name)
 
     def table(
-        self, *, system_prompt: Callable[[], str], next_seed: Callable[[], int], clock: Callable[[], datetime]
+        self,
+        writer: DemoWriter,
+        *,
+        system_prompt: Callable[[], str],
+        next_seed: Callable[[], int],
+        clock: Callable[[], datetime],
     ) -> HumanGame:
         """A table for a person, as `HumanGame` has it."""
         from llamagym_tui.human import HumanGame
@@ -90,7 +96,7 @@ class RunAgent:
         return HumanGame(
             self.agent,
             self.name,
-            self.demos_path(),
+            writer,
             system_prompt=system_prompt,
             next_seed=next_seed,
             clock=clock,

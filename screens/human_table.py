@@ -1,7 +1,8 @@
-"""A table for a person: what the agent would see, its actions on keys, and where the finished episodes went.
+"""A table for a person: the state drawn, what the agent would see, its actions on keys, and where the episodes went.
 
-Plays in an environment of its own in this process, whatever the trainer does. Making the environment and writing
-demonstrations happen in threads, so that neither stops a key.
+A key chooses an action and a second one takes it, so that a slip can be taken back; whoever is sure lets one key do
+both. Plays in an environment of its own in this process, whatever the trainer does; making the environment and
+writing demonstrations happen in threads, so that neither stops a key.
 """
 
 from __future__ import annotations
@@ -9,25 +10,21 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.events import Key
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
+from llamagym_tui.choices import Choice
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.human import Choice, HumanGame
-from llamagym_tui.return_series import mean_return
+from llamagym_tui.human import HumanGame
+from llamagym_tui.screens.table_texts import choices_text, drawing_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.conversation import ConversationView
-from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
-
-NEXT_KEYS = ("enter", "space")
-"""Keys that begin the next episode."""
 
 
 class HumanTableScreen(Screen[None]):
@@ -36,9 +33,32 @@ class HumanTableScreen(Screen[None]):
     CSS_PATH = "human_table.tcss"
     BINDING_GROUP_TITLE = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "next", "Next episode", tooltip="Begin the next episode.", priority=True),
-        Binding("ctrl+s", "save", "Save again", tooltip="Try again to write the episodes that are not on disk."),
-        Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays as it is."),
+        Binding("enter", "take", "Take", tooltip="Take the chosen action.", priority=True, id="table.take"),
+        Binding("enter", "next", "Next", tooltip="Begin the next episode.", priority=True, id="table.next"),
+        Binding(
+            "backspace", "take_back", "Take back", tooltip="Take back what is chosen and not taken.", id="table.undo"
+        ),
+        Binding("backspace", "discard", "Discard", tooltip="Take the episode out of your file.", id="table.discard"),
+        Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
+        Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
+        Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what the expert would do.", id="table.hint"),
+        Binding(
+            "ctrl+o",
+            "one_key",
+            "One key",
+            tooltip="Let one key choose and take, or choose first again.",
+            id="table.one_key",
+        ),
+        Binding(
+            "ctrl+s",
+            "save",
+            "Save again",
+            tooltip="Try again to write the episodes that are not on disk.",
+            id="table.save",
+        ),
+        Binding(
+            "escape", "leave", "Back", tooltip="Back to the playground; the table stays as it is.", id="table.leave"
+        ),
     ]
 
     def __init__(self, game: HumanGame, title: str) -> None:
@@ -53,13 +73,18 @@ class HumanTableScreen(Screen[None]):
         self._title = title
         self._fault = ""
         self._opened = False
+        self._one_key = False
+        self._hints = False
 
     def compose(self) -> ComposeResult:
         """Structure only."""
         yield TooSmall()
         yield Static(id="table-header", markup=False)
+        yield Static(id="drawing", markup=False)
         yield ConversationView(id="table", by_person=True, placeholder="setting the table …")
         yield Static(id="choices", markup=False)
+        yield SentenceInput(id="reasoning", placeholder="why, in a sentence; enter goes on", select_on_focus=False)
+        yield Static(id="hint", markup=False)
         yield Static(id="score", markup=False)
         yield Static(id="saved", markup=False)
         yield KeyBar()
@@ -67,9 +92,7 @@ class HumanTableScreen(Screen[None]):
     def on_mount(self) -> None:
         """Show the table, then set it."""
         self.query_one(ConversationView).focus()
-        header = Content.assemble((" YOU PLAY ", "bold $background on $accent"), (f" {one_line(self._title)}", "bold"))
-        aside = Content.styled(" · every finished episode becomes a demonstration", "$foreground 60%")
-        self.query_one("#table-header", Static).update(header + aside)
+        self.query_one("#table-header", Static).update(header_text(self._title))
         self._draw()
         self._open()
 
@@ -85,23 +108,48 @@ class HumanTableScreen(Screen[None]):
         self._draw()
 
     def on_key(self, event: Key) -> None:
-        """Actions are taken with the agent's keys."""
+        """Actions are on the agent's keys, unless a sentence is being written."""
+        if self._writing:
+            return
         for choice in self._game.choices:
             if choice.key in (event.key, event.character):
                 event.stop()
                 event.prevent_default()
-                self._take(choice)
+                self._choose(choice)
                 return
-        if event.key in NEXT_KEYS:
+        if event.key == "space":
             self.action_next()
 
+    @property
+    def _writing(self) -> bool:
+        return isinstance(self.focused, SentenceInput)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The next episode waits for the end of this one; saving, for something unsaved."""
-        if action == "next":
-            return self._opened and self._game.over
-        if action == "save":
-            return self._game.saved.waiting > 0
+        """What can be done depends on whether an action is chosen and whether the episode is over."""
+        game = self._game
+        match action:
+            case "take":
+                return self._writing or game.chosen is not None
+            case "next":
+                return self._opened and game.over
+            case "take_back":
+                return game.chosen is not None
+            case "discard" | "keep":
+                return game.last is not None and (action == "keep") == game.discarded
+            case "reason":
+                return True if self._opened and not game.over else None
+            case "hint":
+                return game.has_expert
+            case "save":
+                return game.saved.waiting > 0
         return True
+
+    def action_take(self) -> None:
+        """Take the chosen action; with nothing chosen, the sentence waits for a choice."""
+        self.query_one(ConversationView).focus()
+        if self._game.chosen is not None:
+            self._take()
+        self._draw()
 
     def action_next(self) -> None:
         """Begin the next episode."""
@@ -114,75 +162,102 @@ class HumanTableScreen(Screen[None]):
             self._fault = str(error)
         self._draw()
 
+    def action_take_back(self) -> None:
+        """Nothing is chosen any more."""
+        self._game.choose(None)
+        self._draw()
+
+    @work(exclusive=True, group="save")
+    async def action_discard(self) -> None:
+        """Take the finished episode out of the file."""
+        await self._keep_or_discard()
+
+    @work(exclusive=True, group="save")
+    async def action_keep(self) -> None:
+        """Put the discarded episode into the file again."""
+        await self._keep_or_discard()
+
+    async def _keep_or_discard(self) -> None:
+        try:
+            await asyncio.to_thread(self._game.discard)
+            self._fault = ""
+        except LlamaGymError as error:
+            self._fault = str(error)
+        if self.is_mounted:
+            self._draw()
+
+    def action_reason(self) -> None:
+        """Write a sentence, or leave it as it stands."""
+        (self.query_one(ConversationView) if self._writing else self.query_one(SentenceInput)).focus()
+        self._draw()
+
+    def action_hint(self) -> None:
+        """Show or hide the hint."""
+        self._hints = not self._hints
+        self._draw()
+
+    def action_one_key(self) -> None:
+        """One key takes its action at once, or only chooses it."""
+        self._one_key = not self._one_key
+        self._draw()
+
     def action_save(self) -> None:
         """Try again to write what is not on disk."""
         self._save()
 
     def action_leave(self) -> None:
-        """Back; the episode under way waits."""
-        self.dismiss()
+        """Back from the sentence to the table, from the table to the playground; the episode under way waits."""
+        if self._writing:
+            self.action_reason()
+        else:
+            self.dismiss()
 
-    def _take(self, choice: Choice) -> None:
+    @on(Input.Changed)
+    def _sentence_changed(self) -> None:
+        self._fault = ""
+        self._draw()
+
+    def _choose(self, choice: Choice) -> None:
         if not self._opened or self._game.over:
             return
+        again = choice == self._game.chosen
+        self._game.choose(choice)
+        if again or self._one_key:
+            self._take()
+        self._draw()
+
+    def _take(self) -> None:
+        sentence = self.query_one(SentenceInput)
         try:
-            if self._game.act(choice.action):
+            if self._game.take(sentence.value):
                 self._save()
+            sentence.value = ""
+            self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-        self._draw()
 
     @work(group="save")
     async def _save(self) -> None:
-        await self._game_saved()
+        await asyncio.to_thread(self._game.save)
         if self.is_mounted:
             self._draw()
-
-    async def _game_saved(self) -> None:
-        await asyncio.to_thread(self._game.save)
 
     def _draw(self) -> None:
         game = self._game
         table = self.query_one(ConversationView)
         table.say_while_empty("There is no table." if self._fault else "setting the table …")
         table.show(game.transcript.entries)
-        self.query_one("#choices", Static).update(self._choices())
-        self.query_one("#score", Static).update(self._score())
+        drawing = self.query_one("#drawing", Static)
+        drawing.display = bool(game.drawing)
+        drawing.update(drawing_text(game))
+        self.query_one("#choices", Static).update(choices_text(game, one_key=self._one_key) if self._opened else "")
+        sentence = self.query_one(SentenceInput)
+        sentence.display = self._writing or bool(sentence.value)
+        hint = self.query_one("#hint", Static)
+        hint.display = self._hints and not game.over
+        hint.update(hint_text(game))
+        self.query_one("#score", Static).update(score_text(game))
         saved = self.query_one("#saved", Static)
-        saved.update(Content(literal(self._saved())))
+        saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.saved.fault or self._fault), "-fault")
         self.refresh_bindings()
-
-    def _choices(self) -> Content:
-        game = self._game
-        if not self._opened:
-            return Content("")
-        if game.over:
-            result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
-            return Content.assemble((result, "bold"), (" enter ", "bold reverse"), " next episode")
-        content = Content("")
-        for choice in game.choices:
-            gap = "   " if content else ""
-            content += Content.assemble(gap, (f" {literal(choice.key)} ", "bold reverse"), f" {one_line(choice.name)}")
-        return content
-
-    def _score(self) -> Content:
-        game = self._game
-        mean = mean_return(game.returns)
-        if mean is None:
-            return Content(f"this episode {number(game.score)}")
-        plural = "" if mean.episodes == 1 else "s"
-        return Content(
-            f"this episode {number(game.score)} · {mean.episodes:,} episode{plural}, mean return {number(mean.mean, 3)}"
-        )
-
-    def _saved(self) -> str:
-        saved = self._game.saved
-        if self._fault:
-            return self._fault
-        if saved.fault:
-            return f"{saved.waiting} not saved, kept in memory (ctrl+s tries again): {saved.fault}"
-        if not saved.episodes:
-            return f"Finished episodes are appended to {self._game.path}"
-        plural = "" if saved.episodes == 1 else "s"
-        return f"{saved.episodes} episode{plural} saved to {self._game.path}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from llamagym_tui import demos
+from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
+from llamagym_tui.demo_edits import trash_path
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.dialogs import QuitDialog
 from llamagym_tui.screens.human_table import HumanTableScreen
 from llamagym_tui.screens.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, until
@@ -21,7 +24,7 @@ SIZE = (80, 24)
 async def play_one(pilot, app: LlamaGymApp) -> None:
     """Stick, whatever the cards are."""
     await sees(pilot, "Your total:")
-    await pilot.press("s")
+    await pilot.press("s", "s")
     await sees(pilot, "The episode is over")
 
 
@@ -66,7 +69,7 @@ async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await pilot.press("h")
         await sees(pilot, "The episode is over")
-        await sees(pilot, "1 episode, mean return")
+        await sees(pilot, "1 episode, sum")
 
 
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
@@ -109,3 +112,112 @@ async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_a
         assert "only discrete actions can be taken with keys" in " ".join(shown(pilot).split())
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+
+
+async def test_a_choice_is_taken_back_or_changed_until_it_is_taken(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("h")
+        await sees(pilot, "▶ hit ◀")
+        await pilot.press("backspace")
+        await until(pilot, lambda: "▶" not in shown(pilot), "nothing is chosen")
+        await pilot.press("h", "s")
+        await sees(pilot, "▶ stick ◀")
+        assert "chosen by you" not in shown(pilot)
+        await pilot.press("enter")
+        await sees(pilot, "action  stick")
+
+
+async def test_one_key_is_enough_for_whoever_is_sure(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("ctrl+o", "s")
+        await sees(pilot, "The episode is over")
+
+
+async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("s", "tab", *"High, so ", "s", "t", "o", "p", "enter")
+        await sees(pilot, 'you     High, so stop {"action": 0}')
+        await sees(pilot, "1 episode saved to")
+    [demo] = demos.read(demos.default_path("blackjack"))
+    assert demo.messages[2]["content"] == 'High, so stop {"action": 0}'
+    assert demos.check(demos.default_path("blackjack"), BlackjackAgent()) == []
+
+
+async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("tab", "h", "s", "escape")
+        assert isinstance(app.screen, HumanTableScreen)
+        assert app.screen.query_one(SentenceInput).value == "hs"
+        assert "▶" not in shown(pilot)
+        await pilot.press("s", "s")
+        await sees(pilot, 'you     hs {"action": 0}')
+
+
+async def test_an_episode_is_discarded_and_kept_after_all(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    path = demos.default_path("blackjack")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await sees(pilot, "1 episode saved to")
+        await pilot.press("backspace")
+        await sees(pilot, "Discarded: backspace keeps it after all.")
+        assert demos.read(path) == []
+        assert len(demos.read(trash_path(path))) == 1
+        await pilot.press("backspace")
+        await sees(pilot, "Kept: backspace discards it.")
+        assert len(demos.read(path)) == 1
+
+
+async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_asked_for(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "░░")
+        assert "The expert would" not in shown(pilot)
+        await pilot.press("ctrl+e")
+        await sees(pilot, "The expert would")
+        await pilot.press("ctrl+e")
+        await until(pilot, lambda: "The expert would" not in shown(pilot), "the hint is hidden")
+
+
+async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    path = demos.default_path("blackjack")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("k")
+        assert not path.exists()
+        client.tell(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
+        await sees(pilot, "return  ▼ −1")
+        await pilot.press("k", "k")
+        await until(pilot, path.exists)
+        await sees(pilot, "Episode 7 (return")
+    [demo] = demos.read(path)
+    assert (demo.source, demo.model, demo.actions, demo.seed) == ("model", "bundled", [1], None)
+    assert demos.check(path, BlackjackAgent()) == []
+
+
+async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await sees(pilot, "rolling out")
+        client.tell(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
+        await sees(pilot, "return  ▼ −1")
+        await pilot.press("k")
+        await sees(pilot, "was not kept")
+    assert not demos.default_path("blackjack").exists()

@@ -14,8 +14,10 @@ from gymnasium import spaces
 from llamagym_tui import demos
 from llamagym_tui.agent import Agent, prompt_sha256
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.choices import Choice, choices
+from llamagym_tui.demo_writer import DemoWriter
 from llamagym_tui.errors import EnvError
-from llamagym_tui.human import Choice, HumanGame, choices
+from llamagym_tui.human import HumanGame
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -63,7 +65,7 @@ def table(tmp_path: Path, env: gymnasium.Env[Any, Any] | None = None, prompt: st
     game = HumanGame(
         StepAgent(),
         "two_step",
-        tmp_path / "demos" / "two_step.jsonl",
+        DemoWriter(tmp_path / "demos" / "two_step.jsonl"),
         system_prompt=lambda: prompt,
         next_seed=lambda: 77,
         clock=lambda: NOON,
@@ -156,7 +158,7 @@ def test_the_prompt_of_the_next_episode_is_asked_at_its_start(tmp_path: Path):
     game = HumanGame(
         StepAgent(),
         "two_step",
-        tmp_path / "demos.jsonl",
+        DemoWriter(tmp_path / "demos.jsonl"),
         system_prompt=lambda: next(prompts),
         next_seed=lambda: 1,
         clock=lambda: NOON,
@@ -210,7 +212,7 @@ def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):
     game = HumanGame(
         BlackjackAgent(),
         "blackjack",
-        tmp_path / "blackjack.jsonl",
+        DemoWriter(tmp_path / "blackjack.jsonl"),
         system_prompt=BlackjackAgent().get_system_prompt,
         next_seed=lambda: 5,
         clock=lambda: NOON,

@@ -1,0 +1,48 @@
+"""The actions that a person can take, each on a key: the agent's keys, then digits and letters that it leaves free."""
+
+from __future__ import annotations
+
+import string
+from typing import Any, NamedTuple
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.errors import EnvError
+
+SPARE_KEYS = string.digits + string.ascii_lowercase
+"""Keys of actions to which the agent gives none, in order."""
+
+
+class Choice(NamedTuple):
+    """An action that a person can take."""
+
+    key: str
+    action: int
+    name: str
+
+
+def choices(agent: Agent, space: Any) -> tuple[Choice, ...]:
+    """The actions of a space with a key each: the agent's keys, then digits and letters that it leaves free.
+
+    Raises:
+        EnvError: the space is not discrete, or has more actions than there are keys.
+    """
+    from gymnasium.spaces import Discrete
+
+    if not isinstance(space, Discrete):
+        raise EnvError(
+            f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
+            "so there is no table for a person."
+        )
+    keys = {action: key for key, action in agent.action_keys.items()}
+    free = [key for key in SPARE_KEYS if key not in agent.action_keys]
+    actions = range(int(space.start), int(space.start) + int(space.n))
+    given = []
+    for action in actions:
+        natural = str(action)
+        key = keys.get(action) or (natural if natural in free else free[0] if free else "")
+        if not key:
+            raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
+        if key in free:
+            free.remove(key)
+        given.append(Choice(key, action, agent.action_name(action)))
+    return tuple(given)

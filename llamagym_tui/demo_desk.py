@@ -1,0 +1,140 @@
+"""What a person does with the demonstrations of one agent: play at a table, keep what the model played, train on them.
+
+Everything goes through one writer, so that one file grows and one place knows what is not on disk yet. Knows neither
+the screen nor the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.run_agent import RunAgent
+from llamagym_tui.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
+
+if TYPE_CHECKING:
+    from llamagym_tui.demo_writer import DemoWriter
+    from llamagym_tui.human import HumanGame
+
+
+class Offer(NamedTuple):
+    """A file of demonstrations that a warm start could train on."""
+
+    path: Path
+    title: str
+    episodes: int
+    mean_return: float
+    fault: str
+    """Why nothing would be trained on it, for people; empty: it is sound."""
+
+
+class DemoDesk:
+    """One agent's desk; nothing is looked up before it is needed."""
+
+    def __init__(self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]) -> None:
+        """A desk on which nothing lies.
+
+        Args:
+            agent: of the run.
+            clock: time of day.
+            next_seed: seeds of a person's episodes.
+        """
+        self._agent, self._clock, self._next_seed = agent, clock, next_seed
+        self._recorder = EpisodeRecorder()
+        self._writer: DemoWriter | None = None
+        self.game: HumanGame | None = None
+        """The person's table, once it was opened."""
+        self.keep_at_least: float | None = None
+        """Return from which each watched episode of the model is kept; None: only by hand."""
+
+    @property
+    def writer(self) -> DemoWriter:
+        """Takes whatever is recorded."""
+        if self._writer is None:
+            from llamagym_tui.demo_writer import DemoWriter
+
+            self._writer = DemoWriter(self._agent.demos_path())
+        return self._writer
+
+    @property
+    def waiting(self) -> int:
+        """Episodes that are not on disk."""
+        return self._writer.saved.waiting if self._writer is not None else 0
+
+    def table(self, system_prompt: Callable[[], str]) -> HumanGame:
+        """The person's table, which stays as it was left.
+
+        Raises:
+            LlamaGymError: the agent cannot be made.
+        """
+        if self.game is None:
+            self.game = self._agent.table(
+                self.writer, system_prompt=system_prompt, next_seed=self._next_seed, clock=self._clock
+            )
+        return self.game
+
+    @property
+    def keepable(self) -> WatchedEpisode | None:
+        """The watched episode that ended last, unless it was kept."""
+        return self._recorder.last
+
+    def hear(self, event: AnyEvent, model: str) -> bool:
+        """Take in what the trainer tells; whether the rule has kept an episode, which then waits to be saved."""
+        if not self._recorder.hear(event) or self.keep_at_least is None:
+            return False
+        last = self._recorder.last
+        assert last is not None
+        if last.episode_return < self.keep_at_least:
+            return False
+        try:
+            self.keep(model)
+        except LlamaGymError:
+            return False  # a reply names no action: nobody asked for this very episode
+        return True
+
+    def keep(self, model: str) -> WatchedEpisode:
+        """Let the watched episode that ended last wait to be saved, once.
+
+        Args:
+            model: that played it.
+        Raises:
+            LlamaGymError: a reply names no action, or the agent cannot be made.
+        """
+        watched = self._recorder.last
+        assert watched is not None, "the key is grey then"
+        demo = as_demonstration(watched, self._agent.agent, self._agent.name, model=model, clock=self._clock)
+        self.writer.add(demo)
+        self._recorder.last = None
+        return watched
+
+    def offers(self) -> list[Offer]:
+        """The files that a warm start could train on, checked whole; may take a moment.
+
+        Raises:
+            LlamaGymError: the agent cannot be made.
+        """
+        from llamagym_tui.training_data import shipped, training_data
+
+        agent = self._agent.agent
+        places = [(self._agent.demos_path(), "recorded by you"), (shipped(agent), "shipped with the agent")]
+        offers = []
+        for path, title in places:
+            if path is None or not path.is_file():
+                continue
+            try:
+                demos = training_data(agent, path).demonstrations
+            except LlamaGymError as error:
+                offers.append(Offer(path, title, 0, 0.0, str(error)))
+            else:
+                mean = sum(demo.episode_return for demo in demos) / len(demos)
+                offers.append(Offer(path, title, len(demos), mean, ""))
+        return offers
+
+    def close(self) -> None:
+        """Close the table."""
+        if self.game is not None:
+            self.game.close()

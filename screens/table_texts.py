@@ -1,0 +1,100 @@
+"""What stands around a person's table, as text: drawing, choices, hint, score, and where the episodes went."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from llamagym_tui.human import HumanGame
+from llamagym_tui.return_series import mean_return
+from llamagym_tui.screens.widgets.facts import number
+from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
+
+ASIDE = "$foreground 60%"
+KEY = "bold reverse"
+
+
+def header_text(title: str) -> Content:
+    """Who plays what."""
+    return Content.assemble(
+        (" YOU PLAY ", "bold $background on $accent"),
+        (f" {one_line(title)}", "bold"),
+        (" · every finished episode becomes a demonstration", ASIDE),
+    )
+
+
+def drawing_text(game: HumanGame) -> Content:
+    """The state, drawn."""
+    return literal_content(game.drawing)
+
+
+def choices_text(game: HumanGame, *, one_key: bool) -> Content:
+    """The actions on their keys, and under them what a key does now.
+
+    Args:
+        game: the table.
+        one_key: whether a key takes its action at once.
+    """
+    return Content("\n").join([_actions(game), Content.styled(_what_now(game, one_key), ASIDE)])
+
+
+def _actions(game: HumanGame) -> Content:
+    if game.over:
+        result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
+        return Content.assemble((result, "bold"), (" enter ", KEY), " next episode")
+    row = Content("")
+    for choice in game.choices:
+        chosen = choice == game.chosen
+        row += Content.assemble(
+            "   " if row else "",
+            (f" {literal(choice.key)} ", KEY),
+            (f" ▶ {one_line(choice.name)} ◀" if chosen else f" {one_line(choice.name)}", "bold" if chosen else ""),
+        )
+    return row
+
+
+def _what_now(game: HumanGame, one_key: bool) -> str:
+    if game.over:
+        if game.last is None:
+            return ""
+        return "Discarded: backspace keeps it after all." if game.discarded else "Kept: backspace discards it."
+    if game.chosen is not None:
+        key = literal(game.chosen.key)
+        return f"enter, or {key} again, takes it · backspace takes it back · tab says why"
+    return "a key takes its action at once" if one_key else "a key chooses, the same key or enter takes it"
+
+
+def hint_text(game: HumanGame) -> Content:
+    """What the expert would do."""
+    hint = game.hint()
+    told = f"The expert would {one_line(hint)}." if hint else "The expert has nothing to say here."
+    return Content.styled(told, "$text-accent italic")
+
+
+def score_text(game: HumanGame) -> Content:
+    """The return of this episode, and their mean so far."""
+    mean = mean_return(game.returns)
+    if mean is None:
+        return Content(f"this episode {number(game.score)}")
+    plural = "" if mean.episodes == 1 else "s"
+    total = number(sum(game.returns))
+    return Content(
+        f"this episode {number(game.score)} · {mean.episodes:,} episode{plural}, "
+        f"sum {total}, mean return {number(mean.mean, 3)}"
+    )
+
+
+def saved_text(game: HumanGame, fault: str) -> Content:
+    """Where the episodes went, or why they did not."""
+    return Content(literal(_saved(game, fault)))
+
+
+def _saved(game: HumanGame, fault: str) -> str:
+    saved = game.saved
+    if fault:
+        return fault
+    if saved.fault:
+        return f"{saved.waiting} not saved, kept in memory (ctrl+s tries again): {saved.fault}"
+    if not saved.episodes:
+        return f"Finished episodes are appended to {game.path}"
+    plural = "" if saved.episodes == 1 else "s"
+    return f"{saved.episodes} episode{plural} saved to {game.path}"
