@@ -20,6 +20,8 @@ from llamagym_tui.jsonl import Line
 
 RETURN_TOLERANCE = 1e-6
 """By how much `episode_return` may differ from the sum of rewards, relative to the larger one or to 1."""
+REQUIRED = tuple(field.name for field in msgspec.structs.fields(Demonstration) if field.required)
+"""Fields that each line has."""
 
 
 class Fault(NamedTuple):
@@ -86,8 +88,7 @@ def _form_faults(value: dict[str, object], agent: Agent | None) -> Iterator[str]
     if schema != SCHEMA:
         yield f"The schema is {schema!r}, and this program knows {SCHEMA}; update it."
         return
-    required = [field.name for field in msgspec.structs.fields(Demonstration) if field.required]
-    missing = [name for name in required if name not in value]
+    missing = [name for name in REQUIRED if name not in value]
     if missing:
         yield f"These fields are missing: {', '.join(missing)}."
         return
