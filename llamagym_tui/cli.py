@@ -346,6 +346,24 @@ def runs() -> None:
     typer.echo(f"Runs without --run-dir live in {run_store.runs_dir()}.", err=True)
 
 
+@app.command()
+def replay(
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not said: the latest run.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Watch a recorded run again, with a time slider; no model is loaded."""
+    from llamagym_tui import run_store
+
+    folder = run_store.find_run(run)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(f"A replay needs a terminal; the events of the run are in {folder / run_store.EVENTS_FILE}.")
+    from llamagym_tui.app import open_replay
+
+    raise typer.Exit(open_replay(folder))
+
+
 def _require_terminal(agent: str) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`.")
