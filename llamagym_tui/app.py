@@ -21,6 +21,7 @@ from textual.screen import ModalScreen, Screen
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.app_demos import DemoActions
+from llamagym_tui.app_personal import PersonalApp
 from llamagym_tui.app_runs import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -39,7 +40,7 @@ from llamagym_tui.run_state import (
     trainer_lost,
 )
 from llamagym_tui.screens import playground
-from llamagym_tui.screens.look import HEIGHTS, THEME, WIDTHS, self_contained
+from llamagym_tui.screens.look import HEIGHTS, WIDTHS, self_contained
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.literal import literal
 
@@ -61,14 +62,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class LlamaGymApp(DemoActions, PastRunActions):
+class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
-    ENABLE_COMMAND_PALETTE = True
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit", tooltip="Leave.")
+    ]
 
     def __init__(
         self,
@@ -94,8 +96,6 @@ class LlamaGymApp(DemoActions, PastRunActions):
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(css_path=SCREENS / ("playground.tcss" if config or replay else "home.tcss"))
-        self.register_theme(THEME)
-        self.theme = THEME.name
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
         self._agent = RunAgent(config.agent if config else "", agent_class)
@@ -248,12 +248,6 @@ class LlamaGymApp(DemoActions, PastRunActions):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
-
-    def action_help(self) -> None:
-        """Say what keys and figures mean."""
-        from llamagym_tui.screens.dialogs import HelpDialog
-
-        self.push_screen(HelpDialog())
 
     async def action_quit(self) -> None:
         """Leave; ask first while something would be interrupted or lost, and at the second time leave at once."""

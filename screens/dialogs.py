@@ -1,4 +1,4 @@
-"""Small dialogs: the question before leaving, and what the keys and figures mean."""
+"""Small dialogs that ask: before leaving, and before what cannot be taken back."""
 
 from __future__ import annotations
 
@@ -12,25 +12,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.literal import literal
-
-KEYS = (
-    ("space", "pause, and go on"),
-    ("t", "train, or inference, where nothing is trained"),
-    ("p", "edit the system prompt of the next episodes"),
-    ("h", "play yourself; episodes become demonstrations"),
-    ("↑ ↓ pgup pgdn", "scroll; end follows the conversation again"),
-    ("q", "quit; a checkpoint is written"),
-)
-FIGURES = (
-    ("return", "mean of this mode and prompt ± standard error"),
-    ("KL", "nats a token that the update moved the policy"),
-    ("KL ref", "nats a token from the model it began as"),
-    ("entropy", "nats a token; act. entr.: nats an action"),
-    ("clip frac", "share of tokens whose ratio PPO clipped"),
-    ("expl. var", "share of the returns that the critic foresees"),
-    ("parse fail", "share of turns whose reply named no action"),
-    ("ratio error", "0 up to rounding, or something is broken"),
-)
 
 
 class QuitDialog(ModalScreen[bool]):
@@ -94,25 +75,3 @@ class ConfirmDialog(ModalScreen[bool]):
     def action_answer(self, yes: bool) -> None:
         """Do it, or leave it."""
         self.dismiss(yes)
-
-
-class HelpDialog(ModalScreen[None]):
-    """Says what the keys and figures mean."""
-
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q,enter", "close", "Close")]
-
-    def compose(self) -> ComposeResult:
-        """Two short tables."""
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = "help"
-            dialog.border_subtitle = "escape closes"
-            yield Static(Content("\n\n").join([_table(KEYS), _table(FIGURES)]))
-
-    def action_close(self) -> None:
-        """Back."""
-        self.dismiss()
-
-
-def _table(rows: tuple[tuple[str, str], ...]) -> Content:
-    return Content("\n").join([Content.assemble((f"{name:<15}", "bold $primary"), meaning) for name, meaning in rows])

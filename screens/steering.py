@@ -22,13 +22,11 @@ else:
 
 STEERING_KEYS: list[BindingType] = [
     Binding("m", "metrics", "Metrics", tooltip="Charts of every figure, and what is healthy.", id="metrics"),
-    Binding(
-        "s", "settings", "Settings", tooltip="Change learning rate, KL, temperature and more, live.", id="settings"
-    ),
-    Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run, for a mean return.", id="evaluate"),
+    Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
+    Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
     Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),
     Binding(
-        "ctrl+r", "roll_back", "Roll back", tooltip="Go back to the last good checkpoint; asks first.", id="roll_back"
+        "ctrl+r", "roll_back", "Roll back", tooltip="Back to the last good checkpoint; asks first.", id="roll_back"
     ),
 ]
 """For `BINDINGS` of a screen with `Steering`."""

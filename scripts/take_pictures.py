@@ -80,6 +80,7 @@ def main() -> None:
         # A relative path is shown, so that the picture names no folder of this machine.
         os.chdir(folder)
         os.environ["LLAMAGYM_TUI_DATA"] = "data"
+        os.environ["LLAMAGYM_TUI_CONFIG"] = "config"
         asyncio.run(take(options.live))
 
 

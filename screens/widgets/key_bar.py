@@ -14,6 +14,13 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
 
+KEPT = 2
+"""Keys at the end that are always shown: help, and the way out."""
+GAP = 2
+"""Cells between two keys."""
+MORE = "…"
+"""Stands for keys that have no room; help has them all."""
+
 
 class Key(NamedTuple):
     """A key as it is shown."""
@@ -64,14 +71,19 @@ class KeyBar(Widget):
         return list(shown.values())
 
     def render(self) -> Content:
-        """All keys in a row; those that do nothing now are dim."""
-        row = Content("")
-        for key in self.keys:
-            meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
-            name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
-            cell = Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)
-            row = Content.assemble(row, "  " if row else "", cell)
-        return row
+        """The keys in a row, those that do nothing now dim; where room is short the last two stay, and a word for
+        the rest."""
+        cells = [_cell(key) for key in self.keys]
+        last = cells[-KEPT:]
+        room = self.content_size.width - sum(cell.cell_length + GAP for cell in last)
+        row: list[Content] = []
+        for cell in cells[:-KEPT]:
+            more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
+            if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
+                row.append(Content.styled(MORE, "$foreground 40%"))
+                break
+            row.append(cell)
+        return Content(" " * GAP).join([*row, *last])
 
     def on_mouse_move(self, event: MouseMove) -> None:
         """Say what the key under the pointer does."""
@@ -85,3 +97,10 @@ class KeyBar(Widget):
         """A click is the key."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)
+
+
+def _cell(key: Key) -> Content:
+    """A key and what it does."""
+    meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
+    name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
+    return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)

@@ -24,6 +24,7 @@ MakeApp = Callable[..., LlamaGymApp]
 @pytest.fixture(autouse=True)
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
 
 

@@ -19,7 +19,8 @@ from llamagym_tui.protocol.events import (
     SessionFailed,
 )
 from llamagym_tui.run_state import initial_state, reduce, trainer_lost
-from llamagym_tui.screens.dialogs import HelpDialog, QuitDialog
+from llamagym_tui.screens.dialogs import QuitDialog
+from llamagym_tui.screens.help import HelpDialog
 from llamagym_tui.screens.human_table import HumanTableScreen
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.prompt_editor import PromptEditor
@@ -161,7 +162,9 @@ async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpDialog))
-        await sees(pilot, "share of tokens whose ratio PPO clipped")
+        await sees(pilot, "Hold still between two steps.")
+        await pilot.press("end")
+        await sees(pilot, "Share of tokens whose ratio PPO clipped")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
 
@@ -227,12 +230,12 @@ async def test_the_conversation_follows_its_tail_until_it_is_scrolled(make_app: 
         await pilot.press("pageup")
         top = view.scroll_offset.y
         client.tell(*fakes.hand(20_600, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
-        await sees(pilot, "▼ new lines below")
+        await sees(pilot, "▼ 2 new messages below")
         assert view.scroll_offset.y == top
         assert "episode 20,600" not in shown(pilot)
         await pilot.press("end")
         await sees(pilot, "episode 20,600")
-        assert "▼ new lines below" not in shown(pilot)
+        assert "▼" not in shown(pilot)
 
 
 async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
@@ -249,7 +252,9 @@ async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "space Pause")
         bar = app.screen.query_one(KeyBar)
-        assert [key.key for key in bar.keys] == ["space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r", "question_mark", "q"]
+        keys = [key.key for key in bar.keys]
+        assert {"space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r"} < set(keys)
+        assert keys[-2:] == ["question_mark", "q"]
         assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
         await pilot.hover(KeyBar, offset=(3, 0))
         assert bar.tooltip == "Hold still between two steps."

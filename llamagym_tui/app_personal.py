@@ -1,0 +1,87 @@
+"""The app as its user likes it: theme and keys kept from earlier, the command palette, help on the focused widget.
+
+A part of `LlamaGymApp`. A theme that is gone or a key that cannot be taken costs a sentence, never the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from llamagym_tui import preferences
+from llamagym_tui.keymap import FILE
+from llamagym_tui.preferences import Preferences
+from llamagym_tui.screens.look import THEME
+from llamagym_tui.screens.widgets.literal import literal
+
+
+class PersonalApp(App[None]):
+    """An app that remembers."""
+
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "f1", "focus_help", "Help on this", show=False, id="focus_help", tooltip="What has the focus, and keys."
+        ),
+    ]
+
+    def __init__(self, **settings: Any) -> None:
+        """An app in the theme that was chosen last; `settings` are Textual's."""
+        super().__init__(**settings)
+        self._config_dir = preferences.config_dir()
+        self.register_theme(THEME)
+        kept = preferences.load(self._config_dir).theme
+        self.theme = kept if kept in self.available_themes else THEME.name
+
+    def on_mount(self) -> None:
+        """Take the person's keys, and notice a change of theme."""
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
+        if (self._config_dir / FILE).exists():
+            self._take_keys()
+
+    def _take_keys(self) -> None:
+        from llamagym_tui.keymap import read_keys
+        from llamagym_tui.screens.bindings import key_names, keyed_classes, movable
+
+        keys, faults = read_keys(self._config_dir, movable([*keyed_classes(), type(self)]), key_names())
+        self.set_keymap(keys)
+        for fault in faults:
+            self.notify(literal(fault), severity="warning", markup=False, timeout=15)
+
+    def _keep_theme(self, theme: Theme) -> None:
+        try:
+            preferences.save(self._config_dir, Preferences(theme=theme.name))
+        except OSError as error:
+            self.notify(literal(f"The theme is not kept: {error}"), severity="warning", markup=False)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the palette lists: every key of the screen that does something now, and the themes."""
+        told = set()
+        for namespace, binding, enabled, tooltip in screen.active_bindings.values():
+            # Keys without a word of their own are those of every list and scroll bar.
+            if enabled and tooltip and binding.action not in told:
+                told.add(binding.action)
+                key = self.get_key_display(binding)
+                help = f"{key} · {tooltip}"
+                yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
+        yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
+
+    def action_help(self) -> None:
+        """Say what keys and figures mean."""
+        from llamagym_tui.screens.help import HelpDialog
+
+        if not isinstance(self.screen, HelpDialog):
+            self.push_screen(HelpDialog(self.screen))
+
+    def action_focus_help(self) -> None:
+        """Say what the focused widget is for, and which keys do something now."""
+        from llamagym_tui.screens.help import FocusHelp, HelpDialog
+
+        if not isinstance(self.screen, HelpDialog):
+            self.push_screen(FocusHelp(self.screen))

@@ -1,0 +1,104 @@
+"""Help: which keys do something on a screen and what the figures mean (?), and what the focused widget is for (F1).
+
+Keys are told as they are bound now, so a key that was moved is told where it went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent
+from typing import Any, ClassVar, NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Static
+
+from llamagym_tui.figure_texts import FIGURES
+from llamagym_tui.screens.widgets.literal import literal
+
+NAME_WIDTH = 16
+
+
+class Row(NamedTuple):
+    """A line of help."""
+
+    name: str
+    meaning: str
+
+
+def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[Row]:
+    """The wanted keys of a screen, those of one action together."""
+    keys: dict[tuple[DOMNode, str], list[str]] = {}
+    meanings: dict[tuple[DOMNode, str], str] = {}
+    for node, binding, _, tooltip in screen.active_bindings.values():
+        meaning = tooltip or binding.description
+        if meaning and wanted(node, binding):
+            keys.setdefault((node, binding.action), []).append(screen.app.get_key_display(binding))
+            meanings[node, binding.action] = meaning
+    return [Row(" ".join(shown), meanings[action]) for action, shown in keys.items()]
+
+
+class HelpDialog(ModalScreen[None]):
+    """What the keys of a screen do, and what the figures mean."""
+
+    CSS_PATH = "dialogs.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter,f1", "close", "Close", tooltip="Back.")
+    ]
+    TITLE_TEXT = "help"
+
+    def __init__(self, screen: Screen[Any]) -> None:
+        """Help on a screen, as it is now."""
+        super().__init__()
+        self._sections = self.sections(screen)
+
+    def sections(self, screen: Screen[Any]) -> list[Content]:
+        """Keys, then figures."""
+        keys = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
+        more = [
+            Row("↑ ↓ pgup pgdn", "Scroll; end follows the conversation again."),
+            Row("ctrl+p", "All commands that do something now, to search."),
+            Row("F1", "What the focused widget is for."),
+        ]
+        figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
+        return [_table([*keys, *more]), _table(figures)]
+
+    def compose(self) -> ComposeResult:
+        """The sections under each other."""
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = self.TITLE_TEXT
+            dialog.border_subtitle = "escape closes"
+            yield Static(Content("\n\n").join(self._sections))
+
+    def action_close(self) -> None:
+        """Back."""
+        self.dismiss()
+
+
+class FocusHelp(HelpDialog):
+    """What the focused widget is for, and its own keys."""
+
+    TITLE_TEXT = "help on this"
+
+    def sections(self, screen: Screen[Any]) -> list[Content]:
+        """The nearest text of help, then the widget's keys, then the screen's."""
+        focused = screen.focused
+        chain: list[DOMNode] = [screen] if focused is None else list(focused.ancestors_with_self)
+        texts = [dedent(text).strip() for node in chain if (text := getattr(node, "HELP", None))]
+        own = key_rows(
+            screen, lambda node, binding: not isinstance(node, Screen) and node in chain and node is not screen.app
+        )
+        others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and bool(binding.tooltip))
+        told = [Content(literal("\n\n".join(texts)))] if texts else []
+        return [*told, *[_table(rows) for rows in (own, others) if rows]]
+
+
+def _table(rows: list[Row]) -> Content:
+    lines = [
+        Content.assemble((f"{literal(row.name):<{NAME_WIDTH}}", "bold $primary"), literal(row.meaning)) for row in rows
+    ]
+    return Content("\n").join(lines)
