@@ -252,12 +252,21 @@ def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike(
     assert [len(part.token_ids) for part in forwards(larger, tokens=1000, scored=2, device=torch.device("cpu"))] == [3]
 
 
-def test_a_tree_is_full_at_some_size_and_long_rows_have_one_of_twice_their_length():
+def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_enough_with_it():
+    def row_of(*ids: int) -> Row:
+        return Row(Segment((), list(ids), [Turn(1, len(ids), (0.0,), 0.0, 0.0)]), 0)
+
     def distinct(length: int, number: int) -> Row:
-        return Row(Segment((), [1000 * number + at for at in range(length)], [Turn(1, length, (0.0,), 0.0, 0.0)]), 0)
+        return row_of(*range(1000 * number, 1000 * number + length))
 
     assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(9))] == [4, 4, 1]
-    assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(5))] == [2, 2, 1]
+    assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(3))] == [1, 1, 1]
+    # 100 new columns beside 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
+    alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
+    assert [len(plot.rows) for plot in planted(alike)] == [2]
+    # 350 new columns: 350 * (1000 + 800 + 350) is more.
+    apart = [row_of(*range(50), *range(1000 * n, 1000 * n + 351)) for n in (1, 2)]
+    assert [len(plot.rows) for plot in planted(apart)] == [1, 1]
 
 
 def test_turns_are_numbered_through_a_batch_and_through_segments():
