@@ -40,7 +40,7 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Seconds of the recording for each second."""
 
 TurningPoint = RunStarted | PromptChanged | ModeChanged | SettingsChanged | RolledBack | WarmStartFinished
-"""Events at which a run takes another way, or is resumed."""
+"""Events at which a run that has begun takes another way, or is resumed."""
 
 
 class Moment(NamedTuple):
@@ -112,10 +112,11 @@ class Recording:
             self._take(logged)
 
     def _take(self, logged: event_log.Logged) -> None:
+        before = self._last.state.run
         moment = self._last.moment.of_next(logged.event)
         self._last = Keyframe(moment, logged.end, reduce(self._last.state, logged.event))
         self.events += 1
-        if isinstance(logged.event, TurningPoint):
+        if isinstance(logged.event, TurningPoint) and before is not None:
             self.turning_points = [*self.turning_points, moment.at_s][-MAX_MARKS:]
         if self.events % self._every:
             return

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.return_series import Point, smoothing_window, thinned
+from llamagym_tui.return_series import Point, thinned
 from llamagym_tui.run_summary import RunSummary, differences
 from llamagym_tui.run_table import RunRow
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -26,8 +26,6 @@ NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
 LINES = ("━", "•")
 """How each curve is drawn, so that they are told apart without colour."""
-NAME_WIDTH = 26
-"""Cells of the names of settings."""
 
 
 class CompareScreen(Screen[None]):
@@ -77,7 +75,7 @@ class CompareScreen(Screen[None]):
     def _lay_out(self) -> None:
         table = self.query_one("#compare-table", Static)
         width = table.size.width or self.app.size.width
-        table.update(Content("\n").join([*self._results(width), Content(""), *self._settings(width)]))
+        table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
         if self._plot is not None:
             self._fill()
 
@@ -124,9 +122,9 @@ class CompareScreen(Screen[None]):
         self._plot.set_xlimits(0.0, last)
         self._plot.set_xticks(nice_ticks(0.0, 0.94 * last, 4))
 
-    def _results(self, width: int) -> list[Content]:
-        """The runs' names and how they went."""
-        heads = [
+    def _heads(self, width: int) -> list[Content]:
+        """Which runs they are."""
+        return [
             Content.assemble(
                 (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
                 (f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}", "bold"),
@@ -134,50 +132,38 @@ class CompareScreen(Screen[None]):
             ).truncate(width, ellipsis=True)
             for index, row in enumerate(self._rows)
         ]
-        first, second = self._summaries
-        window = max(smoothing_window(summary.returns.episodes) for summary in (first, second))
-        figures = {
-            f"return, last {window:,}": [_signed(summary.mean_return) for summary in (first, second)],
-            "evaluated": [_evaluated(summary) for summary in (first, second)],
-            "episodes": [f"{summary.episodes:,}" for summary in (first, second)],
-            "updates": [f"{summary.updates:,}" for summary in (first, second)],
-            "minutes": [f"{summary.played_s / 60:,.1f}" for summary in (first, second)],
-        }
-        return [
-            *heads,
-            _line(("", *NAMES), width, "bold"),
-            *[_line((name, *pair), width) for name, pair in figures.items()],
-        ]
 
-    def _settings(self, width: int) -> list[Content]:
-        """Settings that differ, those of each run beside each other."""
+    def _rows_of_table(self, width: int) -> list[Content]:
+        """How the runs went, and the settings that differ, those of each beside the other's."""
         first, second = self._summaries
         configs = [row.info.config for row in self._rows]
+        results = {
+            "": NAMES,
+            "return at the end": (_signed(first.mean_return), _signed(second.mean_return)),
+            "evaluated": (_evaluated(first), _evaluated(second)),
+            "played": (_played(first), _played(second)),
+        }
+        if first.evaluation is second.evaluation is None:
+            del results["evaluated"]
         different = differences(configs[0], configs[1], (first.changes, second.changes))
-        if not different:
-            return [Content.styled("All settings are the same.", "$foreground 60%")]
-        title = "settings that differ" if len(different) > 1 else "the setting that differs"
+        title = "Settings that differ:" if different else "All settings are the same."
+        names = max(len(name) for name in (*results, *different)) + 2
+        room = max(8, (width - names - 2) // 2)
         return [
-            Content.styled(title, "bold"),
-            *[_line((name, *pair), width) for name, pair in different.items()],
+            *[_line(name, pair, names, room) for name, pair in results.items()],
+            Content.styled(title, "$foreground 60%"),
+            *[_line(name, pair, names, room) for name, pair in different.items()],
         ]
 
 
-def _line(cells: tuple[str, ...], width: int, style: str = "") -> Content:
+def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     """A name and the value of each run; a value that is too long goes on below."""
-    room = max(8, (width - NAME_WIDTH - 2) // 2)
-    name, *values = (one_line(cell) for cell in cells)
-    wrapped = [[value[at : at + room] for at in range(0, max(len(value), 1), room)] for value in values]
+    parts = [Content.styled(one_line(value), style).wrap(room) for value, style in zip(pair, STYLES, strict=True)]
     lines = []
-    for index in range(max(len(parts) for parts in wrapped)):
-        left, right = (parts[index] if index < len(parts) else "" for parts in wrapped)
-        lines.append(
-            Content.assemble(
-                (f"{name if index == 0 else '':<{NAME_WIDTH}}", "$foreground 60%"),
-                (f"{left:<{room}}  ", style or STYLES[0]),
-                (right, style or STYLES[1]),
-            )
-        )
+    for index in range(max(map(len, parts))):
+        left, right = (lines_of[index] if index < len(lines_of) else Content("") for lines_of in parts)
+        head = Content.styled(f"{name if index == 0 else '':<{names}}", "$foreground 60%")
+        lines.append(head + left.pad_right(max(0, room + 2 - left.cell_length)) + right)
     return Content("\n").join(lines)
 
 
@@ -190,3 +176,7 @@ def _evaluated(summary: RunSummary) -> str:
     if evaluation is None:
         return "not"
     return f"{_signed(evaluation.mean_return)} ± {evaluation.return_stderr:.3f}"
+
+
+def _played(summary: RunSummary) -> str:
+    return f"{summary.episodes:,} episodes, {summary.updates:,} updates, {summary.played_s / 60:,.1f} min"

@@ -57,6 +57,7 @@ class HomeScreen(Screen[None]):
         with Horizontal(id="home-top"):
             agents = AgentList(self._agents, id="agents")
             agents.border_title = "agents"
+            agents.border_subtitle = "also: ./file.py, or a Gymnasium id"
             yield agents
             models = ModelList(id="models")
             models.border_title = "models"

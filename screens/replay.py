@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on, work
@@ -31,10 +30,33 @@ JUMP_S = 5.0
 """Seconds of a small jump."""
 JUMP_SHARE = 0.1
 """Share of the recording of a large one."""
-OURS = ("play", "jump", "leap", "to", "step", "speed", "leave")
-"""Actions of a replay."""
-FREE = (*OURS, "app.help", "app.quit", "app.command_palette")
-"""Actions that need no trainer."""
+OURS = ("play", "jump", "leap", "to", "speed", "step", "leave")
+"""Actions of a replay, in the order of their keys."""
+FREE = (*OURS, "app.help", "app.quit")
+"""Actions whose keys stand first."""
+
+
+def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
+    """A key that moves time, before any that a focused widget has.
+
+    Args:
+        key: the key, or several with commas between.
+        action: what it does.
+        description: the same for people.
+        tooltip: the same in a sentence.
+        shown: how it stands in the row of keys. None: another key's place there speaks for it.
+    """
+    name = action.replace("(", "").replace(")", "")
+    return Binding(
+        key,
+        action,
+        description,
+        show=shown is not None,
+        key_display=shown,
+        priority=True,
+        tooltip=tooltip,
+        id=f"replay.{name}",
+    )
 
 
 class ReplayScreen(PlaygroundScreen):
@@ -43,38 +65,16 @@ class ReplayScreen(PlaygroundScreen):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "play", "Play/pause", id="replay.play", priority=True, tooltip="Play, or hold still."),
-        Binding("left", "jump(-1)", "5 s", id="replay.back", priority=True, tooltip="Five seconds back."),
-        Binding("right", "jump(1)", "5 s", id="replay.on", priority=True, tooltip="Five seconds on."),
-        Binding(
-            "shift+left", "leap(-1)", "Tenth back", id="replay.leap_back", priority=True, show=False, tooltip="A tenth."
-        ),
-        Binding(
-            "shift+right", "leap(1)", "Tenth on", id="replay.leap_on", priority=True, show=False, tooltip="A tenth."
-        ),
-        Binding("home", "to(0)", "Start", id="replay.start", priority=True, tooltip="To the beginning."),
-        Binding("end", "to(1)", "End", id="replay.end", priority=True, tooltip="To the end of the recording."),
-        Binding(
-            "minus", "speed(-1)", "Slower", key_display="−", id="replay.slower", priority=True, tooltip="Half as fast."
-        ),
-        Binding(
-            "plus,equals_sign",
-            "speed(1)",
-            "Faster",
-            key_display="+",
-            id="replay.faster",
-            priority=True,
-            tooltip="Twice as fast.",
-        ),
-        Binding(
-            "full_stop",
-            "step",
-            "Event",
-            key_display=".",
-            id="replay.step",
-            priority=True,
-            tooltip="Pause after the next event.",
-        ),
+        _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
+        _key("right", "jump(1)", "5 s", "Five seconds on or back; with shift, a tenth of the recording.", shown="← →"),
+        _key("left", "jump(-1)", "5 s back", "Five seconds back."),
+        _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),
+        _key("shift+left", "leap(-1)", "A tenth back", "A tenth of the recording back."),
+        _key("home", "to(0)", "Beginning", "To the beginning of the recording."),
+        _key("end", "to(1)", "End", "To the end of the recording."),
+        _key("plus,equals_sign", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
+        _key("minus", "speed(-1)", "Slower", "Half as fast."),
+        _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
         Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
     ]
 
@@ -102,8 +102,8 @@ class ReplayScreen(PlaygroundScreen):
         super().__init__(self.player.state, demos_path)
         self._told: RunState | None = None
         keys = self._bindings.key_to_bindings
-        ours = {key: bindings for key, bindings in keys.items() if bindings[0].action.split("(")[0] in FREE}
-        self._bindings.key_to_bindings = {**ours, **keys}  # a narrow row of keys has room for the first ones only
+        order = sorted(keys, key=lambda key: _place(keys[key][0].action))
+        self._bindings.key_to_bindings = {key: keys[key] for key in order}
 
     def compose(self) -> ComposeResult:
         """The playground with a slider under it."""
@@ -181,10 +181,7 @@ class ReplayScreen(PlaygroundScreen):
         self._do(lambda: self.player.jump(message.at_s))
 
 
-def make_replay(run_dir: str | Path, demos_path: Callable[[], str]) -> ReplayScreen:
-    """The replay of a run.
-
-    Raises:
-        RunStoreError: the folder holds no run.
-    """
-    return ReplayScreen(Recording(run_dir), demos_path)
+def _place(action: str) -> int:
+    """Where a key stands in the row: what works here is first, for a narrow row has room for no more."""
+    name = action.split("(")[0]
+    return FREE.index(name) if name in FREE else len(FREE)

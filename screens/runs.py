@@ -45,7 +45,7 @@ class RunsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Structure only."""
         yield TooSmall()
-        yield Static(Content.assemble((" RUNS ", "bold $background on $accent"), ""), id="runs-header")
+        yield Static(id="runs-header", markup=False)
         yield RunHeading(id="runs-heading")
         yield RunList(id="runs")
         yield Static(id="runs-chosen", markup=False)
@@ -68,6 +68,9 @@ class RunsScreen(Screen[None]):
     def tell(self) -> None:
         """Titles, and all that there is to say of the chosen run."""
         runs = self.query_one(RunList)
+        count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
+        header = Content.assemble((" RUNS ", "bold $background on $accent"), (count, "$foreground 60%"))
+        self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())
         self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
         self.refresh_bindings()

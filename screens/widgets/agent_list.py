@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from textual import work
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Resize
@@ -19,7 +19,6 @@ from llamagym_tui.screens.widgets.literal import literal, one_line
 PICTURE_WIDTH = 16
 """Cells of a picture, its gap included."""
 PICTURE_HEIGHT = 4
-OWN = "Your own: llamagym-tui ./file.py, or any Gymnasium id such as CartPole-v1."
 DIM = "$foreground 60%"
 
 
@@ -32,7 +31,7 @@ class AgentList(OptionList):
 
     def __init__(self, agents: dict[str, type[Agent]], *, id: str) -> None:
         """A choice of agents by name."""
-        super().__init__(*[Option(name, id=name) for name in agents], Option(OWN, disabled=True), id=id, markup=False)
+        super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
         self._agents = agents
 
     def on_resize(self, event: Resize) -> None:
@@ -69,6 +68,13 @@ class ModelList(OptionList):
         """Lines are laid out by width."""
         self._draw()
 
+    @on(OptionList.OptionHighlighted)
+    def tell(self, event: OptionList.OptionHighlighted) -> None:
+        """Say in full what a line has no room for."""
+        entry = ENTRIES[event.option_index]
+        gated = ", gated" if entry.gated else ""
+        self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
+
     def choose(self, name: str) -> None:
         """Mark a model as the one that is played with."""
         self.chosen = name
@@ -85,8 +91,10 @@ def agent_card(name: str, agent: type[Agent], width: int) -> Content:
     """A picture, and beside it what the agent plays."""
     indent = PICTURE_WIDTH if agent.picture else 0
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
-    about = Content(one_line(agent.description or name)).wrap(max(10, width - indent - 1))
-    text = [title, Content.styled(one_line(agent.env_id), DIM), *about]
+    env_id = one_line(f"  {agent.env_id}")
+    if title.cell_length + len(env_id) + indent < width:
+        title += Content.styled(f"  {env_id}", DIM)
+    text = [title, *Content(one_line(agent.description or name)).wrap(max(10, width - indent - 1))]
     picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]]
     rows = max(len(picture), len(text))
     lines = [
@@ -100,12 +108,12 @@ def agent_card(name: str, agent: type[Agent], width: int) -> Content:
 def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None) -> Content:
     """A model's name, size and place; None: not known yet."""
     place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
-    room = max(8, width - 2 - 8 - 6)
+    room = max(8, width - 2 - 7 - 6)
     name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
     cut = name if len(name) <= room else f"{name[: room - 1]}…"
     return Content.assemble(
         ("● " if chosen else "  ", "bold $accent"),
         (f"{cut:<{room}}", "bold" if chosen else ""),
-        (f"{size_in_words(entry.parameters):>7} ", ""),
-        (f"{place:>5}", "$success" if here else DIM),
+        (f"{size_in_words(entry.parameters):>7}", ""),
+        (f"{place:>6}", "$success" if here else DIM),
     )

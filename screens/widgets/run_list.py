@@ -32,7 +32,16 @@ class RunList(OptionList):
     """Past runs, the newest first unless sorted otherwise."""
 
     DEFAULT_CSS = """
-    RunList { border: none; padding: 0; background: $background; text-wrap: nowrap; text-overflow: ellipsis; }
+    RunList {
+        border: none;
+        padding: 0;
+        background: $background;
+        scrollbar-size-vertical: 1;
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+        &:focus { border: none; }
+        & > .option-list--option { padding: 0; }
+    }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),

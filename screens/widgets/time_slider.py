@@ -50,7 +50,9 @@ class TimeSlider(Widget):
         super().__init__(id="time-slider")
         self._player = player
         self._drawn: object = None
-        self.tooltip = "Click or drag to another moment. ┃ is where prompt, mode or a setting changed."
+        self.tooltip = (
+            "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
+        )
 
     def show(self) -> None:
         """Tell what the player does now."""
