@@ -44,6 +44,7 @@ from llamagym_tui.protocol.events import (
     WatchChanged,
 )
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
+from llamagym_tui.teaching import Teaching, asked_for
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import Watching, watched_text
@@ -118,6 +119,8 @@ class RunState:
     transcript: Transcript = field(default_factory=Transcript)
     warning: str = ""
     """The last warning."""
+    teaching: Teaching = field(default_factory=Teaching)
+    """The warm start that was asked for last, or under way."""
     stopping: bool = False
     """Whether the trainer was asked to write its checkpoint and end."""
     failure: str = ""
@@ -198,6 +201,16 @@ def command_asked(state: RunState, command: AnyCommand) -> RunState:
     return state if same else replace(state, asked=asked, watching=watching)
 
 
+def warm_start_asked(state: RunState, *, evaluates: bool) -> RunState:
+    """The state after a warm start was asked for."""
+    return replace(state, teaching=asked_for(evaluates=evaluates))
+
+
+def warm_start_cancelled(state: RunState) -> RunState:
+    """The state after the end of a warm start was asked for."""
+    return replace(state, teaching=replace(state.teaching, cancelling=True))
+
+
 def stop_asked(state: RunState) -> RunState:
     """The state after the trainer was asked to end."""
     return replace(state, stopping=True)
@@ -229,6 +242,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     asked, watching = state.asked.answered(event), state.watching.answered(event)
     if asked != state.asked or watching is not state.watching:
         state = replace(state, asked=asked, watching=watching)
+    if (teaching := state.teaching.heard(event)) is not state.teaching:
+        state = replace(state, teaching=teaching)
     return _reduced(state, event)
 
 

@@ -20,7 +20,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
-Refused = Literal["settings", "checkpoint", "roll_back", "step"]
+Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start"]
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -243,7 +243,7 @@ class Session:
         try:
             self._warm_start(run, sft_data)
         except (UsageError, DemoFileError) as error:
-            run.warn(f"No warm start: {error}")
+            run.warn(f"No warm start: {error}", refused="warm_start")
 
     def _is_asked_to_stop(self) -> bool:
         return self._inbox.holds(commands.Stop)
