@@ -239,6 +239,8 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event."""
+    if isinstance(event, CheckpointSaved) and state.asked.checkpoint:
+        state = replace(state, transcript=state.transcript.note(f"Checkpoint written, after update {event.update:,}."))
     asked, watching = state.asked.answered(event), state.watching.answered(event)
     if asked != state.asked or watching is not state.watching:
         state = replace(state, asked=asked, watching=watching)
@@ -418,6 +420,7 @@ def _ended(state: RunState) -> RunState:
 def _evaluation_text(event: EvaluationFinished) -> str:
     how = "greedy" if event.greedy else "sampled"
     return (
-        f"Evaluation: mean return {event.mean_return:+.3f} ± {event.return_stderr:.3f} "
-        f"over {event.episodes:,} {how} episodes"
+        f"Evaluation: mean return {event.mean_return:+.3f} ± {event.return_stderr:.3f} over {event.episodes:,} {how} "
+        f"episodes; 95 % within {event.mean_return - 1.96 * event.return_stderr:+.3f} … "
+        f"{event.mean_return + 1.96 * event.return_stderr:+.3f}"
     )

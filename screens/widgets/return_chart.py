@@ -1,4 +1,5 @@
-"""The chart of mean return over episodes, with lines for random and optimal play.
+"""The chart of mean return over episodes, with its confidence band, lines for random and optimal play, and a mark
+wherever prompt, mode or a setting changed.
 
 The plotting library is imported when there is something to draw and room for it, in a thread, so that it costs
 neither the first frame nor a keystroke.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from textual import work
@@ -18,7 +20,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.return_series import Point, smoothing_window, thinned
-from llamagym_tui.run_state import RunState
+from llamagym_tui.run_state import Mark, RunState
 from llamagym_tui.screens.widgets.figures import baselines, plain
 from llamagym_tui.screens.widgets.literal import one_line
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 MARGIN_LEFT = 8
 """Cells for the labels of the y axis."""
+NORMAL = 1.96
+"""Standard errors on each side of a mean that hold it 95 times in 100."""
 CELLS_PER_DOT = 2
 """Cells of a baseline for each of its dots; a dotted line is told from the curve without colour."""
 
@@ -40,7 +44,7 @@ class ReturnChart(Vertical):
         min-height: 8;
         max-height: 24;
         & > #chart-wait { height: 1fr; content-align: center middle; color: $foreground 60%; }
-        & > #chart-legend { height: 2; color: $foreground 60%; padding-left: 1; }
+        & > #chart-legend { height: auto; max-height: 3; color: $foreground 60%; padding-left: 1; }
         & > PlotWidget {
             height: 1fr;
             & > .plot--axis { color: $foreground 25%; }
@@ -102,7 +106,8 @@ class ReturnChart(Vertical):
         colors = self.app.theme_variables
         with self.app.batch_update():
             plot.clear()
-            self._scale(plot, points, list(known.values()))
+            low, high = self._scale(plot, points, list(known.values()))
+            self._draw_band(plot, points, low, high, colors["secondary"])
             for name, value in known.items():
                 self._draw_baseline(plot, points, value, colors["success" if name == "optimal" else "warning"])
             for mark in state.marks:
@@ -114,11 +119,13 @@ class ReturnChart(Vertical):
                 line_style=colors["primary"],
                 hires_mode=self._library.HiResMode.BRAILLE,
             )
-        self.query_one("#chart-legend", Static).update(_legend(window, known))
+        self.query_one("#chart-legend", Static).update(_legend(window, known, state.marks))
 
     @staticmethod
-    def _scale(plot: PlotWidget, points: list[Point], known: list[float]) -> None:
-        values = [*known, *(point.mean_return for point in points)]
+    def _scale(plot: PlotWidget, points: list[Point], known: list[float]) -> tuple[float, float]:
+        """Set the limits and labels of the axes; the limits of y."""
+        # The band of the first few episodes is as wide as the returns are: it may leave the chart.
+        values = [*known, *(point.mean_return for point in points), *_edges(points[len(points) // 4 :])]
         pad = 0.06 * (max(values) - min(values)) or 0.5
         low, high = min(values) - pad, max(values) + pad
         first, last = float(points[0].episode), float(max(points[-1].episode, points[0].episode + 1))
@@ -127,6 +134,21 @@ class ReturnChart(Vertical):
         plot.set_xlimits(first, last)
         # A label near the end would be cut at the border.
         plot.set_xticks(nice_ticks(first, last - 0.06 * (last - first), 4))
+        return low, high
+
+    def _draw_band(self, plot: PlotWidget, points: list[Point], low: float, high: float, color: str) -> None:
+        """Shade where the mean lies with a confidence of 95 %, cell by cell."""
+        columns, rows = max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - 5)
+        step = (high - low) / rows / 2
+        across: list[float] = []
+        up: list[float] = []
+        for episode, mean, stderr in _at_columns(points, columns):
+            bottom, top = max(low, mean - NORMAL * stderr), min(high, mean + NORMAL * stderr)
+            cells = max(1, math.ceil((top - bottom) / step)) if stderr else 0
+            across += [episode] * cells
+            up += [bottom + (cell + 0.5) / cells * (top - bottom) for cell in range(cells)]
+        if across:
+            plot.scatter(across, up, marker="░", marker_style=color)
 
     def _draw_baseline(self, plot: PlotWidget, points: list[Point], value: float, color: str) -> None:
         first, last = points[0].episode, points[-1].episode
@@ -144,10 +166,33 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
     return [round(index * step, 9) for index in range(first, last + 1)]
 
 
-def _legend(window: int, known: dict[str, float]) -> Content:
+def _edges(points: list[Point]) -> list[float]:
+    """The outermost values of the band."""
+    return [point.mean_return + side * NORMAL * point.stderr for point in points for side in (-1, 1)]
+
+
+def _at_columns(points: list[Point], columns: int) -> Iterator[tuple[float, float, float]]:
+    """Episode, mean and standard error at the middle of each column, along the line between its neighbours."""
+    first, last, after = points[0].episode, points[-1].episode, 1
+    for column in range(columns):
+        episode = first + (last - first) * (column + 0.5) / columns
+        while after < len(points) - 1 and points[after].episode < episode:
+            after += 1
+        left, right = points[after - 1], points[after]
+        share = (episode - left.episode) / max(right.episode - left.episode, 1)
+        mean = left.mean_return + share * (right.mean_return - left.mean_return)
+        yield episode, mean, left.stderr + share * (right.stderr - left.stderr)
+
+
+def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Content:
     """What the lines are; a reader without colour tells the baselines by their values."""
-    text = Content.assemble(("━ ", "$primary"), f"mean return of the last {window:,} episodes\n")
+    text = Content.assemble(
+        ("━ ", "$primary"), f"mean return of the last {window:,} episodes ", ("░", "$secondary"), " 95 %\n"
+    )
     for name, value in known.items():
         style = "$success" if name == "optimal" else "$warning"
         text += Content.assemble(("╌ ", style), f"{one_line(name)} {plain(value)}   ")
+    if marks:
+        change = f"last change: {one_line(marks[-1].label)} at {marks[-1].episode:,}"
+        text += Content.assemble("\n", ("│ ", "$accent"), change)
     return text
