@@ -6,8 +6,9 @@ Used for the watched environment and for a person's table alike; knows nothing o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, overload
 
 from msgspec.structs import replace
 
@@ -19,10 +20,12 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
 )
 
-MAX_ENTRIES = 400
-"""Entries kept; the oldest go first."""
-MAX_CHARACTERS = 200_000
+MAX_ENTRIES = 24_576
+"""Entries kept, those of about 5,000 turns of short episodes; the oldest go first, a page at a time."""
+MAX_CHARACTERS = 4_000_000
 """Characters kept over all entries."""
+PAGE = 128
+"""Entries that are let go together."""
 MAX_ENTRY = 8_000
 """Characters kept of one text."""
 
@@ -54,14 +57,71 @@ class Entry(NamedTuple):
     fact: Fact
 
 
+class Entries(Sequence[Entry]):
+    """Entries that never change, in pages: another one costs the same however many there are."""
+
+    __slots__ = ("_pages", "_tail")
+
+    def __init__(self, pages: tuple[tuple[Entry, ...], ...] = (), tail: tuple[Entry, ...] = ()) -> None:
+        """Full pages, and entries of one that is not full."""
+        self._pages, self._tail = pages, tail
+
+    def __len__(self) -> int:
+        return PAGE * len(self._pages) + len(self._tail)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for page in self._pages:
+            yield from page
+        yield from self._tail
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(len(self))))
+        page, at = divmod(index + len(self) if index < 0 else index, PAGE)
+        if page < 0:
+            raise IndexError(index)
+        return self._pages[page][at] if page < len(self._pages) else self._tail[at + PAGE * (page - len(self._pages))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entries) and (self._pages, self._tail) == (other._pages, other._tail)
+
+    def __hash__(self) -> int:
+        return hash((len(self), self._tail))
+
+    def added(self, entry: Entry) -> Entries:
+        """With another one at the end."""
+        if len(self._tail) == PAGE - 1:
+            return Entries((*self._pages, (*self._tail, entry)))
+        return Entries(self._pages, (*self._tail, entry))
+
+    def last_replaced(self, entry: Entry) -> Entries:
+        """With another one instead of the last."""
+        if self._tail:
+            return Entries(self._pages, (*self._tail[:-1], entry))
+        return Entries((*self._pages[:-1], (*self._pages[-1][:-1], entry)))
+
+    @property
+    def first_page(self) -> tuple[Entry, ...]:
+        """The oldest entries that go together; empty while there is no full page."""
+        return self._pages[0] if self._pages else ()
+
+    def first_page_dropped(self) -> Entries:
+        """Without the first page."""
+        return Entries(self._pages[1:], self._tail)
+
+
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """The last entries of a conversation."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: Entries = field(default_factory=Entries)
     next_serial: int = 0
     characters: int = 0
-    """Over all entries, within `MAX_CHARACTERS` and one entry."""
+    """Over all entries, within `MAX_CHARACTERS`."""
 
     def tell(self, event: ConversationEvent) -> Transcript:
         """The transcript after an event of its environment."""
@@ -106,17 +166,15 @@ class Transcript:
         if last.fact == fact:
             return self
         characters = self.characters - _size(last.fact) + _size(fact)
-        return Transcript((*self.entries[:-1], Entry(last.serial, fact)), self.next_serial, characters)
+        return Transcript(self.entries.last_replaced(Entry(last.serial, fact)), self.next_serial, characters)
 
     def _appended(self, fact: Fact) -> Transcript:
-        entries = (*self.entries, Entry(self.next_serial, fact))
+        entries = self.entries.added(Entry(self.next_serial, fact))
         characters = self.characters + _size(fact)
-        drop = max(0, len(entries) - MAX_ENTRIES)
-        characters -= sum(_size(entry.fact) for entry in entries[:drop])
-        while characters > MAX_CHARACTERS and drop < len(entries) - 1:
-            characters -= _size(entries[drop].fact)
-            drop += 1
-        return Transcript(entries[drop:], self.next_serial + 1, characters)
+        while (len(entries) > MAX_ENTRIES or characters > MAX_CHARACTERS) and (page := entries.first_page):
+            characters -= sum(_size(entry.fact) for entry in page)
+            entries = entries.first_page_dropped()
+        return Transcript(entries, self.next_serial + 1, characters)
 
 
 def clipped(text: str) -> str:
@@ -137,3 +195,8 @@ def _size(fact: Fact) -> int:
             return len(fact.action_name)
         case EpisodeFinished():
             return 0
+
+
+def is_message(fact: Fact) -> bool:
+    """Whether somebody says something in it."""
+    return isinstance(fact, ObservationShown | Reply | Notice)

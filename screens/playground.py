@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container
 from textual.events import ScreenResume
 from textual.message import Message
 from textual.screen import Screen
@@ -23,6 +22,7 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.demo_keys import DEMO_KEYS
 from llamagym_tui.screens.steering import STEERING_KEYS, Steering, steering_allowed
 from llamagym_tui.screens.widgets.conversation import ConversationView
+from llamagym_tui.screens.widgets.conversation_pane import ConversationPane
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
@@ -86,8 +86,9 @@ class PlaygroundScreen(Steering, Screen[None]):
         """What the first frame has: the header and the place of the conversation; the rest follows it."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
-        with Container(id="body"), Vertical(id="conversation-pane"):
-            yield ConversationView(id="conversation", placeholder=waiting_text(self._state))
+        with Container(id="body"):
+            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
+            yield ConversationPane(view, id="conversation-pane")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -102,7 +103,6 @@ class PlaygroundScreen(Steering, Screen[None]):
         panels = make_panels(self._state)
         with self.app.batch_update():
             await self.mount(panels.banner, after="#run-header")
-            await self.query_one("#conversation-pane").mount(panels.more_below)
             await self.query_one("#body").mount(panels.side, panels.strip)
         self._panels = panels
         self.show(self._state)
@@ -177,12 +177,6 @@ class PlaygroundScreen(Steering, Screen[None]):
     def action_mode(self, mode: str) -> None:
         """Ask for train or inference mode."""
         self.ask(SetMode(mode="train" if mode == "train" else "inference"))
-
-    @on(ConversationView.FollowingChanged)
-    def say_what_is_below(self, message: ConversationView.FollowingChanged) -> None:
-        """New lines come below what is seen, or in it."""
-        if self._panels is not None:
-            self._panels.more_below.set_class(not message.following, "-shown")
 
 
 def waiting_text(state: RunState) -> str:

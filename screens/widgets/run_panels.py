@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widgets import Static
 
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.banner import Banner
@@ -36,34 +35,14 @@ class SidePanel(Vertical):
         self.query_one(ReturnChart).show(state)
 
 
-class MoreBelow(Static):
-    """Says that the conversation goes on below what is seen."""
-
-    DEFAULT_CSS = """
-    MoreBelow {
-        display: none;
-        dock: bottom;
-        height: 1;
-        text-align: center;
-        color: $accent;
-        &.-shown { display: block; }
-    }
-    """
-
-    def __init__(self) -> None:
-        """Nothing below yet."""
-        super().__init__("▼ new lines below · end follows them", markup=False)
-
-
 class Panels(NamedTuple):
     """Everything around a conversation."""
 
     banner: Banner
-    more_below: MoreBelow
     side: SidePanel
     strip: FiguresStrip
 
 
 def make_panels(state: RunState) -> Panels:
     """The panels of a run, not mounted yet."""
-    return Panels(Banner(), MoreBelow(), SidePanel(state), FiguresStrip(state, id="figures-strip"))
+    return Panels(Banner(), SidePanel(state), FiguresStrip(state, id="figures-strip"))

@@ -164,7 +164,7 @@ def test_a_long_run_costs_no_more_memory_than_a_short_one():
     assert len(state.returns.sums) <= MAX_GROUPS
     assert len(state.recent) <= RECENT
     assert len(state.marks) == MAX_MARKS
-    assert len(state.transcript.entries) == MAX_ENTRIES
+    assert len(state.transcript.entries) <= MAX_ENTRIES
 
 
 def test_what_was_asked_for_already_is_not_asked_again():

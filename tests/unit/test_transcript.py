@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llamagym_tui.protocol.events import EpisodeStarted, ObservationShown, TokensStreamed, TurnFinished
-from llamagym_tui.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, Reply, Transcript
+from llamagym_tui.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
 
 
 def streamed(text: str, turn: int = 0) -> TokensStreamed:
@@ -48,9 +50,9 @@ def test_the_oldest_entries_go_first():
     transcript = Transcript()
     for turn in range(MAX_ENTRIES + 10):
         transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x"))
-    assert len(transcript.entries) == MAX_ENTRIES
-    assert transcript.entries[0].serial == 10
-    assert transcript.characters == MAX_ENTRIES
+    assert len(transcript.entries) == MAX_ENTRIES - PAGE + 10
+    assert transcript.entries[0].serial == PAGE
+    assert transcript.characters == len(transcript.entries)
 
 
 def test_long_texts_are_cut_and_say_so():
@@ -67,12 +69,40 @@ def test_a_reply_of_a_million_characters_stays_bounded():
 
 def test_characters_are_bounded_over_all_entries():
     transcript = Transcript()
-    for turn in range(100):
+    for turn in range(600):
         transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x" * MAX_ENTRY))
-    assert transcript.characters <= MAX_CHARACTERS
+    assert MAX_CHARACTERS - PAGE * MAX_ENTRY < transcript.characters <= MAX_CHARACTERS
     assert transcript.characters == sum(len(entry.fact.text) for entry in transcript.entries)
 
 
 def test_system_prompts_count_as_characters():
     started = EpisodeStarted(episode=0, system_prompt="abc", prompt_version=1, mode="train")
     assert Transcript().tell(started).characters == 3
+
+
+def test_entries_are_a_sequence_across_pages():
+    entries = Transcript().entries
+    for serial in range(2 * PAGE + 3):
+        entries = entries.added(Entry(serial, Notice("x")))
+    assert [entry.serial for entry in entries] == list(range(2 * PAGE + 3))
+    assert [entries[at].serial for at in (0, PAGE - 1, PAGE, 2 * PAGE, -1)] == [
+        0,
+        PAGE - 1,
+        PAGE,
+        2 * PAGE,
+        2 * PAGE + 2,
+    ]
+    assert [entry.serial for entry in entries[PAGE - 1 : PAGE + 1]] == [PAGE - 1, PAGE]
+    with pytest.raises(IndexError):
+        entries[2 * PAGE + 3]
+    with pytest.raises(IndexError):
+        entries[-2 * PAGE - 4]
+
+
+def test_the_last_of_a_full_page_can_be_replaced():
+    entries = Transcript().entries
+    for serial in range(PAGE):
+        entries = entries.added(Entry(serial, Notice("x")))
+    replaced = entries.last_replaced(Entry(PAGE - 1, Notice("y")))
+    assert (len(replaced), replaced[-1].fact) == (PAGE, Notice("y"))
+    assert entries[-1].fact == Notice("x")
