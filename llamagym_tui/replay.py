@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llamagym_tui import event_log
+from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import (
     AnyEvent,
     ModeChanged,
@@ -85,6 +86,8 @@ class Recording:
         self._unread: Iterator[event_log.Logged] | None = event_log.read_from(self.path, 0)
         self.events = 0
         """Events read."""
+        self.fault = ""
+        """Why it cannot be read to its end."""
         self.turning_points: list[float] = []
         """Seconds at which the run took another way, the latest `MAX_MARKS`."""
 
@@ -94,18 +97,22 @@ class Recording:
         return self._last.moment.at_s
 
     @property
+    def end(self) -> int:
+        """Bytes that have been read."""
+        return self._last.offset
+
+    @property
     def complete(self) -> bool:
-        """Whether all of it has been read."""
+        """Whether all of it has been read that can be."""
         return self._unread is None
 
     def read_on(self) -> None:
-        """Read `READ_EVENTS` more.
-
-        Raises:
-            RunStoreError: there are no events, or a line is none.
-        """
+        """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
         for _ in range(READ_EVENTS):
-            logged = next(self._unread, None) if self._unread else None
+            try:
+                logged = next(self._unread, None) if self._unread else None
+            except RunStoreError as error:
+                self.fault, logged = str(error), None
             if logged is None:
                 self._unread = None
                 return
@@ -220,7 +227,7 @@ class Player:
 
     def _coming(self) -> event_log.Logged | None:
         """The next event, not taken; None at the end of what has been read."""
-        if self._next is None:
+        if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
         return self._next
 

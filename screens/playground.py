@@ -100,6 +100,8 @@ class PlaygroundScreen(Steering, Screen[None]):
         """Mount what the first frame does without, so that it is there sooner."""
         from llamagym_tui.screens.widgets.run_panels import make_panels
 
+        if not self.is_attached:
+            return  # It was left at once.
         panels = make_panels(self._state)
         with self.app.batch_update():
             await self.mount(panels.banner, after="#run-header")

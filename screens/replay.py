@@ -30,10 +30,10 @@ JUMP_S = 5.0
 """Seconds of a small jump."""
 JUMP_SHARE = 0.1
 """Share of the recording of a large one."""
-OURS = ("play", "jump", "leap", "to", "speed", "step", "leave")
-"""Actions of a replay, in the order of their keys."""
-FREE = (*OURS, "app.help", "app.quit")
-"""Actions whose keys stand first."""
+FIRST = ("play", "jump", "leap", "to", "speed", "step")
+"""Actions that move time, in the order of their keys in the row, before all others."""
+LAST = ("app.quit", "app.help", "leave")
+"""Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
 
 
 def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
@@ -119,12 +119,10 @@ class ReplayScreen(PlaygroundScreen):
     async def _read(self) -> None:
         recording = self.player.recording
         while not recording.complete:
-            try:
-                recording.read_on()
-            except LlamaGymError as error:
-                self.notify(literal(str(error)), severity="error", markup=False, timeout=30)
-                return
+            recording.read_on()
             await asyncio.sleep(0)
+        if recording.fault:
+            self.notify(literal(recording.fault), severity="error", markup=False, timeout=30)
 
     def _tick(self) -> None:
         self._do(self.player.tick)
@@ -143,8 +141,8 @@ class ReplayScreen(PlaygroundScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Time moves unless a text is being typed; nobody is there to take commands."""
-        if action in OURS:
-            return action == "leave" or not isinstance(self.focused, Input | TextArea)
+        if action in FIRST:
+            return not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)
 
     def action_play(self) -> None:
@@ -182,6 +180,7 @@ class ReplayScreen(PlaygroundScreen):
 
 
 def _place(action: str) -> int:
-    """Where a key stands in the row: what works here is first, for a narrow row has room for no more."""
+    """Where a key stands in the row: keys of a live run come between ours, for a narrow row has no room for them."""
     name = action.split("(")[0]
-    return FREE.index(name) if name in FREE else len(FREE)
+    order = (*FIRST, "", *LAST)
+    return order.index(name if name in order else "")

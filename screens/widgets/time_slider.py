@@ -75,7 +75,8 @@ class TimeSlider(Widget):
 
     def _right(self) -> str:
         recording = self._player.recording
-        return f" {clock_text(recording.duration_s)}{'' if recording.complete else ' …'}"
+        rest = ", unreadable from there" if recording.fault else "" if recording.complete else " …"
+        return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
         """The row at the present width."""

@@ -150,7 +150,8 @@ def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_turning_points_are_known_by_their_time(tmp_path: Path):
     prompt = PromptChanged(prompt_version=2, system_prompt="x")
-    assert whole(record(tmp_path, stamped(*warnings(3), prompt))).turning_points == [3.0]
+    events = stamped(fakes.run_started(), *warnings(3), prompt, fakes.run_started())
+    assert whole(record(tmp_path, events)).turning_points == [4.0, 5.0]
 
 
 def test_a_recorded_state_takes_no_commands(tmp_path: Path):
@@ -159,11 +160,19 @@ def test_a_recorded_state_takes_no_commands(tmp_path: Path):
     assert (playing.state.phase, playing.state.live, playing.state.training) == ("rolling_out", False, False)
 
 
-def test_a_broken_line_is_told_where_it_stands(tmp_path: Path):
+def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: Path):
     run_dir = record(tmp_path, warnings(2))
-    (run_dir / "events.jsonl").open("a").write("nonsense\n")
-    with pytest.raises(RunStoreError, match="Line 3 of"):
-        whole(run_dir)
+    with (run_dir / "events.jsonl").open("a") as file:
+        file.write("nonsense\n")
+    playing, _ = player(run_dir)
+    playing.jump(9.0)
+    assert (playing.state.warning, playing.at_end) == ("1", True)
+    assert "Line 3 of" in playing.recording.fault
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path):
+    with pytest.raises(RunStoreError, match="holds no run"):
+        Recording(tmp_path)
 
 
 @pytest.mark.parametrize(("at_s", "text"), [(0.4, "0:00"), (65.0, "1:05"), (3753.9, "1:02:33")])

@@ -1,0 +1,165 @@
+"""Past runs by their keys: listed, sorted, marked, compared, replayed, resumed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.protocol.events import AnyEvent, RunFinished
+from llamagym_tui.run_store import runs_dir
+from llamagym_tui.screens.compare import CompareScreen
+from llamagym_tui.screens.home import HomeScreen
+from llamagym_tui.screens.playground import PlaygroundScreen
+from llamagym_tui.screens.replay import ReplayScreen
+from llamagym_tui.screens.runs import RunsScreen
+from llamagym_tui.screens.widgets.run_list import RunList
+from tests import fakes
+from tests.recorded_run import record
+from tests.tui.steps import sees, shown, until
+
+SIZE = (100, 30)
+END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
+
+
+def run(name: str, at_s: int, batches: int = 4, *more: AnyEvent, checkpoint: bool = False, **settings: object) -> Path:
+    """A run in the user's folder, begun at a second of 2026."""
+    events = [*fakes.opening_events(), *fakes.learning(batches), *more]
+    folder = record(runs_dir() / name, events, checkpoint=checkpoint, **settings)
+    os.utime(folder / "config.json", (1_767_355_200 + at_s, 1_767_355_200 + at_s))
+    return folder
+
+
+@pytest.fixture
+def three_runs() -> None:
+    run("early", 0, 4, END)
+    run("middle", 60, 12, ppo=PPOConfig(lr=1e-3))
+    run("late", 120, 8, checkpoint=True)
+
+
+def names(app: LlamaGymApp) -> list[str]:
+    return [Path(key).name for key in app.screen.query_one(RunList).rows]
+
+
+async def runs_screen(pilot: Pilot[None]) -> RunList:
+    await sees(pilot, "1,536")
+    await pilot.press("l")
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+    await sees(pilot, "1,536")
+    return pilot.app.screen.query_one(RunList)
+
+
+def home() -> LlamaGymApp:
+    return LlamaGymApp(client_factory=lambda: fakes.FakeClient(fakes.opening_events()))
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_runs_are_listed_with_how_they_went_the_latest_first():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        assert names(app) == ["late", "middle", "early"]
+        lines = [line for line in shown(pilot).splitlines() if "blackjack " in line]
+        assert ["1,024" in lines[0], "1,536" in lines[1], "512" in lines[2]] == [True] * 3
+        assert ["broken off" in lines[0], "finished" in lines[2]] == [True, True]
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_keys_and_clicks_sort():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        runs.sort("episodes")
+        assert names(app) == ["middle", "late", "early"]
+        await pilot.press("S")
+        assert names(app) == ["early", "late", "middle"]
+        await pilot.press("s")
+        assert runs.sorted_by == "return"
+        await pilot.click("#runs-heading", offset=(5, 0))
+        assert (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"])
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_two_marked_runs_are_compared():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("c")
+        assert isinstance(app.screen, RunsScreen)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await sees(pilot, "Settings that differ:")
+        screen = " ".join(shown(pilot).split())
+        assert "ppo.lr 0.0005 0.001" in screen
+        assert "n_envs" not in screen
+        await pilot.press("escape")
+        assert isinstance(app.screen, RunsScreen)
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_the_oldest_of_three_marks_goes():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        await pilot.press("space", "down", "space", "down", "space")
+        assert [Path(key).name for key in runs.marked] == ["middle", "early"]
+        await pilot.press("space")
+        assert [Path(key).name for key in runs.marked] == ["middle"]
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_a_run_is_replayed_and_left():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await sees(pilot, "REPLAY · train  Blackjack")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        assert app.run_state is None
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_only_a_run_with_a_checkpoint_is_resumed():
+    client = fakes.FakeClient(fakes.opening_events())
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("down", "r")
+        await pilot.pause()
+        assert client.started is None
+        await pilot.press("up", "r")
+        await until(pilot, lambda: client.started is not None)
+        assert client.started is not None
+        assert (client.started.resume, Path(client.started.run_dir).name) == (True, "late")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+
+
+async def test_a_run_that_cannot_be_read_says_why():
+    folder = run("broken", 0)
+    (folder / "events.jsonl").write_text("nonsense\n")
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "unreadable")
+        await pilot.press("l")
+        await sees(pilot, "Line 1 of")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, RunsScreen)
+
+
+async def test_without_runs_the_screens_say_so():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "None yet")
+        await pilot.press("l")
+        await sees(pilot, "There are no runs in")
+        await pilot.press("space", "c", "s", "r", "enter", "escape")
+        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
