@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from textual import work
 from textual.app import App
 
 from llamagym_tui.demo_desk import DemoDesk
 from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_agent import RunAgent
-from llamagym_tui.run_state import RunState
+from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancelled
 from llamagym_tui.screens.widgets.literal import literal
+
+if TYPE_CHECKING:
+    from llamagym_tui.screens.warm_start import WarmStartDialog
+    from llamagym_tui.trainer_client import Client
 
 
 class DemoActions(App[None]):
@@ -29,6 +35,7 @@ class DemoActions(App[None]):
     _agent: RunAgent
     _clock: Callable[[], datetime]
     _next_seed: Callable[[], int]
+    _client: Client | None
 
     def __init__(self, **settings: Any) -> None:
         """An app whose desks are not opened yet; `settings` are Textual's."""
@@ -36,6 +43,9 @@ class DemoActions(App[None]):
         self._desks: dict[str, DemoDesk] = {}
 
     def _active_prompt(self) -> str:
+        raise NotImplementedError
+
+    def _take_in(self, state: RunState) -> None:
         raise NotImplementedError
 
     @property
@@ -51,6 +61,10 @@ class DemoActions(App[None]):
         match action:
             case "keep_episode":
                 return True if self.run_state is not None and self.desk.keepable is not None else None
+            case "keep_rule":
+                return self.run_state is not None
+            case "warm_start":
+                return True if self.run_state is not None and self.run_state.live and self.run_state.run else None
         return super().check_action(action, parameters)
 
     # Playing
@@ -86,6 +100,24 @@ class DemoActions(App[None]):
         self.screen.refresh_bindings()
         self._save(f"Episode {kept.episode:,} (return {kept.episode_return:g}) is kept")
 
+    def action_keep_rule(self) -> None:
+        """Ask from which return on every watched episode is kept."""
+        from llamagym_tui.screens.keep_rule import KeepRuleDialog
+
+        self.push_screen(KeepRuleDialog(self.desk.keep_at_least), self._keep_from)
+
+    def _keep_from(self, answer: tuple[float | None] | None) -> None:
+        if answer is None:
+            return
+        [self.desk.keep_at_least] = answer
+        rule = self.desk.keep_at_least
+        self.notify(
+            "Episodes are kept by hand, with k."
+            if rule is None
+            else f"From now on every watched episode with a return of at least {rule:g} is kept.",
+            markup=False,
+        )
+
     @work(group="save")
     async def _save(self, told: str = "") -> None:
         writer = self.desk.writer
@@ -94,6 +126,51 @@ class DemoActions(App[None]):
             self.notify(literal(writer.saved.fault), severity="error", markup=False)
         elif told:
             self.notify(literal(f"{told} in {writer.path}."), markup=False)
+
+    # Looking
+
+    def action_demonstrations(self) -> None:
+        """Open the demonstrations of the agent that is played."""
+        from llamagym_tui.screens.demonstrations import DemonstrationsScreen
+
+        try:
+            self.push_screen(DemonstrationsScreen(self.desk.writer.path, self._agent.agent, self._agent.title))
+        except LlamaGymError as error:
+            self._tell_error(error)
+
+    def open_demonstrations(self, path: Path, agent: RunAgent) -> None:
+        """Open a file of demonstrations of any agent, as home does."""
+        from llamagym_tui.screens.demonstrations import DemonstrationsScreen
+
+        try:
+            self.push_screen(DemonstrationsScreen(path, agent.agent, agent.title))
+        except LlamaGymError as error:
+            self._tell_error(error)
+
+    # Training
+
+    def action_warm_start(self) -> None:
+        """Open the dialog that trains on demonstrations."""
+        from llamagym_tui.screens.warm_start import WarmStartDialog
+
+        assert self.run_state is not None
+        self.push_screen(WarmStartDialog(self.run_state, self.desk.offers))
+
+    async def on_warm_start_dialog_commands_asked(self, message: WarmStartDialog.CommandsAsked) -> None:
+        """Ask the trainer for a warm start with its evaluations, in order, or for its end."""
+        state, commands = self.run_state, message.commands
+        if self._client is None or state is None or not state.live:
+            return
+        # The dialog is painted now and then: a second key may come before it knows of the first.
+        begins = any(isinstance(command, WarmStart) for command in commands)
+        if state.teaching.under_way if begins else state.teaching.cancelling:
+            return
+        if begins:
+            self._take_in(warm_start_asked(state, evaluates=len(commands) > 1))
+        else:
+            self._take_in(warm_start_cancelled(state))
+        for command in commands:
+            await self._client.send(command)
 
     # Leaving
 

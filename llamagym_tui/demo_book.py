@@ -56,12 +56,13 @@ class Summary(NamedTuple):
     """Turns by the name of their action, the most frequent first."""
 
 
-def open_book(path: Path, agent: Agent | None) -> list[Row]:
+def open_book(path: Path, agent: Agent | None, *, check: bool = True) -> list[Row]:
     """The lines of a file; an absent file has none.
 
     Args:
         path: of the file.
         agent: whose reading the replies must agree with; None: replies are not read.
+        check: whether to look for faults, which takes most of the time.
     Raises:
         DemoFileError: the file cannot be read.
     """
@@ -70,7 +71,7 @@ def open_book(path: Path, agent: Agent | None) -> list[Row]:
     except OSError as error:
         raise DemoFileError(f"{path} cannot be read ({error.strerror or error}); check its rights.") from error
     found: dict[int, list[str]] = {}
-    for fault in faults(lines, agent) if lines else []:
+    for fault in faults(lines, agent) if lines and check else []:
         found.setdefault(fault.line, []).append(fault.sentence)
     return [Row(line.number, line.content, _decoded(line.content), tuple(found.get(line.number, ()))) for line in lines]
 
