@@ -21,6 +21,7 @@ from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.demo_keys import DEMO_KEYS
 from llamagym_tui.screens.steering import STEERING_KEYS, Steering, steering_allowed
+from llamagym_tui.screens.watching import WATCHING_KEYS, WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.conversation_pane import ConversationPane
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -35,7 +36,7 @@ CHART_S = 0.5
 """Seconds between two drawings of the chart, at least."""
 
 
-class PlaygroundScreen(Steering, Screen[None]):
+class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
     """A run, live."""
 
     CSS_PATH = "playground.tcss"
@@ -57,6 +58,7 @@ class PlaygroundScreen(Steering, Screen[None]):
             id="table",
         ),
         *STEERING_KEYS,
+        *WATCHING_KEYS,
         *DEMO_KEYS,
         Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
         Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
@@ -105,6 +107,7 @@ class PlaygroundScreen(Steering, Screen[None]):
         panels = make_panels(self._state)
         with self.app.batch_update():
             await self.mount(panels.banner, after="#run-header")
+            await self.query_one("#conversation-pane").mount(panels.watch_line, before=0)
             await self.query_one("#body").mount(panels.side, panels.strip)
         self._panels = panels
         self.show(self._state)
@@ -128,6 +131,7 @@ class PlaygroundScreen(Steering, Screen[None]):
         conversation.show(state.transcript.entries)
         self.query_one(RunHeader).show(state)
         panels.banner.show(state, self._demos_path)
+        panels.watch_line.show(state)
         panels.strip.show(state)
         panels.side.show(state)
         if not self._chart_due:
@@ -140,6 +144,7 @@ class PlaygroundScreen(Steering, Screen[None]):
             state.run is None,
             bool(state.failure),
             state.asked,
+            state.watching,
         )
         if keys != self._keys:
             self._keys = keys
@@ -160,6 +165,8 @@ class PlaygroundScreen(Steering, Screen[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
+            case "advance" | "pace" | "watch" | "watch_next":
+                return watching_allowed(action, parameters, state)
             case _:
                 return steering_allowed(action, state)
         return True if state.live and state.run is not None else None

@@ -25,8 +25,12 @@ from llamagym_tui.protocol.commands import (
     Resume,
     RollBack,
     SetMode,
+    SetPace,
     SetSystemPrompt,
+    Step,
     Stop,
+    Watch,
+    WatchNext,
 )
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
@@ -37,6 +41,7 @@ from llamagym_tui.protocol.events import (
     Hello,
     ModeChanged,
     ObservationShown,
+    PaceChanged,
     PhaseChanged,
     PromptChanged,
     RolledBack,
@@ -48,6 +53,7 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
     UpdateFinished,
     UpdateStats,
+    WatchChanged,
 )
 
 PROMPT = (
@@ -233,6 +239,16 @@ class FakeClient:
                 return PhaseChanged(phase="paused")
             case Resume():
                 return PhaseChanged(phase="rolling_out")
+            case Step():
+                return PhaseChanged(phase="paused")
+            case SetPace(turn_s=turn_s):
+                return PaceChanged(turn_s=turn_s)
+            case Watch(env=env):
+                return WatchChanged(kind="env", env=env)
+            case WatchNext(kind="failure"):
+                return WatchChanged(kind="env", env=0, awaits_failure=True)
+            case WatchNext(kind=kind):
+                return WatchChanged(kind=kind, env=0)
             case SetMode():
                 return ModeChanged(mode=command.mode)
             case SetSystemPrompt():

@@ -52,7 +52,7 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
     if state.mode == "inference":
         said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
     if state.phase == "paused":
-        said.append(Sentence("Paused. space goes on.", Tone.NOTE))
+        said.append(Sentence("Paused. space goes on. A period makes one turn, u one update.", Tone.NOTE))
     return said + _awaited(state)
 
 

@@ -11,6 +11,7 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.banner import Banner
 from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
 from llamagym_tui.screens.widgets.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.watch_line import WatchLine
 
 
 class SidePanel(Vertical):
@@ -39,10 +40,11 @@ class Panels(NamedTuple):
     """Everything around a conversation."""
 
     banner: Banner
+    watch_line: WatchLine
     side: SidePanel
     strip: FiguresStrip
 
 
 def make_panels(state: RunState) -> Panels:
     """The panels of a run, not mounted yet."""
-    return Panels(Banner(), SidePanel(state), FiguresStrip(state, id="figures-strip"))
+    return Panels(Banner(), WatchLine(), SidePanel(state), FiguresStrip(state, id="figures-strip"))

@@ -1,0 +1,80 @@
+"""Keys of whoever watches: which conversation is told, how fast, and one step at a time.
+
+A mixin of the playground; what may be asked now is one function of the run state, `watching_allowed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from textual.binding import Binding, BindingType
+
+from llamagym_tui.protocol.commands import AnyCommand, SetPace, Step, Watch, WatchNext
+from llamagym_tui.run_state import RunState
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    Base = Screen[None]
+else:
+    Base = object
+
+
+def _key(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
+    return Binding(key, action, name, show=False, tooltip=tooltip, id=id)
+
+
+WATCHING_KEYS: list[BindingType] = [
+    _key("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
+    _key("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
+    _key("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
+    _key("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
+    _key("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
+    _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
+    _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
+    _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
+    _key("w", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
+]
+"""For `BINDINGS` of a screen with `WatchingActions`."""
+
+
+def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
+    """Whether an action of these keys can be done now; None: its key is shown dim."""
+    able = state.live and state.run is not None and not state.stopping
+    if action == "advance":
+        able = able and state.watching.step_asked is None and (parameters == ("turn",) or state.mode == "train")
+    elif action == "pace":
+        watching = state.watching
+        other = watching.slower() if parameters == ("slower",) else watching.faster()
+        able = able and other != watching.turn_s_intended
+    return True if able else None
+
+
+class WatchingActions(Base):
+    """Actions of `WATCHING_KEYS`, for a screen that knows a run state."""
+
+    _state: RunState
+
+    def ask(self, command: AnyCommand) -> None:
+        """Ask something of the trainer."""
+        raise NotImplementedError
+
+    def action_advance(self, unit: Literal["turn", "update"]) -> None:
+        """Go on by one turn, or to the next update."""
+        self.ask(Step(unit=unit))
+
+    def action_pace(self, way: Literal["slower", "faster"]) -> None:
+        """Play slower, or faster."""
+        watching = self._state.watching
+        self.ask(SetPace(turn_s=watching.slower() if way == "slower" else watching.faster()))
+
+    def action_watch(self, by: int) -> None:
+        """Watch another environment; from an episode that is told again, back to the one before."""
+        watching = self._state.watching
+        if watching.now.kind in ("best", "worst") and watching.asked is None:
+            by = 0
+        self.ask(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
+
+    def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
+        """Watch the next failure, or an episode of the last batch."""
+        self.ask(WatchNext(kind=kind))
