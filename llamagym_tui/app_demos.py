@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import work
@@ -24,6 +23,7 @@ from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancel
 from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
+    from llamagym_tui.screens.home import HomeScreen
     from llamagym_tui.screens.warm_start import WarmStartDialog
     from llamagym_tui.trainer_client import Client
 
@@ -131,19 +131,17 @@ class DemoActions(App[None]):
 
     def action_demonstrations(self) -> None:
         """Open the demonstrations of the agent that is played."""
+        self._open_demonstrations(self._agent)
+
+    def on_home_screen_demonstrations_asked(self, message: HomeScreen.DemonstrationsAsked) -> None:
+        """Open the demonstrations of an agent that is not played."""
+        self._open_demonstrations(RunAgent(message.spec))
+
+    def _open_demonstrations(self, agent: RunAgent) -> None:
         from llamagym_tui.screens.demonstrations import DemonstrationsScreen
 
         try:
-            self.push_screen(DemonstrationsScreen(self.desk.writer.path, self._agent.agent, self._agent.title))
-        except LlamaGymError as error:
-            self._tell_error(error)
-
-    def open_demonstrations(self, path: Path, agent: RunAgent) -> None:
-        """Open a file of demonstrations of any agent, as home does."""
-        from llamagym_tui.screens.demonstrations import DemonstrationsScreen
-
-        try:
-            self.push_screen(DemonstrationsScreen(path, agent.agent, agent.title))
+            self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
         except LlamaGymError as error:
             self._tell_error(error)
 

@@ -33,6 +33,13 @@ class HomeScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="Agents, models, runs."),
         Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
+        Binding(
+            "d",
+            "demonstrations",
+            "Demonstrations",
+            id="home.demonstrations",
+            tooltip="What was recorded with the agent under the cursor.",
+        ),
         Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
         Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
     ]
@@ -43,6 +50,12 @@ class HomeScreen(Screen[None]):
 
         spec: str
         model: str
+
+    @dataclass
+    class DemonstrationsAsked(Message):
+        """The demonstrations of an agent are to be looked at."""
+
+        spec: str
 
     def __init__(self, agents: dict[str, type[Agent]]) -> None:
         """A choice of agents by name."""
@@ -98,6 +111,11 @@ class HomeScreen(Screen[None]):
         """Sort by a title, the second time the other way."""
         runs = self.query_one(RunList)
         runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
+
+    def action_demonstrations(self) -> None:
+        """Look at the demonstrations of the agent under the cursor."""
+        if (option := self.query_one(AgentList).highlighted_option) is not None:
+            self.post_message(self.DemonstrationsAsked(str(option.id)))
 
     @on(OptionList.OptionSelected, "#agents")
     def play(self, event: OptionList.OptionSelected) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from llamagym_tui import demos
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.chat import assistant
 from llamagym_tui.demo_edits import trash_path
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
@@ -260,3 +261,13 @@ async def test_episodes_are_kept_by_rule(make_app: MakeApp):
             client.tell(*fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final))
         await until(pilot, lambda: path.exists() and len(demos.read(path)) == 2, "two are kept")
     assert [demo.episode_return for demo in demos.read(path)] == [1.0, 1.0]
+
+
+async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient())
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("d")
+        await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
+        await pilot.press("f", "escape")
+        await sees(pilot, "recent runs")
