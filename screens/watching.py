@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from textual.binding import Binding, BindingType
 
 from llamagym_tui.protocol.commands import AnyCommand, SetPace, Step, Watch, WatchNext
-from llamagym_tui.run_state import RunState
+from llamagym_tui.run_state import RunState, command_asked
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -59,22 +59,27 @@ class WatchingActions(Base):
         """Ask something of the trainer."""
         raise NotImplementedError
 
+    def _ask_at_once(self, command: AnyCommand) -> None:
+        """Ask, and know of it before the app has painted: the next press of the key counts from here."""
+        self._state = command_asked(self._state, command)
+        self.ask(command)
+
     def action_advance(self, unit: Literal["turn", "update"]) -> None:
         """Go on by one turn, or to the next update."""
-        self.ask(Step(unit=unit))
+        self._ask_at_once(Step(unit=unit))
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
         """Play slower, or faster."""
         watching = self._state.watching
-        self.ask(SetPace(turn_s=watching.slower() if way == "slower" else watching.faster()))
+        self._ask_at_once(SetPace(turn_s=watching.slower() if way == "slower" else watching.faster()))
 
     def action_watch(self, by: int) -> None:
         """Watch another environment; from an episode that is told again, back to the one before."""
         watching = self._state.watching
         if watching.now.kind in ("best", "worst") and watching.asked is None:
             by = 0
-        self.ask(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
+        self._ask_at_once(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
         """Watch the next failure, or an episode of the last batch."""
-        self.ask(WatchNext(kind=kind))
+        self._ask_at_once(WatchNext(kind=kind))

@@ -1,0 +1,98 @@
+"""Watching by its keys, against a scripted trainer: which conversation, how fast, step by step."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.protocol.commands import AnyCommand, Pause, SetMode, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
+from tests import fakes
+from tests.tui.conftest import MakeApp
+from tests.tui.steps import sees, shown
+
+SIZE = (100, 30)
+
+
+@pytest.mark.parametrize(
+    ("key", "command", "words"),
+    [
+        ("right_square_bracket", Watch(env=1), "watching environment 2 of 128"),
+        ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
+        ("x", WatchNext(kind="failure"), "waiting for the next reply that names no action"),
+        ("b", WatchNext(kind="best"), "the best episode of the last batch, told again · ] goes back to the play"),
+        ("w", WatchNext(kind="worst"), "the worst episode of the last batch, told again"),
+        ("minus", SetPace(turn_s=0.5), "a turn every 0.5 s, + is faster"),
+        ("full_stop", Step(), "Paused. space goes on. A period makes one turn, u one update."),
+        ("u", Step(unit="update"), "Paused."),
+    ],
+)
+async def test_a_key_asks_and_the_trainers_word_is_shown(make_app: MakeApp, key: str, command: AnyCommand, words: str):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press(key)
+        await sees(pilot, words)
+        assert client.asked == [command]
+
+
+async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("right_square_bracket", "right_square_bracket", "minus")
+        await sees(
+            pilot, "watching environment 1 of 128 · environment 3 is asked for · a turn every 0.5 s is asked for"
+        )
+        assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
+        client.tell(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
+        await sees(pilot, "watching environment 3 of 128 · a turn every 0.5 s, + is faster")
+
+
+async def test_speeds_end_at_both_ends(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("plus")
+        for turn_s in ("0.5", "1.5", "4"):
+            await pilot.press("minus")
+            await sees(pilot, f"a turn every {turn_s} s")
+        await pilot.press("minus", "equals_sign")
+        await sees(pilot, "a turn every 1.5 s")
+        assert [command.turn_s for command in client.asked] == [0.5, 1.5, 4.0, 1.5]
+
+
+async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.tell(WatchChanged(kind="best", env=6))
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "the best episode")
+        await pilot.press("right_square_bracket")
+        await sees(pilot, "watching environment 7 of 128")
+        assert client.asked == [Watch(env=6)]
+
+
+async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("full_stop", "full_stop", "space")
+        client.tell(PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"))
+        await sees(pilot, "Paused.")
+        await pilot.press("t")
+        client.tell(ModeChanged(mode="inference"))
+        await sees(pilot, "INFERENCE")
+        await pilot.press("u")
+        assert client.asked == [Step(), Pause(), SetMode(mode="inference")]
+
+
+async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("minus")
+        await sees(pilot, "a turn every")
+        client.die("The trainer died.")
+        await sees(pilot, "NO TRAINER")
+        await pilot.press("minus", "x", "full_stop", "u", "b", "w", "right_square_bracket")
+        assert client.asked == [SetPace(turn_s=0.5)]
+        assert "a turn every" not in shown(pilot)
