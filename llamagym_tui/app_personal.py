@@ -5,6 +5,7 @@ A part of `LlamaGymApp`. A theme that is gone or a key that cannot be taken cost
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
@@ -20,10 +21,15 @@ from llamagym_tui.preferences import Preferences
 from llamagym_tui.screens.look import THEME
 from llamagym_tui.screens.widgets.literal import literal
 
+COLOURLESS = "ansi-dark"
+"""Theme for NO_COLOR."""
+
 
 class PersonalApp(App[None]):
     """An app that remembers."""
 
+    CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
+    """Without colour a cursor is underlined."""
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
@@ -33,11 +39,12 @@ class PersonalApp(App[None]):
 
     def __init__(self, **settings: Any) -> None:
         """An app in the theme that was chosen last; `settings` are Textual's."""
-        super().__init__(**settings)
+        # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None, **settings)
         self._config_dir = preferences.config_dir()
         self.register_theme(THEME)
         kept = preferences.load(self._config_dir).theme
-        self.theme = kept if kept in self.available_themes else THEME.name
+        self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
 
     def on_mount(self) -> None:
         """Take the person's keys, and notice a change of theme."""

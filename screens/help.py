@@ -85,14 +85,12 @@ class FocusHelp(HelpDialog):
     TITLE_TEXT = "help on this"
 
     def sections(self, screen: Screen[Any]) -> list[Content]:
-        """The nearest text of help, then the widget's keys, then the screen's."""
+        """The texts of help on the way to the screen, keys that do something here, then those of every such widget."""
         focused = screen.focused
         chain: list[DOMNode] = [screen] if focused is None else list(focused.ancestors_with_self)
         texts = [dedent(text).strip() for node in chain if (text := getattr(node, "HELP", None))]
-        own = key_rows(
-            screen, lambda node, binding: not isinstance(node, Screen) and node in chain and node is not screen.app
-        )
-        others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and bool(binding.tooltip))
+        own = key_rows(screen, lambda node, binding: bool(binding.tooltip))
+        others = key_rows(screen, lambda node, binding: not binding.tooltip and not isinstance(node, Screen))
         told = [Content(literal("\n\n".join(texts)))] if texts else []
         return [*told, *[_table(rows) for rows in (own, others) if rows]]
 

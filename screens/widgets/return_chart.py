@@ -103,7 +103,8 @@ class ReturnChart(Vertical):
         window = smoothing_window(state.returns.episodes)
         points = thinned(state.returns.trailing(window), 2 * max(20, self.size.width))
         known = baselines(state)
-        colors = self.app.theme_variables
+        # Rich has its own names for the colours of the terminal.
+        colors = {name: color.removeprefix("ansi_") for name, color in self.app.theme_variables.items()}
         with self.app.batch_update():
             plot.clear()
             low, high = self._scale(plot, points, list(known.values()))

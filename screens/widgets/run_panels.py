@@ -29,7 +29,8 @@ class SidePanel(Vertical):
 
     def show(self, state: RunState) -> None:
         """Show the figures of another state; `show_chart` draws the curve."""
-        self.query_one(FiguresColumn).show(state)
+        for column in self.query(FiguresColumn):  # none in an app that is closing
+            column.show(state)
 
     def show_chart(self, state: RunState) -> None:
         """Draw the curve of a state."""
