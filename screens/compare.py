@@ -6,11 +6,12 @@ import asyncio
 import importlib
 from typing import Any, ClassVar
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -26,6 +27,17 @@ NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
 LINES = ("━", "•")
 """How each curve is drawn, so that they are told apart without colour."""
+
+
+class ChartPlace(Vertical):
+    """Where the curves are; says when its size is another one."""
+
+    class Resized(Message):
+        """There is another size to draw for."""
+
+    def on_resize(self) -> None:
+        """Say so."""
+        self.post_message(self.Resized())
 
 
 class CompareScreen(Screen[None]):
@@ -54,7 +66,7 @@ class CompareScreen(Screen[None]):
         """Curves above, what differs below."""
         yield TooSmall()
         yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
-        yield Vertical(id="compare-chart")
+        yield ChartPlace(id="compare-chart")
         with VerticalScroll(id="compare-facts"):
             yield Static(id="compare-table", markup=False)
         yield KeyBar()
@@ -76,8 +88,6 @@ class CompareScreen(Screen[None]):
         table = self.query_one("#compare-table", Static)
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
-        if self._plot is not None:
-            self._fill()
 
     @work(exclusive=True)
     async def _draw(self) -> None:
@@ -90,7 +100,13 @@ class CompareScreen(Screen[None]):
         if plot.children:
             plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
             self._plot = plot
-            self._fill()
+            self.fill()
+
+    @on(ChartPlace.Resized)
+    def fill(self) -> None:
+        """Draw the curves once the chart has its size."""
+        if self._plot is not None:
+            self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
         curves = [summary.curve for summary in self._summaries]

@@ -1,0 +1,116 @@
+"""How home, past runs, a comparison, a replay and the tour look."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.model_registry import ENTRIES
+from llamagym_tui.protocol.events import RunFinished
+from llamagym_tui.screens.compare import CompareScreen
+from llamagym_tui.screens.replay import ReplayScreen
+from llamagym_tui.screens.widgets.agent_list import ModelList
+from llamagym_tui.screens.widgets.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.run_list import RunList
+from tests import fakes
+from tests.recorded_run import record
+from tests.tui.steps import sees, shown, until
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 34), (200, 50)], ids=["80x24", "120x34", "200x50"])
+END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0, mean_return=-0.06, return_stderr=0.0)
+NOON = 1_767_355_200
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three runs in a folder of the same name everywhere; no model but the bundled one is here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+    monkeypatch.setattr("llamagym_tui.screens.widgets.agent_list.is_here", lambda name: name == "bundled")
+    events = [msgspec.structs.replace(event, at_s=0.4 * at) for at, event in enumerate(fakes.demo_run(batches=160))]
+    of_a_run: dict[str, dict[str, Any]] = {
+        "20260102-120000-blackjack": {"checkpoint": True},
+        "20260102-130000-blackjack": {"ppo": PPOConfig(lr=1e-3, epochs=3), "n_envs": 64},
+        "20260102-140000-frozen_lake": {},
+    }
+    for hours, (name, settings) in enumerate(of_a_run.items()):
+        told = [*events[: len(events) - 80 * hours], *([END] if hours == 0 else [])]
+        folder = record(Path("data/runs") / name, told, **settings)
+        os.utime(folder / "config.json", (NOON + 3600 * hours,) * 2)
+
+
+def at_home() -> LlamaGymApp:
+    return LlamaGymApp(client_factory=fakes.FakeClient)
+
+
+async def listed(pilot: Pilot[None]) -> None:
+    await until(pilot, lambda: shown(pilot).count("broken off") == 2 and " … " not in shown(pilot))
+
+
+@SIZES
+def test_home(snap_compare: Any, size: tuple[int, int]):
+    assert snap_compare(at_home(), terminal_size=size, run_before=listed)
+
+
+@SIZES
+def test_runs(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("l")
+        await listed(pilot)
+        await pilot.press("space", "down", "space")
+        await sees(pilot, "seed 1")
+
+    assert snap_compare(at_home(), terminal_size=size, run_before=settled)
+
+
+@SIZES
+def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("l")
+        await listed(pilot)
+        await pilot.press("down", "space", "down", "c")
+        await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and pilot.app.screen.drawn)
+        await pilot.pause(0.3)
+
+    assert snap_compare(at_home(), terminal_size=size, run_before=settled)
+
+
+@SIZES
+def test_replay(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, ReplayScreen)
+        await until(pilot, lambda: screen.player.recording.complete)
+        await pilot.press("space", "end", "left")
+        await sees(pilot, "‖ 1×")
+        state = screen.player.state
+        await until(pilot, lambda: pilot.app.run_state is state)
+        if size[0] >= 120:
+            await until(pilot, lambda: screen.query_one(ReturnChart)._drawn is not None)
+            await pilot.pause(0.7)
+        await pilot.pause(0.3)
+
+    app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+def test_tour(snap_compare: Any):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "1 of 5")
+        home = pilot.app.screen_stack[0]
+        await until(pilot, lambda: len(home.query_one(ModelList)._here) == len(ENTRIES))
+        await until(pilot, lambda: home.query_one(RunList).rows)
+        await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
+        await pilot.pause(0.2)
+
+    app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
+    assert snap_compare(app, terminal_size=(80, 24), run_before=settled)
