@@ -28,6 +28,8 @@ from llamagym_tui.screens.widgets.text_search import Match, TextSearch
 from llamagym_tui.screens.widgets.typesetting import GUTTER, NARROWEST, Block, Mark, Typesetter, block, searched_texts
 from llamagym_tui.transcript import Entry, Reply, is_message
 
+CURRENT = Style(bold=True, reverse=True)
+"""Of the match that is looked at."""
 KEPT = 512
 """Entries whose lines are kept."""
 MEASURED = 100
@@ -49,7 +51,7 @@ class ConversationView(ScrollView, can_focus=True):
     ]
     STYLES: ClassVar[tuple[str, ...]] = (
         *("rule", "heading", "label", "system", "env", "agent-label", "agent", "action"),
-        *("aside", "warning", "notice", "won", "lost", "even", "match", "match-current"),
+        *("aside", "warning", "notice", "won", "lost", "even", "match"),
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"conversation--{style}" for style in STYLES}
     DEFAULT_CSS = """
@@ -72,7 +74,6 @@ class ConversationView(ScrollView, can_focus=True):
         & > .conversation--lost { color: $error; text-style: bold; }
         & > .conversation--even { color: $foreground 80%; text-style: bold; }
         & > .conversation--match { background: $warning 30%; text-style: underline; }
-        & > .conversation--match-current { background: $warning; color: $background; text-style: bold reverse; }
     }
     """
 
@@ -392,7 +393,8 @@ class ConversationView(ScrollView, can_focus=True):
         self._set_lines.clear()
         if text:
             last = self._index.find(self._top + self.size.height - 1) if self._blocks else -1
-            self._search = TextSearch(text, self._blocks[last].entry.serial if self._blocks else -1)
+            seen = self._blocks[last].entry.serial if self._blocks else -1
+            self._search = TextSearch(text, min(seen, self._last_whole))
             self._look_further(self._search)
             self._work_soon()
         self._tell_search()
@@ -408,13 +410,20 @@ class ConversationView(ScrollView, can_focus=True):
     def _look_further(self, search: TextSearch) -> None:
         if not self._blocks:
             return
-        first, newest = self._first_serial, self._blocks[-1].entry
-        grows = isinstance(newest.fact, Reply) and not newest.fact.done
         before = search.current
-        search.look(first, newest.serial - grows, self._searched, LOOKED_THROUGH)
+        search.look(self._first_serial, self._last_whole, self._searched, LOOKED_THROUGH)
         if before is None and search.current is not None:
             self._go_to_match(None)
         self._tell_search()
+
+    @property
+    def _last_whole(self) -> int:
+        """Serial of the newest entry that changes no more; -1: there is none."""
+        if not self._blocks:
+            return -1
+        newest = self._blocks[-1].entry
+        grows = isinstance(newest.fact, Reply) and not newest.fact.done
+        return newest.serial - grows
 
     def _searched(self, serial: int) -> list[str]:
         return searched_texts(self._blocks[serial - self._first_serial], by_person=self._by_person)
@@ -454,7 +463,8 @@ class ConversationView(ScrollView, can_focus=True):
     # Drawing
 
     def _style(self, name: str) -> Style:
-        return self.get_visual_style(f"conversation--{name}", partial=True)
+        # A component class can neither be reversed nor have a background of its own; this one needs no colour at all.
+        return CURRENT if name == "match-current" else self.get_visual_style(f"conversation--{name}", partial=True)
 
     def line_at(self, number: int) -> Content | None:
         """The line of a number; None if there is none."""
