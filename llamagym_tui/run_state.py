@@ -347,16 +347,11 @@ def _update_finished(state: RunState, event: UpdateFinished) -> RunState:
 
 
 def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
-    before = max(0, event.episodes - len(event.returns))
-    # A resumed run plays the episodes after its checkpoint once more.
-    returns = state.returns.until(before)
-    if not returns.sums:
-        returns = ReturnSeries(start=before)
     present = event.mode == state.mode and event.prompt_version == state.prompt_version
     recent = (*state.recent, *event.returns)[-RECENT:] if present else state.recent
     return replace(
         state,
-        returns=returns.add(event.returns),
+        returns=state.returns.counted(event.returns, event.episodes),
         recent=recent,
         prompts=prompt_versions.counted(state.prompts, event),
         marks=tuple(mark for mark in state.marks if mark.episode <= event.episodes),

@@ -66,7 +66,7 @@ class ReplayScreen(PlaygroundScreen):
     BINDING_GROUP_TITLE = "Replay"
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
-        _key("right", "jump(1)", "5 s", "Five seconds on or back; with shift, a tenth of the recording.", shown="← →"),
+        _key("right", "jump(1)", "5 s", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
         _key("left", "jump(-1)", "5 s back", "Five seconds back."),
         _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),
         _key("shift+left", "leap(-1)", "A tenth back", "A tenth of the recording back."),
