@@ -17,12 +17,20 @@ MAX_MESSAGES = 600
 """Messages of an episode that are shown."""
 MAX_RETURNS = 6
 """Returns that are counted one by one; where there are more, their range is told."""
+GUTTER = 8
+"""Cells of the labels."""
 BAR = 12
 """Cells of the longest bar."""
 
 
-def episode_text(row: Row, agent: Agent) -> Content:
-    """The conversation of a row, with its faults first."""
+def episode_text(row: Row, agent: Agent, width: int) -> Content:
+    """The conversation of a row, with its faults first.
+
+    Args:
+        row: the episode.
+        agent: names the actions.
+        width: cells that there are; messages are wrapped beside their labels.
+    """
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
     demo = row.demo
     if demo is None:
@@ -33,7 +41,7 @@ def episode_text(row: Row, agent: Agent) -> Content:
         role = message["role"]
         label = "you" if role == "assistant" and demo.source == "human" else SPEAKERS[role]
         style = "bold $primary" if role == "assistant" else ASIDE
-        parts.append(Content.assemble((f"{label:<8}", style), literal_content(clipped(message["content"]))))
+        parts.append(_message(Content.styled(f"{label:<{GUTTER}}", style), clipped(message["content"]), width))
         if role == "assistant":
             if turn < len(demo.actions) and turn < len(demo.rewards):
                 parts.append(_turn(demo, turn, agent))
@@ -53,6 +61,12 @@ def summary_text(counted: Summary) -> Content:
     ]
     lines = [Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in rows]
     return Content("\n").join(lines)
+
+
+def _message(label: Content, text: str, width: int) -> Content:
+    lines = literal_content(text).wrap(max(1, width - GUTTER))
+    indent = Content(" " * GUTTER)
+    return Content("\n").join([(indent if index else label) + line for index, line in enumerate(lines)])
 
 
 def _heading(row: Row, demo: Demonstration) -> Content:

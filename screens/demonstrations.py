@@ -282,7 +282,15 @@ class DemonstrationsScreen(Screen[None]):
     @on(EpisodeList.Moved)
     def show_chosen(self) -> None:
         """Show the chosen episode in full."""
-        row = self._chosen
-        self.query_one("#episode-text", Static).update(episode_text(row, self._agent) if row else "")
+        self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
         self.refresh_bindings()
+
+    def on_resize(self) -> None:
+        """The episode is wrapped at another width."""
+        self.call_after_refresh(self._draw_episode)
+
+    def _draw_episode(self) -> None:
+        row, width = self._chosen, self.query_one("#episode-text").content_size.width
+        text = episode_text(row, self._agent, width) if row is not None and width else ""
+        self.query_one("#episode-text", Static).update(text)

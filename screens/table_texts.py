@@ -59,7 +59,7 @@ def _what_now(game: HumanGame, one_key: bool) -> str:
         return "Discarded: backspace keeps it after all." if game.discarded else "Kept: backspace discards it."
     if game.chosen is not None:
         key = literal(game.chosen.key)
-        return f"enter, or {key} again, takes it · backspace takes it back · tab says why"
+        return f"enter or {key} takes it · backspace undoes · tab says why"
     return "a key takes its action at once" if one_key else "a key chooses, the same key or enter takes it"
 
 

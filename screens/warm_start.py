@@ -100,6 +100,7 @@ class WarmStartDialog(ModalScreen[None]):
         width = max(20, self.query_one("#warm-start").content_size.width)
         offers = offers_text(self._offers, self._at, self._fault, evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
+        self.query_one("#offers", Static).display = not state.teaching.under_way
         self.query_one("#teaching", Static).update(teaching_text(state.teaching, width))
         self.refresh_bindings()
 

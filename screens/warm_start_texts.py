@@ -67,7 +67,7 @@ def _offer(offer: Offer, chosen: bool) -> Content:
     if offer.fault:
         return head + Content.styled(f": refused\n  {literal(offer.fault)}", "$text-error")
     counted = f": {offer.episodes:,} episodes, mean return {number(offer.mean_return, 3)}"
-    return Content.assemble(head, counted, (f"\n  {one_line(str(offer.path))}", ASIDE))
+    return Content.assemble(head, counted)
 
 
 def _stage(teaching: Teaching) -> str:

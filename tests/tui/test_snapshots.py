@@ -37,17 +37,6 @@ def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["80x24", "160x45"])
-def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    async def settled(pilot: Pilot[None]) -> None:
-        await pilot.press("h")
-        await sees(pilot, "Your total:")
-        await pilot.press("h")
-        await sees(pilot, "chosen by you")
-
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
-
-
 def test_the_death_of_the_trainer(snap_compare: Any, make_app: MakeApp):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,494")

@@ -14,9 +14,10 @@ from gymnasium import spaces
 from llamagym_tui import demos
 from llamagym_tui.agent import Agent, prompt_sha256
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.choices import Choice, choices
 from llamagym_tui.demo_writer import DemoWriter
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.human import HumanGame
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
 
@@ -223,3 +224,110 @@ def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):
     game.save()
     game.close()
     assert demos.read(game.path)[0].episode_return in (-1.0, 0.0, 1.0)
+
+
+def test_a_choice_is_not_taken_until_it_is_taken(tmp_path: Path):
+    game = table(tmp_path)
+    left, right = game.choices
+    game.choose(left)
+    game.choose(right)
+    assert game.score == 0
+    assert not game.over
+    assert len(game.transcript.entries) == 2
+    game.choose(None)
+    assert not game.take(), "nothing is chosen"
+    game.choose(right)
+    game.take()
+    assert game.transcript.entries[-2].fact.action_name == "right"
+    assert game.chosen is None
+
+
+def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> HumanGame:
+    agent = agent or BlackjackAgent()
+    writer = DemoWriter(tmp_path / "blackjack.jsonl")
+    game = HumanGame(
+        agent, "blackjack", writer, system_prompt=agent.get_system_prompt, next_seed=lambda: 5, clock=lambda: NOON
+    )
+    game.open()
+    game.deal()
+    return game
+
+
+def test_a_reason_stands_before_the_action_and_reads_back_as_it(tmp_path: Path):
+    game = blackjack_table(tmp_path)
+    game.act(0, " High enough. ")
+    game.save()
+    assert demos.read(game.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
+    assert demos.check(game.path, BlackjackAgent()) == []
+
+
+def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_step(tmp_path: Path):
+    class First(BlackjackAgent):
+        def extract_action(self, response: str) -> Any:
+            return 1 if "hit" in response else super().extract_action(response)
+
+    game = blackjack_table(tmp_path, First())
+    game.choose(game.choices[0])
+    with pytest.raises(ActionParseError, match="would read hit, not stick"):
+        game.take("I would not hit.")
+    assert not game.over
+    assert game.chosen == game.choices[0]
+
+
+def test_the_hint_is_the_experts_action(tmp_path: Path):
+    game = blackjack_table(tmp_path)
+    total, dealer, ace = game._observation
+    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, ace))]
+    assert table(tmp_path).has_expert is False
+    assert table(tmp_path).hint() == ""
+
+
+def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
+    game = table(tmp_path)
+    game.act(0)
+    game.act(1)
+    game.save()
+    game.discard()
+    assert (demos.read(game.path), game.saved.episodes, game.discarded) == ([], 0, True)
+    game.discard()
+    assert (len(demos.read(game.path)), game.saved.episodes, game.discarded) == (1, 1, False)
+
+
+def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
+    game = table(tmp_path)
+    game.act(0)
+    game.act(1)
+    game.discard()
+    game.save()
+    assert game.saved == (0, 0, "")
+    assert not game.path.exists()
+
+
+def test_gymnasiums_text_rendering_is_drawn_with_brackets_for_colours(tmp_path: Path):
+    class Walker(GenericAgent):
+        env_id = "FrozenLake-v1"
+        env_kwargs: ClassVar[Mapping[str, Any]] = {"is_slippery": False}
+        action_names = ("left", "down", "right", "up")
+
+    agent = Walker()
+    game = HumanGame(
+        agent,
+        "lake",
+        DemoWriter(tmp_path / "lake.jsonl"),
+        system_prompt=agent.get_system_prompt,
+        next_seed=lambda: 1,
+        clock=lambda: NOON,
+    )
+    game.open()
+    game.deal()
+    assert game.drawing.splitlines()[-4:] == ["[S]FFF", "FHFH", "FFFH", "HFFG"]
+    game.act(2)
+    assert game.drawing.splitlines()[-4:] == ["S[F]FF", "FHFH", "FFFH", "HFFG"]
+
+
+def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
+    class Clumsy(BlackjackAgent):
+        def draw(self, observation: Any) -> str:
+            raise RuntimeError("no paper")
+
+    assert blackjack_table(tmp_path, Clumsy()).drawing == ""

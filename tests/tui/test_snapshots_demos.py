@@ -1,0 +1,118 @@
+"""How the screens around demonstrations look; `--snapshot-update` takes new pictures, to be looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui import demos
+from llamagym_tui.chat import assistant, system, user
+from llamagym_tui.protocol.events import EvaluationFinished, PhaseChanged, WarmStartProgressed
+from tests import fakes
+from tests.tui.conftest import MakeApp
+from tests.tui.steps import sees
+from tests.unit.test_demos import a_demo
+
+SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
+sizes = pytest.mark.parametrize("size", SIZES, ids=[f"{width}x{height}" for width, height in SIZES])
+
+
+@pytest.fixture(autouse=True)
+def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are shown."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+
+
+def record_some() -> None:
+    """Forty episodes of three sources, one of them faulty."""
+    path = demos.default_path("blackjack")
+    for seed in range(40):
+        total, won = 12 + seed % 8, (1.0, -1.0, -1.0, 1.0, 0.0)[seed % 5]
+        hits = int(total < 17)
+        why = "Too low to stand. " if seed % 4 == 0 and hits else ""
+        messages = [system("Play well."), user(f"Your total: {total}. Usable ace: no. Dealer shows: {2 + seed % 9}.")]
+        messages += [assistant(f'{why}{{"action": {hits}}}')]
+        demos.append(
+            path,
+            a_demo(
+                messages=messages,
+                actions=[hits if seed != 7 else 1 - hits],
+                rewards=[won],
+                episode_return=won,
+                length=1,
+                seed=seed,
+                source=("human", "human", "model", "expert")[seed % 4],
+                model="bundled" if seed % 4 == 2 else None,
+                recorded_at=f"2026-01-{1 + seed % 28:02d}T12:{seed:02d}:00Z",
+            ),
+        )
+
+
+@sizes
+def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("s", "s")
+        await sees(pilot, "chosen by you")
+        await pilot.press("enter", "ctrl+e", "h", "tab", *"Low enough.")
+        await pilot.pause(0.3)
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@sizes
+def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("d")
+        await sees(pilot, "1 faulty")
+        await pilot.press("down", "down", "down", "down")
+        await sees(pilot, "line 5")
+        await pilot.pause(0.3)
+
+    record_some()
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=["60x20", "80x24"])
+def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("d")
+        await sees(pilot, "1 faulty")
+        await pilot.press("e")
+        await sees(pilot, "Reads as hit.")
+        await pilot.press("left", "backspace", "0")
+        await sees(pilot, "did not follow")
+        await pilot.pause(0.3)
+
+    record_some()
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@sizes
+def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    evaluation = EvaluationFinished(
+        episodes=300, greedy=True, mean_return=-0.395, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+    )
+
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "refused")
+        await pilot.press("down", "enter")
+        await sees(pilot, "asked for")
+        client.tell(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+        for step in range(30):
+            client.tell(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
+        await sees(pilot, "30 of 40")
+        await pilot.pause(0.3)
+
+    record_some()
+    client = fakes.FakeClient(fakes.opening_events())
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
