@@ -9,6 +9,7 @@ from textual.widgets import Input, Static
 
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
 class SearchLine(Horizontal):
@@ -19,7 +20,7 @@ class SearchLine(Horizontal):
         height: 1;
         background: $surface;
         & > .slash { width: 2; color: $accent; }
-        & > Input { width: 1fr; border: none; height: 1; padding: 0; background: $surface; }
+        & > SentenceInput { width: 1fr; }
         & > .status { width: auto; min-width: 12; padding: 0 1; color: $foreground 70%; text-align: right; }
     }
     """
@@ -32,7 +33,7 @@ class SearchLine(Horizontal):
     def compose(self) -> ComposeResult:
         """A slash, the text, the status."""
         yield Static("/", classes="slash", markup=False)
-        yield Input(placeholder="search; ↑ ↓ go through the matches, enter leaves the line", compact=True)
+        yield SentenceInput(placeholder="search; ↑ ↓ go through the matches, enter leaves the line")
         yield Static("", classes="status", markup=False)
 
     def on_mount(self) -> None:

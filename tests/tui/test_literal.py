@@ -7,7 +7,7 @@ import random
 import pytest
 from textual.app import App
 from textual.events import Paste
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, SessionFailed, WarningRaised
 from llamagym_tui.screens.prompt_editor import PromptEditor
@@ -113,7 +113,12 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
         client.tell(*fakes.hand(1, [(text, text, "keyword")], 1.0, system_prompt=text))
         await sees(pilot, "episode 1 ")
         assert harmful(shown(pilot)) == []
-        await pilot.press("p")
+        await pilot.press("slash")
+        app.screen.query_one(Input).post_message(Paste(text))
+        await until(pilot, lambda: app.screen.query_one(Input).value)
+        await pilot.pause()
+        assert harmful(shown(pilot)) == []
+        await pilot.press("escape", "p")
         await until(pilot, lambda: isinstance(app.screen, PromptEditor))
         await pilot.pause()
         assert harmful(shown(pilot)) == []
@@ -142,3 +147,28 @@ async def test_a_line_of_a_megabyte_is_shown_without_delay(make_app: MakeApp):
     async with make_app(client).run_test(size=(80, 24)) as pilot:
         client.tell(*fakes.hand(1, [("x" * 1_000_000, '{"action": 0}', "json")], 1.0))
         await sees(pilot, "more characters)")
+
+
+async def test_random_conversations_are_harmless_at_every_width():
+    rng = random.Random(11)
+    app = Bare()
+    async with app.run_test(size=(40, 20)) as pilot:
+        for width in (17, 40, 93):
+            transcript = Transcript()
+            for episode in range(12):
+                parts = [rng.choice(NASTY), chr(rng.randrange(0x11000)), " ", "x" * rng.randrange(99), "日" * 40]
+                text = "".join(rng.choice(parts) for _ in range(20))
+                for event in fakes.hand(episode, [(text, text, "failed")], -1.0, system_prompt=text):
+                    transcript = transcript.tell(event)
+            await pilot.resize_terminal(width, 20)
+            view = app.query_one(ConversationView)
+            view.show(transcript.note(text).entries)
+            view.find(rng.choice(NASTY))
+            await pilot.pause(0.1)
+            for _ in range(12):
+                for y in range(view.size.height):
+                    strip = view.render_line(y)
+                    assert strip.cell_length == view.scrollable_content_region.width
+                    assert harmful("".join(segment.text for segment in strip)) == []
+                view.scroll_relative(y=-15, animate=False, immediate=True)
+                await pilot.pause()
