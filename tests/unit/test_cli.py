@@ -276,6 +276,17 @@ def test_runs_and_their_models_are_listed(data: Path) -> None:
     assert str(data / "runs" / "one") in run("models").stdout
 
 
+def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
+    assert "There are no runs in" in run("replay").stderr
+    missing = run("replay", "nowhere")
+    assert missing.exit_code == 1
+    assert missing.stderr == "llamagym-tui: There is no run nowhere; `llamagym-tui runs` lists them.\n"
+    a_run_folder(data / "runs" / "one")
+    (data / "runs" / "one" / "events.jsonl").touch()
+    refused = run("replay", "one")
+    assert (refused.exit_code, "needs a terminal" in refused.stderr) == (2, True)
+
+
 def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(b"{}\n")
@@ -289,7 +300,7 @@ def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
 def test_help_names_the_commands_but_not_the_hidden_one() -> None:
     text = run("--help").stdout
     assert all(command in text for command in ("train", "eval", "agents", "models", "runs", "demos"))
-    assert "play " not in text.split("Commands")[1]
+    assert "│ play " not in text.split("Commands")[1]
     assert "AGENT [OPTIONS]" in run("blackjack", "--help").stdout
 
 

@@ -156,3 +156,17 @@ def test_runs_are_listed_latest_first_and_other_folders_left_out(
         ("young", True),
         ("old", False),
     ]
+
+
+def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    for seconds, name in enumerate(("one", "two")):
+        RunStore.create(config(run_store.runs_dir() / name)).close()
+        os.utime(run_store.runs_dir() / name / "config.json", (1000 + seconds,) * 2)
+    assert run_store.find_run(str(run_store.runs_dir() / "one")) == run_store.runs_dir() / "one"
+    assert run_store.find_run("one") == run_store.runs_dir() / "one"
+    assert run_store.find_run(None) == run_store.runs_dir() / "two"
+    with pytest.raises(RunStoreError, match="There is no run three"):
+        run_store.find_run("three")
