@@ -41,6 +41,10 @@ class DemoFileError(LlamaGymError):
     """A demonstration file is faulty; the message names the line."""
 
 
+class PromptFileError(LlamaGymError):
+    """A file with a system prompt cannot be read or written."""
+
+
 class WireError(LlamaGymError):
     """A frame on the pipe between the two processes is not what the protocol allows."""
 
