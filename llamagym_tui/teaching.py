@@ -78,7 +78,7 @@ class Teaching:
                 return self._progressed(event)
             case WarmStartFinished():
                 stage = Stage.EVALUATING if self.evaluates else Stage.OVER
-                return replace(self, stage=stage, result=event, cancelling=False, detail="")
+                return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
             case EvaluationFinished() if self.evaluates and self.stage is Stage.ASKED:
                 return replace(self, before=event, detail="")
             case EvaluationFinished() if self.stage is Stage.EVALUATING:

@@ -49,7 +49,8 @@ def teaching_text(teaching: Teaching, width: int) -> Content:
     """
     if teaching.stage is Stage.NONE:
         return Content("")
-    parts = [Content(""), Content.styled(_stage(teaching), "bold")]
+    lead = [] if teaching.under_way else [Content("")]  # the files stand above then
+    parts = [*lead, Content.styled(_stage(teaching), "bold")]
     if teaching.stage is Stage.REFUSED:
         parts.append(Content.styled(literal(teaching.detail), "$text-error"))
     elif teaching.detail:

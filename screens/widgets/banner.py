@@ -12,6 +12,7 @@ from textual.widgets import Static
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.teaching import Teaching
 
 
 class Tone(StrEnum):
@@ -53,7 +54,15 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
         said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
     if state.phase == "paused":
         said.append(Sentence("Paused. space goes on. A period makes one turn, u one update.", Tone.NOTE))
+    if state.teaching.under_way:
+        said.append(Sentence(_warm_start(state.teaching), Tone.NOTE))
     return said + _awaited(state)
+
+
+def _warm_start(teaching: Teaching) -> str:
+    """How far a warm start is, for whoever has closed its dialog."""
+    far = f": step {teaching.step:,} of {teaching.steps:,}" if teaching.steps and teaching.result is None else ""
+    return f"A warm start is under way{far}. f shows it."
 
 
 def _recorded(state: RunState) -> list[Sentence]:

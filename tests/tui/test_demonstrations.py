@@ -213,6 +213,10 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
         assert "loss 2.50 → 0.500" in shown(pilot)
         await pilot.press("enter")
         assert len(client.asked) == 3, "one at a time"
+        await pilot.press("escape")
+        await sees(pilot, "A warm start is under way: step 2 of 4. f shows it.")
+        await pilot.press("f")
+        await sees(pilot, " 2 of 4")
         await pilot.press("c", "c")
         assert client.asked[3:] == [CancelWarmStart()]
         client.tell(

@@ -46,7 +46,7 @@ def progress(step: int, loss: float = 1.0) -> WarmStartProgressed:
 
 def test_evaluations_before_and_after_belong_to_it() -> None:
     teaching = told(BEFORE, PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=asked_for(evaluates=True))
-    assert (teaching.stage, teaching.before, teaching.after) == (Stage.EVALUATING, BEFORE, None)
+    assert (teaching.stage, teaching.step, teaching.before, teaching.after) == (Stage.EVALUATING, 2, BEFORE, None)
     teaching = told(AFTER, begun=teaching)
     assert (teaching.stage, teaching.after, teaching.result) == (Stage.OVER, AFTER, FINISHED)
 
