@@ -86,7 +86,8 @@ def watched_text(watched: WatchChanged, n_envs: int) -> str:
     """What is watched, for people."""
     where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
     if watched.awaits_failure:
-        return f"waiting for the next reply that names no action; until then {where}"
+        meanwhile = f"; until then {where}" if watched.kind == "env" else ""
+        return f"waiting for the next reply that names no action{meanwhile}"
     match watched.kind:
         case "env":
             return f"watching {where}"

@@ -25,6 +25,14 @@ class Inbox:
         self._collect()
         return self._waiting.popleft() if self._waiting else None
 
+    def take_first(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
+        """The oldest command of these kinds, before those of others; None if there is none."""
+        self._collect()
+        found = next((command for command in self._waiting if isinstance(command, kinds)), None)
+        if found is not None:
+            self._waiting.remove(found)
+        return found
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Hold still until there is a command, or for so long."""
         if not self._waiting:

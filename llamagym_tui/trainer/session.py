@@ -131,9 +131,15 @@ class Session:
     def _update(self, run: Run) -> None:
         run.count()
         self._enter(Phase.UPDATING)
-        run.update(should_stop=lambda: self._inbox.holds(commands.Stop, commands.Pause))
+        run.update(should_stop=lambda: self._is_update_to_end(run))
         self._enter(Phase.ROLLING_OUT)
         run.look_after()
+
+    def _is_update_to_end(self, run: Run) -> bool:
+        """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
+        while command := self._inbox.take_first(commands.Watch, commands.WatchNext, commands.SetPace):
+            self._obey(command, run)
+        return self._inbox.holds(commands.Stop, commands.Pause)
 
     def _obey_all(self, run: Run) -> None:
         while not is_over(self.phase) and (command := self._inbox.take()) is not None:

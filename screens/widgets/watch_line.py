@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-from llamagym_tui.protocol.commands import Watch
+from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.run_state import RunState
 from llamagym_tui.watching import FIRST, Watching, watched_text
 
@@ -14,23 +14,29 @@ def watch_sentence(state: RunState) -> str:
     watching = state.watching
     said = []
     if watching.now != FIRST or watching.asked is not None:
-        said.append(watched_text(watching.now, state.n_envs))
-    if watching.now.kind != "env":
+        said.append(watched_text(watching.now, state.n_envs) + _asked(watching))
+    if watching.now.kind != "env" and not watching.now.awaits_failure:
         said.append("] goes back to the play")
-    if watching.asked is not None:
-        what = f"environment {watching.asked.env + 1:,}" if isinstance(watching.asked, Watch) else watching.asked.kind
-        said.append(f"{what} is asked for")
     return " · ".join([*said, *_speed(watching)])
 
 
+def _asked(watching: Watching) -> str:
+    match watching.asked:
+        case None:
+            return ""
+        case Watch(env=env):
+            return f" → {env + 1:,}?"
+        case WatchNext(kind=kind):
+            return f" → {kind}?"
+
+
 def _speed(watching: Watching) -> list[str]:
-    said = []
-    if watching.turn_s:
-        said.append(f"a turn every {watching.turn_s:g} s, + is faster")
-    if watching.turn_s_asked is not None:
-        asked = f"a turn every {watching.turn_s_asked:g} s" if watching.turn_s_asked else "full speed"
-        said.append(f"{asked} is asked for")
-    return said
+    if not watching.turn_s and watching.turn_s_asked is None:
+        return []
+    speed = f"{watching.turn_s:g} s a turn, + faster" if watching.turn_s else "full speed"
+    if watching.turn_s_asked is None:
+        return [speed]
+    return [speed + (f" → {watching.turn_s_asked:g} s?" if watching.turn_s_asked else " → full speed?")]
 
 
 class WatchLine(Static):

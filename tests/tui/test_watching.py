@@ -21,7 +21,7 @@ SIZE = (100, 30)
         ("x", WatchNext(kind="failure"), "waiting for the next reply that names no action"),
         ("b", WatchNext(kind="best"), "the best episode of the last batch, told again · ] goes back to the play"),
         ("w", WatchNext(kind="worst"), "the worst episode of the last batch, told again"),
-        ("minus", SetPace(turn_s=0.5), "a turn every 0.5 s, + is faster"),
+        ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
         ("full_stop", Step(), "Paused. space goes on. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
     ],
@@ -40,12 +40,10 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("right_square_bracket", "right_square_bracket", "minus")
-        await sees(
-            pilot, "watching environment 1 of 128 · environment 3 is asked for · a turn every 0.5 s is asked for"
-        )
+        await sees(pilot, "watching environment 1 of 128 → 3? · full speed → 0.5 s?")
         assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
         client.tell(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
-        await sees(pilot, "watching environment 3 of 128 · a turn every 0.5 s, + is faster")
+        await sees(pilot, "watching environment 3 of 128 · 0.5 s a turn, + faster")
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
@@ -55,9 +53,9 @@ async def test_speeds_end_at_both_ends(make_app: MakeApp):
         await pilot.press("plus")
         for turn_s in ("0.5", "1.5", "4"):
             await pilot.press("minus")
-            await sees(pilot, f"a turn every {turn_s} s")
+            await sees(pilot, f"{turn_s} s a turn")
         await pilot.press("minus", "equals_sign")
-        await sees(pilot, "a turn every 1.5 s")
+        await sees(pilot, "1.5 s a turn")
         assert [command.turn_s for command in client.asked] == [0.5, 1.5, 4.0, 1.5]
 
 
@@ -90,9 +88,9 @@ async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp)
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("minus")
-        await sees(pilot, "a turn every")
+        await sees(pilot, "s a turn")
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
         await pilot.press("minus", "x", "full_stop", "u", "b", "w", "right_square_bracket")
         assert client.asked == [SetPace(turn_s=0.5)]
-        assert "a turn every" not in shown(pilot)
+        assert "s a turn" not in shown(pilot)

@@ -10,6 +10,7 @@ import pytest
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetPace, Step, Stop, Watch, WatchNext
 from llamagym_tui.protocol.events import (
     EpisodeStarted,
+    ModeChanged,
     PaceChanged,
     PhaseChanged,
     UpdateFinished,
@@ -91,6 +92,18 @@ def test_what_is_not_watched_is_not_slowed(stage: Stage) -> None:
     stage.session.run()
     assert stage.of(WatchChanged)[0].env == 1
     assert stage.builders.clock.now == pytest.approx(100 + 4 * STEP_S + 1.0 + 0.0, abs=1.1)
+
+
+def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> None:
+    def ask(number: int) -> None:
+        if number == 1:
+            for command in (SetMode(mode="inference"), WatchNext(kind="best"), SetPace(turn_s=4.0), Stop()):
+                stage.asked.put(command)
+
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
+    stage.session.run()
+    kinds = [type(event) for event in stage.events]
+    assert kinds.index(WatchChanged) < kinds.index(PaceChanged) < kinds.index(UpdateFinished) < kinds.index(ModeChanged)
 
 
 def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
