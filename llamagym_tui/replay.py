@@ -31,10 +31,12 @@ from llamagym_tui.run_store import EVENTS_FILE, read_config
 
 MAX_GAP_S = 5.0
 """Seconds of a recording that a longer silence takes: a pause over night is not waited for."""
-MAX_KEYFRAMES = 64
+MAX_KEYFRAMES = 128
 """States kept for jumping."""
 KEYFRAME_EVERY = 256
 """Events between two of them at first; twice as many whenever there are too many of them."""
+FRAME_ENTRIES = 256
+"""Entries of the conversation in each of them: what one may scroll back to after a jump, at least."""
 READ_EVENTS = 256
 """Events that are read at once: some milliseconds."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -127,7 +129,8 @@ class Recording:
             self.turning_points = [*self.turning_points, moment.at_s][-MAX_MARKS:]
         if self.events % self._every:
             return
-        self._frames.append(self._last)
+        talk = self._last.state.transcript.tail(FRAME_ENTRIES)
+        self._frames.append(self._last._replace(state=replace(self._last.state, transcript=talk)))
         if len(self._frames) == MAX_KEYFRAMES:
             self._frames = self._frames[::2]
             self._every *= 2

@@ -168,13 +168,21 @@ class Transcript:
         characters = self.characters - _size(last.fact) + _size(fact)
         return Transcript(self.entries.last_replaced(Entry(last.serial, fact)), self.next_serial, characters)
 
+    def tail(self, entries: int) -> Transcript:
+        """The same with so many of its last entries, and at most a page more."""
+        return self._bounded(entries + PAGE, MAX_CHARACTERS)
+
     def _appended(self, fact: Fact) -> Transcript:
         entries = self.entries.added(Entry(self.next_serial, fact))
-        characters = self.characters + _size(fact)
-        while (len(entries) > MAX_ENTRIES or characters > MAX_CHARACTERS) and (page := entries.first_page):
+        grown = Transcript(entries, self.next_serial + 1, self.characters + _size(fact))
+        return grown._bounded(MAX_ENTRIES, MAX_CHARACTERS)
+
+    def _bounded(self, max_entries: int, max_characters: int) -> Transcript:
+        entries, characters = self.entries, self.characters
+        while (len(entries) > max_entries or characters > max_characters) and (page := entries.first_page):
             characters -= sum(_size(entry.fact) for entry in page)
             entries = entries.first_page_dropped()
-        return Transcript(entries, self.next_serial + 1, characters)
+        return self if entries is self.entries else Transcript(entries, self.next_serial, characters)
 
 
 def clipped(text: str) -> str:

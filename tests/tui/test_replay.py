@@ -89,6 +89,21 @@ async def test_a_jump_back_shows_what_was(app: LlamaGymApp):
         assert "Your total" not in shown(pilot)
 
 
+async def test_wherever_one_jumps_from_the_same_moment_looks_the_same(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        seen = []
+        for before in (["end"], ["home"], ["end", "shift+left", "shift+left"]):
+            await pilot.press(*before)
+            await pilot.pause(0.3)
+            screen.player.jump(screen.player.recording.duration_s - 3.0)
+            await pilot.press("full_stop")
+            await sees(pilot, "Your total: 15")
+            await pilot.pause(0.3)
+            seen.append(shown(pilot))
+        assert seen[0] == seen[1] == seen[2]
+
+
 async def test_events_one_by_one(app: LlamaGymApp):
     async with app.run_test(size=SIZE) as pilot:
         screen = await paused(pilot)

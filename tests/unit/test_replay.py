@@ -129,8 +129,16 @@ def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytes
     recording = whole(record(tmp_path, warnings(1000)))
     times = [frame.moment.at_s for frame in recording._frames]
     assert len(times) < replay.MAX_KEYFRAMES
-    assert times[:3] == [0.0, 15.0, 31.0]
+    assert times[:3] == [0.0, 7.0, 15.0]
     assert recording.duration_s == 999.0
+
+
+def test_a_jump_over_a_long_conversation_brings_the_end_of_it(tmp_path: Path):
+    playing, _ = player(record(tmp_path, warnings(4000)))
+    playing.jump(3990.0)
+    entries = playing.state.transcript.entries
+    assert 256 <= len(entries) < 1000
+    assert entries[-1].serial == 3990
 
 
 def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

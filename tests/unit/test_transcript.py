@@ -106,3 +106,15 @@ def test_the_last_of_a_full_page_can_be_replaced():
     replaced = entries.last_replaced(Entry(PAGE - 1, Notice("y")))
     assert (len(replaced), replaced[-1].fact) == (PAGE, Notice("y"))
     assert entries[-1].fact == Notice("x")
+
+
+def test_a_tail_has_the_last_entries_and_at_most_a_page_more():
+    transcript = Transcript()
+    for index in range(10 * PAGE + 3):
+        transcript = transcript.note(str(index))
+    tail = transcript.tail(100)
+    assert 100 <= len(tail.entries) <= 100 + PAGE
+    assert tail.entries[-1] == transcript.entries[-1]
+    assert tail.characters == sum(len(entry.fact.text) for entry in tail.entries)
+    assert tail.note("x").entries[-1].serial == 10 * PAGE + 3
+    assert tail.tail(100) is tail
