@@ -63,7 +63,7 @@ class EvaluationDialog(ModalScreen[None]):
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
                 yield EpisodesInput("1000", type="integer", id="episodes")
-                yield Checkbox("greedy (the likeliest reply)", True, id="greedy")
+                yield Checkbox("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
             yield Static(id="evaluation-status", markup=False)
             yield Static(id="evaluation-results", markup=False)
         yield KeyBar()
@@ -105,7 +105,7 @@ class EvaluationDialog(ModalScreen[None]):
             return Content.styled("There is no trainer to play it.", ASIDE)
         if self._episodes() is None:
             return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
-        return Content.styled("enter begins; the run goes on afterwards", ASIDE)
+        return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """One evaluation at a time, of a number of episodes."""

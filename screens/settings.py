@@ -105,8 +105,8 @@ class SettingsDialog(ModalScreen[None]):
         state = self._state
         now = f"{value_text(value_of(config, name)):<12}"
         moving = on_its_way(name, state.stats)
-        if moving is not None and moving != value_of(config, name):
-            now = f"{plain(moving)} (from {value_text(value_of(config, name))})"
+        if moving is not None and moving != value_of(config, name) and name not in state.settings:
+            now = f"{plain(moving)} (began at {value_text(value_of(config, name))})"
         pending = (
             f"  → {one_line(value_text(state.asked.settings[name]))}, pending" if name in state.asked.settings else ""
         )

@@ -78,11 +78,18 @@ class FigureChart(Widget):
     def render(self) -> Content:
         """The chart above the texts."""
         width, height = self.content_size
-        texts = [line for line in figure_texts(self._state, self.field) if line]
-        folded = [line for text in texts for line in text.wrap(width)] if width > 0 else []
+        folded = _folded(figure_texts(self._state, self.field), width, height // 2)
         drawn = chart(series(self._state, self.field), width, max(height - len(folded) - 2, 3))
         title = Content.styled(FIGURES[self.field].title, "bold")
         return Content("\n").join([title, drawn, Content(""), *folded])
+
+
+def _folded(texts: list[Content], width: int, at_most: int) -> list[Content]:
+    """Texts in lines of a width; of more lines than there is room for, the last texts go, but never the first three."""
+    folded = [text.wrap(max(width, 1)) for text in texts]
+    while len(folded) > 3 and sum(map(len, folded)) > at_most:
+        folded.pop()
+    return [line for lines in folded for line in lines]
 
 
 def figure_texts(state: RunState, field: str) -> list[Content]:
