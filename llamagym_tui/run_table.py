@@ -124,6 +124,13 @@ GAP = 2
 """Cells between columns."""
 
 
+def played_text(summary: RunSummary) -> str:
+    """How much was played, for people."""
+    episodes = f"{summary.episodes:,} episode{'' if summary.episodes == 1 else 's'}"
+    updates = f"{summary.updates:,} update{'' if summary.updates == 1 else 's'}"
+    return f"{episodes}, {updates}, {summary.played_s / 60:,.1f} min"
+
+
 def columns_at(width: int) -> list[Column]:
     """The columns that a table of some cells has room for."""
     return [column for column in COLUMNS if width >= column.needs]

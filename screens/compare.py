@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from llamagym_tui.return_series import Point, thinned
 from llamagym_tui.run_summary import RunSummary, differences
-from llamagym_tui.run_table import RunRow
+from llamagym_tui.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.return_chart import MARGIN_LEFT, nice_ticks
@@ -157,7 +157,7 @@ class CompareScreen(Screen[None]):
             "": NAMES,
             "return at the end": (_signed(first.mean_return), _signed(second.mean_return)),
             "evaluated": (_evaluated(first), _evaluated(second)),
-            "played": (_played(first), _played(second)),
+            "played": (played_text(first), played_text(second)),
         }
         if first.evaluation is second.evaluation is None:
             del results["evaluated"]
@@ -192,7 +192,3 @@ def _evaluated(summary: RunSummary) -> str:
     if evaluation is None:
         return "not"
     return f"{_signed(evaluation.mean_return)} ± {evaluation.return_stderr:.3f}"
-
-
-def _played(summary: RunSummary) -> str:
-    return f"{summary.episodes:,} episodes, {summary.updates:,} updates, {summary.played_s / 60:,.1f} min"

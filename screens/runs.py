@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.run_store import runs_dir
-from llamagym_tui.run_table import RunRow, columns_at
+from llamagym_tui.run_table import RunRow, columns_at, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.run_list import RunHeading, RunList
@@ -135,7 +135,7 @@ def _chosen_text(runs: RunList) -> str:
         return row.fault
     said = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
     if (summary := row.summary) is not None:
-        said.append(f"{summary.episodes:,} episodes, {summary.updates:,} updates in {summary.played_s / 60:,.1f} min")
+        said.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
             said.append(f"evaluated {evaluation.mean_return:+.3f} ± {evaluation.return_stderr:.3f} ({how})")

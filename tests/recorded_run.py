@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import MODEL_DIR, RunStore
 from tests import fakes
@@ -12,7 +14,7 @@ from tests import fakes
 
 def record(run_dir: Path, events: Iterable[AnyEvent], *, checkpoint: bool = False, **settings: object) -> Path:
     """A folder with the events of a run."""
-    store = RunStore.create(fakes.config(run_dir, **settings))
+    store = RunStore.create(replace(fakes.config(run_dir), **settings))
     for event in events:
         store.append(event)
     store.close()

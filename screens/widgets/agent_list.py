@@ -110,10 +110,10 @@ def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None
     place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
     room = max(8, width - 2 - 7 - 6)
     name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
-    cut = name if len(name) <= room else f"{name[: room - 1]}…"
+    cut = Content.styled(name, "bold" if chosen else "").truncate(room, ellipsis=True)
     return Content.assemble(
         ("● " if chosen else "  ", "bold $accent"),
-        (f"{cut:<{room}}", "bold" if chosen else ""),
+        cut.pad_right(room - cut.cell_length),
         (f"{size_in_words(entry.parameters):>7}", ""),
         (f"{place:>6}", "$success" if here else DIM),
     )

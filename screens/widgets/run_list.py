@@ -160,8 +160,8 @@ class RunList(OptionList):
         cells: list[Content] = []
         for column in columns_at(self._width):
             arrow = ("▲" if self.backwards else "▼") if column.name == self.sorted_by else ""
-            text = _fitted(column.title + arrow, column)
-            cells.append(Content.styled(text, "bold" if arrow else DIM).stylize(Style.from_meta({"sort": column.name})))
+            title = _fitted(column.title + arrow, column, "bold" if arrow else DIM)
+            cells.append(title.stylize(Style.from_meta({"sort": column.name})))
         curve = Content.styled(f"{'curve':<{self._curve_width}}", DIM)
         return Content("  ") + Content(" " * GAP).join([*cells[:-1], curve, cells[-1]])
 
@@ -219,9 +219,11 @@ class RunHeading(Static):
 
 def _cell(row: RunRow, column: Column) -> Content:
     style = {"ending": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "return": "bold"}.get(column.name, "")
-    return Content.styled(_fitted(one_line(column.text(row)), column), style)
+    return _fitted(one_line(column.text(row)), column, style)
 
 
-def _fitted(text: str, column: Column) -> str:
-    cut = text if len(text) <= column.width else f"{text[: column.width - 1]}…"
-    return f"{cut:>{column.width}}" if column.right else f"{cut:<{column.width}}"
+def _fitted(text: str, column: Column, style: str) -> Content:
+    """A text in the cells of its column."""
+    cut = Content.styled(text, style).truncate(column.width, ellipsis=True)
+    room = column.width - cut.cell_length
+    return cut.pad_left(room) if column.right else cut.pad_right(room)

@@ -21,6 +21,7 @@ from llamagym_tui.screens.widgets.run_list import RunList
 from tests import fakes
 from tests.recorded_run import record
 from tests.tui.steps import sees, shown, until
+from tests.tui.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
@@ -153,6 +154,21 @@ async def test_a_run_that_cannot_be_read_says_why():
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(app.screen, RunsScreen)
+
+
+async def test_names_of_files_and_models_are_literal():
+    nasty = " ".join(NASTY[:12])
+    run("nasty", 0, agent=f"{nasty}/a[$a]\x1b[2J日本語.py", model=nasty, checkpoint=True)
+    run("other", 60, model=nasty)
+    app = home()
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "512")
+        assert harmful(shown(pilot)) == []
+        await pilot.press("l")
+        await sees(pilot, "a[$a]␛[2J")
+        await pilot.press("space", "down", "space", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        assert harmful(shown(pilot)) == []
 
 
 async def test_without_runs_the_screens_say_so():
