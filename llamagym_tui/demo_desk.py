@@ -18,6 +18,7 @@ from llamagym_tui.watched_episode import EpisodeRecorder, WatchedEpisode, as_dem
 
 if TYPE_CHECKING:
     from llamagym_tui.demo_writer import DemoWriter
+    from llamagym_tui.demonstration import Demonstration
     from llamagym_tui.human import HumanGame
 
 
@@ -45,6 +46,10 @@ class DemoDesk:
         """
         self._agent, self._clock, self._next_seed = agent, clock, next_seed
         self._recorder = EpisodeRecorder()
+        self._kept: set[int] = set()
+        """Hashes of the model's episodes that were kept: one that is told again is not kept again."""
+        self._just_kept: list[Demonstration] = []
+        """Those of the present second: two that are equal to the second would be one episode twice in the file."""
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
         """The person's table, once it was opened."""
@@ -80,15 +85,15 @@ class DemoDesk:
     @property
     def keepable(self) -> WatchedEpisode | None:
         """The watched episode that ended last, unless it was kept."""
-        return self._recorder.last
+        last = self._recorder.last
+        return None if last is None or last.identity in self._kept else last
 
     def hear(self, event: AnyEvent, model: str) -> bool:
         """Take in what the trainer tells; whether the rule has kept an episode, which then waits to be saved."""
         if not self._recorder.hear(event) or self.keep_at_least is None:
             return False
-        last = self._recorder.last
-        assert last is not None
-        if last.episode_return < self.keep_at_least:
+        last = self.keepable
+        if last is None or last.episode_return < self.keep_at_least:
             return False
         try:
             self.keep(model)
@@ -104,11 +109,14 @@ class DemoDesk:
         Raises:
             LlamaGymError: a reply names no action, or the agent cannot be made.
         """
-        watched = self._recorder.last
+        watched = self.keepable
         assert watched is not None, "the key is grey then"
         demo = as_demonstration(watched, self._agent.agent, self._agent.name, model=model, clock=self._clock)
-        self.writer.add(demo)
-        self._recorder.last = None
+        self._just_kept = [other for other in self._just_kept if other.recorded_at == demo.recorded_at]
+        if demo not in self._just_kept:
+            self._just_kept.append(demo)
+            self.writer.add(demo)
+        self._kept.add(watched.identity)
         return watched
 
     def offers(self) -> list[Offer]:

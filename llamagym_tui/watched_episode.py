@@ -36,6 +36,11 @@ class WatchedEpisode:
     finished: EpisodeFinished | None = None
 
     @property
+    def identity(self) -> int:
+        """A hash of which episode it is and of what was said in it; a resumed run counts some numbers twice."""
+        return hash((self.episode, *self.observations, *self.replies, *self.rewards))
+
+    @property
     def episode_return(self) -> float:
         """Sum of rewards so far."""
         return sum(self.rewards)
@@ -48,7 +53,7 @@ class EpisodeRecorder:
         """A recorder that has heard nothing."""
         self._under_way: WatchedEpisode | None = None
         self.last: WatchedEpisode | None = None
-        """The episode that ended last; None before the first one, and once it was taken."""
+        """The episode that ended last; None before the first one."""
 
     def hear(self, event: AnyEvent) -> bool:
         """Take in an event; whether it ended an episode that was heard from its beginning."""

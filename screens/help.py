@@ -42,6 +42,11 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
     return [Row(" ".join(shown), meanings[action]) for action, shown in keys.items()]
 
 
+def _is_told_in_help_alone(binding: Binding) -> bool:
+    """Whether a key has no room in the bottom row; Textual's own ones have no tooltip."""
+    return not binding.show and bool(binding.tooltip)
+
+
 class HelpDialog(ModalScreen[None]):
     """What the keys of a screen do, and what the figures mean."""
 
@@ -58,14 +63,15 @@ class HelpDialog(ModalScreen[None]):
 
     def sections(self, screen: Screen[Any]) -> list[Content]:
         """Keys, then figures."""
-        keys = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
+        shown = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
+        others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and _is_told_in_help_alone(binding))
         more = [
             Row("↑ ↓ pgup pgdn", "Scroll; end follows the conversation again."),
             Row("ctrl+p", "All commands that do something now, to search."),
             Row("F1", "What the focused widget is for."),
         ]
         figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
-        return [_table([*keys, *more]), _table(figures)]
+        return [_table([*shown, *others, *more]), _table(figures)]
 
     def compose(self) -> ComposeResult:
         """The sections under each other."""

@@ -62,9 +62,33 @@ def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypa
     desk.keep_at_least = 0.5
     kept = [desk.hear(event, "bundled") for number in (1.0, -1.0) for event in fakes.hand(0, TURNS, number)]
     assert sum(kept) == 1
-    assert desk.keepable is not None and desk.keepable.episode_return == -1.0, "k can keep what the rule does not"
+    assert desk.keepable is not None, "k can keep what the rule does not"
+    assert desk.keepable.episode_return == -1.0
     desk.writer.save()
     assert [demo.episode_return for demo in demos.read(desk.writer.path)] == [1.0]
+
+
+def test_an_episode_that_is_told_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    desk.keep_at_least = 0.5
+    for event in [*fakes.hand(0, TURNS, 1.0), *fakes.hand(0, TURNS, 1.0)]:
+        desk.hear(event, "bundled")
+    assert desk.keepable is None
+    assert desk.waiting == 1
+
+
+def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    seconds = iter([NOON, NOON, NOON.replace(second=1)])
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
+    desk.keep_at_least = 0.5
+    for episode in range(3):
+        for event in fakes.hand(episode, TURNS, 1.0):
+            desk.hear(event, "bundled")
+    desk.writer.save()
+    assert len(demos.read(desk.writer.path)) == 2
+    assert demos.check(desk.writer.path, BlackjackAgent()) == []
 
 
 def test_what_a_warm_start_could_train_on_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
