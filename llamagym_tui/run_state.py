@@ -16,6 +16,7 @@ from llamagym_tui.live_settings import FINAL, Value
 from llamagym_tui.prompt_versions import Versions
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
+    ActionsWeighed,
     AnyEvent,
     CheckpointSaved,
     EpisodeFinished,
@@ -259,7 +260,7 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return _run_started(state, event)
         case EpisodeStarted():
             return replace(state, watched=event, transcript=state.transcript.tell(event))
-        case ObservationShown() | TokensStreamed() | TurnFinished() | EpisodeFinished():
+        case ObservationShown() | ActionsWeighed() | TokensStreamed() | TurnFinished() | EpisodeFinished():
             return replace(state, transcript=state.transcript.tell(event))
         case EpisodesCounted():
             return _episodes_counted(state, event)

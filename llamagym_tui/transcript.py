@@ -13,6 +13,7 @@ from typing import NamedTuple, overload
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
+    ActionsWeighed,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
@@ -46,8 +47,8 @@ class Notice(NamedTuple):
     text: str
 
 
-Fact = EpisodeStarted | ObservationShown | Reply | TurnFinished | EpisodeFinished | Notice
-ConversationEvent = EpisodeStarted | ObservationShown | TokensStreamed | TurnFinished | EpisodeFinished
+Fact = ActionsWeighed | EpisodeStarted | ObservationShown | Reply | TurnFinished | EpisodeFinished | Notice
+ConversationEvent = ActionsWeighed | EpisodeStarted | ObservationShown | TokensStreamed | TurnFinished | EpisodeFinished
 
 
 class Entry(NamedTuple):
@@ -136,7 +137,7 @@ class Transcript:
                 return self._appended(replace(event, text=clipped(event.text)))
             case EpisodeStarted():
                 return self._appended(replace(event, system_prompt=clipped(event.system_prompt)))
-            case EpisodeFinished():
+            case EpisodeFinished() | ActionsWeighed():
                 return self._appended(event)
 
     def note(self, text: str) -> Transcript:
@@ -201,6 +202,8 @@ def _size(fact: Fact) -> int:
             return len(fact.text)
         case TurnFinished():
             return len(fact.action_name)
+        case ActionsWeighed():
+            return sum(map(len, fact.names))
         case EpisodeFinished():
             return 0
 

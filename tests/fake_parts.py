@@ -220,6 +220,9 @@ class Rollout:
             self._batch += ended
         return ended
 
+    def standpoint(self) -> None:
+        return None
+
     def close(self) -> None:
         self.is_closed = True
 

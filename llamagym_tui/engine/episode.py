@@ -12,6 +12,7 @@ from typing import NamedTuple
 from llamagym_tui.chat import Conversation, assistant, opening, user
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.sampler import Reply
+from llamagym_tui.engine.tokenization import Opening
 from llamagym_tui.engine.trajectory import End, Segment, Trajectory, Turn
 
 
@@ -56,6 +57,12 @@ class Episode:
         """The prompt just taken, from its segment's start: for a slot that does not hold what came before."""
         segment = self._segments[-1]
         return Prompt(segment.prefix, list(segment.ids))
+
+    def prompt_for(self, observation: str) -> Opening:
+        """All ids before the reply to an observation, which is not taken by that."""
+        prompt, segment = self._next(observation)
+        new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
+        return Opening(segment.prefix, (*segment.ids, *new_ids))
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""

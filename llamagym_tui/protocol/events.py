@@ -89,6 +89,20 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     text: str
 
 
+class ActionsWeighed(Event, frozen=True, kw_only=True):
+    """How probable the policy finds each action where the watched episode stands; told while there is time to read."""
+
+    episode: int
+    turn: int
+    """Turn of which the reply has not come yet."""
+    names: list[str]
+    """Of the actions."""
+    shares: list[float]
+    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other words."""
+    before: list[float] = []
+    """The same under the policy before the last update; empty: there is nothing to compare with."""
+
+
 class TokensStreamed(Event, frozen=True, kw_only=True):
     """The watched agent said some more of its reply."""
 
@@ -343,6 +357,7 @@ AnyEvent = (
     | RunStarted
     | EpisodeStarted
     | ObservationShown
+    | ActionsWeighed
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished

@@ -26,6 +26,7 @@ from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.streaming import TextStream
 from llamagym_tui.trainer.watching import Spectator
+from llamagym_tui.trainer.weighing import Standpoint
 
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
@@ -255,6 +256,14 @@ class Rollout:
             assert episode is not None
             texts.append(episode.reply(reply))
         return texts
+
+    def standpoint(self) -> Standpoint | None:
+        """Where the watched episode waits for a reply; None if none is under way."""
+        env = self.spectator.env
+        seat = None if env is None else self._seats[env]
+        if seat is None or seat.episode is None:
+            return None
+        return Standpoint(seat.index, seat.number, seat.length, seat.episode.prompt_for(seat.observation))
 
     def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
         """What tells the watched reply's text as its tokens come; None if none of the live seats is watched."""

@@ -26,6 +26,7 @@ from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
+from llamagym_tui.trainer.weighing import Weighing
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring are said to disagree."""
@@ -60,6 +61,7 @@ class Run:
         self._checkpoints, self._tell, self._clock = checkpoints, tell, clock
         self._batch_began_s = began.elapsed_s
         self._monitor = CollapseMonitor()
+        self._weighing = Weighing(parts.agent, parts.policy)
         self._verdict = Verdict()
         self._told: dict[tuple[str, tuple[str, ...]], int] = {}
         """Update at which each finding was told last."""
@@ -89,6 +91,17 @@ class Run:
         if self.tally.is_due:
             self.count()
         return bool(rollout.spectator.turns > turns)
+
+    def weigh(self) -> None:
+        """Tell how probable each action is where the watched episode stands."""
+        rollout = self.parts.rollout
+        if (where := rollout.standpoint()) is not None and (weighed := self._weighing.weigh(where)) is not None:
+            rollout.spectator.tell(where.env, weighed)
+
+    def weigh_again(self) -> None:
+        """Tell what the update has made of the actions that were weighed last."""
+        if (weighed := self._weighing.weigh_again()) is not None:
+            self._tell(weighed)
 
     def watch(self, command: commands.Watch | commands.WatchNext) -> None:
         """Tell another conversation."""

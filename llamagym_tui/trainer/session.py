@@ -103,6 +103,7 @@ class Session:
             case Phase.ROLLING_OUT:
                 self._play(run)
             case Phase.PAUSED:
+                run.weigh()
                 self._inbox.wait()
             case Phase.STOPPED | Phase.FAILED:
                 pass
@@ -115,6 +116,8 @@ class Session:
         if run.is_limit_reached:
             self._stop(run)
             return
+        if self._is_read:
+            run.weigh()
         if self._until != "turn" and (left_s := self._pace.left_s):
             self._inbox.wait(left_s)
             return
@@ -133,7 +136,14 @@ class Session:
         self._enter(Phase.UPDATING)
         run.update(should_stop=lambda: self._is_update_to_end(run))
         self._enter(Phase.ROLLING_OUT)
+        if self._is_read:
+            run.weigh_again()
         run.look_after()
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether somebody has the time to read everything that is told."""
+        return self._until is not None or self._pace.turn_s > 0
 
     def _is_update_to_end(self, run: Run) -> bool:
         """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""

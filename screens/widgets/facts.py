@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.transcript import Fact, Notice, Reply
 
+MOST_ACTIONS = 6
+"""Actions whose probabilities are told."""
+LEAST_REST = 0.005
+"""Probability of other replies from which on it is told."""
 MINUS = "\N{MINUS SIGN}"
 HOW_READ = {
     "json": "read as JSON",
@@ -74,6 +78,8 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
             return [Said("you" if by_person else "agent", "agent-label", (Piece(text, "agent"),))]
+        case ActionsWeighed():
+            return [_weighed(fact)]
         case TurnFinished():
             return [_action(fact)]
         case EpisodeFinished():
@@ -82,6 +88,28 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
             return [Said("", "notice", (Piece(literal(fact.text), "notice"),))]
         case _:
             assert_never(fact)
+
+
+def _weighed(weighed: ActionsWeighed) -> Said:
+    """The most probable actions, as digits and bars; what an update has changed of them."""
+    pieces: list[Piece] = []
+    order = sorted(range(len(weighed.names)), key=lambda at: -weighed.shares[at])
+    for at in order[:MOST_ACTIONS]:
+        was = f"{weighed.before[at]:.0%} → " if weighed.before else ""
+        name = literal(" ".join(weighed.names[at].split()))
+        pieces += [Piece(f"{name} {was}{weighed.shares[at]:.0%} ", "env"), Piece(_bar(weighed.shares[at]), "agent")]
+        pieces.append(Piece("  ", "aside"))
+    if len(order) > MOST_ACTIONS:
+        pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
+    if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
+        pieces.append(Piece(f"other words {rest:.0%}", "aside"))
+    return Said("updated" if weighed.before else "policy", "label", tuple(pieces))
+
+
+def _bar(share: float) -> str:
+    """A bar of at most ten cells, in eighths of a cell."""
+    whole, eighths = divmod(round(80 * min(max(share, 0.0), 1.0)), 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
 
 
 def _action(turn: TurnFinished) -> Said:

@@ -10,7 +10,7 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
 
-from llamagym_tui.protocol.events import EpisodeStarted, ObservationShown, TokensStreamed
+from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed
 from llamagym_tui.screens.widgets import conversation, typesetting
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.conversation_pane import ConversationPane
@@ -301,6 +301,24 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
             assert said in words
         for how in ("read by pattern", "read by keyword", "no action in the reply: fallback"):
             assert how in words
+
+
+@pytest.mark.parametrize(
+    ("before", "shares", "words"),
+    [
+        ([], [0.25, 0.7], "policy  hit 70% ███████  stick 25% ██▌  other words 5%"),
+        ([0.5, 0.5], [0.25, 0.75], "updated hit 50% → 75% ███████▌  stick 50% → 25% ██▌"),
+        ([], [0.999, 0.0], "policy  stick 100% ██████████  hit 0%"),
+    ],
+)
+async def test_the_policys_view_of_the_actions_stands_in_digits_and_bars(
+    before: list[float], shares: list[float], words: str
+):
+    app = Bare()
+    async with app.run_test(size=(80, 20)) as pilot:
+        weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=shares, before=before)
+        app.view.show(Transcript().tell(weighed).entries)
+        await sees(pilot, words)
 
 
 def test_a_searched_conversation(snap_compare: Any):

@@ -106,6 +106,22 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
     assert kinds.index(WatchChanged) < kinds.index(PaceChanged) < kinds.index(UpdateFinished) < kinds.index(ModeChanged)
 
 
+def test_actions_are_weighed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
+    weighed: list[tuple[str, int]] = []
+
+    def listen(rollout: object) -> None:
+        run = stage.session._run
+        assert run is not None
+        run.weigh = lambda: weighed.append(("weigh", stage.steps))  # type: ignore[method-assign]
+        run.weigh_again = lambda: weighed.append(("again", stage.steps))  # type: ignore[method-assign]
+
+    stage.also_before_step = listen
+    stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}
+    stage.session.run()
+    # An update comes after every fourth step; the run ends when it is paused.
+    assert list(dict.fromkeys(weighed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+
+
 def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
     stage.script = {1: [SetPace(turn_s=60.0), Pause(), Step()]}
     stage.session.run()

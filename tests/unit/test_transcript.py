@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.protocol.events import EpisodeStarted, ObservationShown, TokensStreamed, TurnFinished
+from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed, TurnFinished
 from llamagym_tui.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
 
 
@@ -118,3 +118,10 @@ def test_a_tail_has_the_last_entries_and_at_most_a_page_more():
     assert tail.characters == sum(len(entry.fact.text) for entry in tail.entries)
     assert tail.note("x").entries[-1].serial == 10 * PAGE + 3
     assert tail.tail(100) is tail
+
+
+def test_weighed_actions_stand_in_the_conversation():
+    weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
+    transcript = Transcript().tell(weighed)
+    assert [entry.fact for entry in transcript.entries] == [weighed]
+    assert transcript.characters == len("stickhit")

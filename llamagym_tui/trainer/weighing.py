@@ -1,0 +1,63 @@
+"""How probable the policy finds each action where the watched episode stands, and there again after an update.
+
+It takes a forward of its own, so it is done only where somebody has the time to read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.protocol.events import ActionsWeighed
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.policy import Policy
+    from llamagym_tui.engine.tokenization import Opening
+
+
+class Standpoint(NamedTuple):
+    """Where an episode waits for a reply."""
+
+    env: int
+    episode: int
+    turn: int
+    prompt: Opening
+    """All ids before the reply."""
+
+
+class Weighing:
+    """Weighs actions, each standpoint once under the same weights."""
+
+    def __init__(self, agent: Agent, policy: Policy) -> None:
+        """Nothing weighed yet.
+
+        Args:
+            agent: names actions.
+            policy: weighs them.
+        """
+        self._policy = policy
+        self._names = list(agent.action_names) if policy.trie else []
+        self._last: tuple[Standpoint, int, list[float]] | None = None
+
+    def weigh(self, where: Standpoint) -> ActionsWeighed | None:
+        """Weigh the actions; None if that was done already, or there are no actions to name."""
+        version = self._policy.version
+        if not self._names or (self._last is not None and self._last[:2] == (where, version)):
+            return None
+        shares = self._shares(where)
+        self._last = (where, version, shares)
+        return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares)
+
+    def weigh_again(self) -> ActionsWeighed | None:
+        """Weigh them where it was done last, under other weights; None if it never was."""
+        if self._last is None or self._last[1] == self._policy.version:
+            return None
+        where, _, before = self._last
+        shares = self._shares(where)
+        self._last = (where, self._policy.version, shares)
+        return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
+
+    def _shares(self, where: Standpoint) -> list[float]:
+        from llamagym_tui.engine.action_probabilities import action_probabilities
+
+        return action_probabilities(self._policy, where.prompt)

@@ -1,0 +1,94 @@
+"""How probable each action is where the watched episode stands: on the right ids, under the right distribution."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.engine.action_probabilities import action_probabilities
+from llamagym_tui.engine.scoring import reply_logprobs
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout import Rollout
+from llamagym_tui.trainer.weighing import Weighing
+from tests.toy_env import CountAgent, EndlessAgent
+
+
+@pytest.fixture
+def rollout(make_policy):
+    emitted: list[events.Event] = []
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    made = Rollout(EndlessAgent(), policy, n_envs=2, max_turns=9, batch_turns=100, seed=1, emit=emitted.append)
+    made.emitted = emitted  # type: ignore[attr-defined]
+    return made
+
+
+def test_a_sampled_actions_probability_is_that_of_its_canonical_reply(make_policy):
+    policy = make_policy(temperature=0.7)
+    prompt = policy.chat.opening("Play.", "a b")
+    found = action_probabilities(policy, prompt)
+    assert found == pytest.approx(reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0)
+    assert 0 < sum(found) < 1
+
+
+@pytest.mark.parametrize("normalization", ["sum", "token", "word"])
+def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from(make_policy, normalization):
+    from llamagym_tui.engine.sampler import Sampler
+
+    policy = make_policy(policy="score", temperature=0.6, normalization=normalization)
+    prompt = policy.chat.opening("Play.", "a b")
+    found = action_probabilities(policy, prompt)
+    assert sum(found) == pytest.approx(1.0)
+    sampler = Sampler(policy, 1)
+    sampler.restart(0, prompt.prefix)
+    [reply] = sampler.reply([0], [list(prompt.rest)])
+    assert reply.choice is not None
+    assert found[reply.choice.chosen] == pytest.approx(float(torch.tensor(reply.choice.logprob).exp()), abs=1e-4)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turns):
+    for _ in range(turns):
+        rollout.step()
+    where = rollout.standpoint()
+    assert (where.env, where.turn) == (0, turns)
+    episode = rollout._seats[0].episode
+    segment_before = list(episode._segments[-1].ids)
+    rollout.step()
+    segment = episode._segments[-1]
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[-1].start])
+    assert len(segment.ids) > len(segment_before)
+
+
+def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
+    weighing = Weighing(rollout.agent, rollout.policy)
+    assert weighing.weigh_again() is None
+    rollout.step()
+    where = rollout.standpoint()
+    first = weighing.weigh(where)
+    assert (first.names, first.before, len(first.shares)) == (["wait", "go"], [], 2)
+    assert weighing.weigh(where) is None
+    assert weighing.weigh_again() is None
+    with torch.no_grad():
+        for weight in rollout.policy.model.parameters():
+            weight.mul_(1.1)
+    rollout.policy.version += 1
+    again = weighing.weigh_again()
+    assert again.before == first.shares
+    assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
+
+
+def test_weighing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
+    rollout.step()
+    before = rollout.policy.generator.get_state()
+    Weighing(rollout.agent, rollout.policy).weigh(rollout.standpoint())
+    assert (rollout.policy.generator.get_state() == before).all()
+    assert rollout._seats[0].episode.turns == 1
+
+
+def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
+    assert rollout.standpoint() is None
+    rollout.step()
+    rollout.spectator.watch(1)
+    assert rollout.standpoint().env == 1
+    rollout.restart()
+    assert rollout.standpoint() is None
