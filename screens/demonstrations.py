@@ -129,9 +129,11 @@ class DemonstrationsScreen(Screen[None]):
     @work(exclusive=True, group="read")
     async def _load(self) -> None:
         """Show the lines at once, and what is wrong with them when that is known."""
+        known = {row.content: row.faults for row in self._rows}
         for check in (False, True):
             try:
-                self._rows = await asyncio.to_thread(open_book, self._path, self._agent, check=check)
+                rows = await asyncio.to_thread(open_book, self._path, self._agent, check=check)
+                self._rows = rows if check else [row._replace(faults=known.get(row.content, ())) for row in rows]
             except LlamaGymError as error:
                 self._fault = str(error)
             self._read = True

@@ -134,6 +134,8 @@ def test_another_action_ends_the_episode_there(tmp_path: Path) -> None:
     assert [message["role"] for message in mended.messages] == ["system", "user", "assistant"]
     assert (mended.actions, mended.rewards, mended.episode_return, mended.length) == ([0], [0.0], 0.0, 1)
     assert (mended.end, mended.source) == ("truncated", "correction")
+    last = demo_edits.with_reply(a_demo(), 1, '{"action": 1}', AGENT)
+    assert (last.rewards, last.episode_return) == ([0.0, 0.0], 0.0), "what was paid was paid for another action"
     demos.append(tmp_path / "one.jsonl", mended)
     assert demos.check(tmp_path / "one.jsonl", AGENT) == []
 
