@@ -14,6 +14,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import ScreenResume
 from textual.message import Message
 from textual.widgets import Input, TextArea
 
@@ -66,15 +67,17 @@ class ReplayScreen(PlaygroundScreen):
     BINDING_GROUP_TITLE = "Replay"
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
-        _key("right", "jump(1)", "5 s", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
-        _key("left", "jump(-1)", "5 s back", "Five seconds back."),
+        _key("right", "jump(1)", "Jump", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
+        _key("left", "jump(-1)", "Jump back", "Five seconds back."),
         _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),
         _key("shift+left", "leap(-1)", "A tenth back", "A tenth of the recording back."),
         _key("home", "to(0)", "Beginning", "To the beginning of the recording."),
         _key("end", "to(1)", "End", "To the end of the recording."),
-        _key("plus,equals_sign", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
+        _key("plus", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
+        _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
         _key("minus", "speed(-1)", "Slower", "Half as fast."),
         _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
+        Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
         Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
     ]
 
@@ -114,6 +117,10 @@ class ReplayScreen(PlaygroundScreen):
         """Read and play."""
         self._read()
         self.set_interval(TICK_S, self._tick)
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Paint what has been played behind another screen."""
+        self._told = None
 
     @work(exclusive=True, group="recording")
     async def _read(self) -> None:

@@ -129,14 +129,26 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
         await sees(pilot, "episode 2,574")
         bar = app.screen.query_one(KeyBar)
         enabled = {key.description: key.enabled for key in bar.keys}
-        for name in ("Inference", "Prompt", "Restart", "Settings", "Evaluate", "Checkpoint", "Roll back"):
-            assert not enabled.get(name, False), name
-        assert enabled["Play/pause"]
+        assert {name for name, able in enabled.items() if able} == {
+            *("Jump", "Play/pause", "Speed", "Event", "Back", "Help", "Quit"),
+            *("Play yourself", "Metrics"),
+        }
         await pilot.press("t", "p", "r", "s", "e", "c", "ctrl+r")
         await pilot.pause()
         assert isinstance(app.screen, ReplayScreen)
         assert app.run_state is not None
         assert app.run_state.mode_requested is None
+
+
+async def test_what_played_on_behind_the_metrics_is_seen_when_they_are_left(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: app.screen is not screen)
+        screen.player.jump(screen.player.recording.duration_s)
+        await until(pilot, lambda: app.run_state is screen.player.state)
+        await pilot.press("escape")
+        await sees(pilot, "episode 2,574 ·")
 
 
 async def test_a_person_may_play_beside_a_replay(app: LlamaGymApp):
