@@ -144,6 +144,10 @@ class HumanTableScreen(Screen[None]):
                 return game.saved.waiting > 0
         return True
 
+    def action_choose(self, index: int) -> None:
+        """Choose an action by a click; a second click takes it."""
+        self._choose(self._game.choices[index])
+
     def action_take(self) -> None:
         """Take the chosen action; with nothing chosen, the sentence waits for a choice."""
         self.query_one(ConversationView).focus()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.content import Content
+from textual.style import Style
 
 from llamagym_tui.human import HumanGame
 from llamagym_tui.return_series import mean_return
@@ -42,13 +43,11 @@ def _actions(game: HumanGame) -> Content:
         result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
         return Content.assemble((result, "bold"), (" enter ", KEY), " next episode")
     row = Content("")
-    for choice in game.choices:
+    for index, choice in enumerate(game.choices):
         chosen = choice == game.chosen
-        row += Content.assemble(
-            "   " if row else "",
-            (f" {literal(choice.key)} ", KEY),
-            (f" ▶ {one_line(choice.name)} ◀" if chosen else f" {one_line(choice.name)}", "bold" if chosen else ""),
-        )
+        name = f" ▶ {one_line(choice.name)} ◀" if chosen else f" {one_line(choice.name)}"
+        cell = Content.assemble((f" {literal(choice.key)} ", KEY), (name, "bold" if chosen else ""))
+        row += ("   " if row else "") + cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"}))
     return row
 
 

@@ -139,6 +139,17 @@ async def test_one_key_is_enough_for_whoever_is_sure(make_app: MakeApp):
         await sees(pilot, "The episode is over")
 
 
+async def test_actions_are_chosen_and_taken_by_clicks(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, " s  stick    h  hit")
+        await pilot.click("#choices", offset=(5, 1))
+        await sees(pilot, "▶ stick ◀")
+        await pilot.click("#choices", offset=(5, 1))
+        await sees(pilot, "action  stick")
+
+
 async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:
