@@ -220,6 +220,9 @@ class Rollout:
             self._batch += ended
         return ended
 
+    def begin_episodes(self) -> None:
+        pass
+
     def standpoint(self) -> None:
         return None
 

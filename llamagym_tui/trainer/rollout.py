@@ -181,14 +181,18 @@ class Rollout:
         for seat in self._seats:
             seat.env.close()
 
-    def step(self) -> list[EndedEpisode]:
-        """One turn in every live environment, new episodes started first; the episodes that ended."""
+    def begin_episodes(self) -> None:
+        """Start episodes where none is under way, as many as the batch needs."""
         for seat in self._seats:
             if seat.episode is not None:
                 continue
             if not self._may_start():
                 break
             self._reset(seat)
+
+    def step(self) -> list[EndedEpisode]:
+        """One turn in every live environment, new episodes started first; the episodes that ended."""
+        self.begin_episodes()
         live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
         self.last_reply = ""
         if not live:

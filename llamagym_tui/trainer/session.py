@@ -117,6 +117,7 @@ class Session:
             self._stop(run)
             return
         if self._is_read:
+            run.parts.rollout.begin_episodes()
             run.weigh()
         if self._until != "turn" and (left_s := self._pace.left_s):
             self._inbox.wait(left_s)

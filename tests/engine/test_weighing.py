@@ -59,6 +59,18 @@ def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turn
     assert len(segment.ids) > len(segment_before)
 
 
+def test_the_first_turn_of_an_episode_has_a_standpoint_too(rollout):
+    rollout.begin_episodes()
+    where = rollout.standpoint()
+    assert where.turn == 0
+    told = [type(event) for event in rollout.emitted]
+    assert told == [events.EpisodeStarted, events.ObservationShown]
+    rollout.step()
+    segment = rollout._seats[0].episode._segments[0]
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[0].start])
+    assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
+
+
 def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
     weighing = Weighing(rollout.agent, rollout.policy)
     assert weighing.weigh_again() is None
