@@ -10,7 +10,7 @@ import pytest
 from llamagym_tui import demos
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app import LlamaGymApp
-from llamagym_tui.chat import assistant
+from llamagym_tui.chat import assistant, system, user
 from llamagym_tui.demo_edits import trash_path
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
 from llamagym_tui.protocol.events import EvaluationFinished, PhaseChanged, WarmStartFinished, WarmStartProgressed
@@ -22,6 +22,7 @@ from llamagym_tui.screens.widgets.episode_list import EpisodeList
 from tests import fakes
 from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, until
+from tests.tui.test_literal import NASTY, harmful
 from tests.unit.test_demos import a_demo
 
 SIZE = (100, 30)
@@ -275,3 +276,22 @@ async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path:
         await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
         await pilot.press("f", "escape")
         await sees(pilot, "recent runs")
+
+
+async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
+    path = demos.default_path("blackjack")
+    nasty = [text for text in NASTY if text != "\ud800"]
+    for seed, text in enumerate(nasty):
+        messages = [system(text), user(text), assistant(f'{text}{{"action": 1}}')]
+        demos.append(path, a_demo(messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1]))
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await sees(pilot, f"{len(nasty)} faulty")
+        for _ in nasty:
+            assert harmful(shown(pilot)) == []
+            await pilot.press("e")
+            await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+            assert harmful(shown(pilot)) == []
+            await pilot.press("escape")
+            await until(pilot, lambda: pilot.app.screen is screen)
+            await pilot.press("down")
