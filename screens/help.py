@@ -18,9 +18,12 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from llamagym_tui.figure_texts import FIGURES
+from llamagym_tui.keymap import FILE
+from llamagym_tui.preferences import config_dir
 from llamagym_tui.screens.widgets.literal import literal
 
 NAME_WIDTH = 16
+ASIDE = "$foreground 60%"
 
 
 class Row(NamedTuple):
@@ -28,23 +31,30 @@ class Row(NamedTuple):
 
     name: str
     meaning: str
+    id: str = ""
+    """Under which a key can be moved."""
 
 
 def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[Row]:
     """The wanted keys of a screen, those of one action together."""
     keys: dict[tuple[DOMNode, str], list[str]] = {}
-    meanings: dict[tuple[DOMNode, str], str] = {}
+    meanings: dict[tuple[DOMNode, str], tuple[str, str]] = {}
     for node, binding, _, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
         if meaning and wanted(node, binding):
             keys.setdefault((node, binding.action), []).append(screen.app.get_key_display(binding))
-            meanings[node, binding.action] = meaning
-    return [Row(" ".join(shown), meanings[action]) for action, shown in keys.items()]
+            meanings[node, binding.action] = meaning, binding.id or ""
+    return [Row(" ".join(shown), *meanings[action]) for action, shown in keys.items()]
 
 
 def _is_told_in_help_alone(binding: Binding) -> bool:
     """Whether a key has no room in the bottom row; Textual's own ones have no tooltip."""
     return not binding.show and bool(binding.tooltip)
+
+
+def keys_file() -> str:
+    """Where a person's keys are written."""
+    return literal(str(config_dir() / FILE))
 
 
 class HelpDialog(ModalScreen[None]):
@@ -71,7 +81,9 @@ class HelpDialog(ModalScreen[None]):
             Row("F1", "What the focused widget is for."),
         ]
         figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
-        return [_table([*shown, *others, *more]), _table(figures)]
+        names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for row in [*shown, *others] if row.id))
+        moving = Content.styled(f"Keys are moved in {keys_file()}, by their names: {names}", ASIDE)
+        return [_table([*shown, *others, *more]), _table(figures), moving]
 
     def compose(self) -> ComposeResult:
         """The sections under each other."""
@@ -102,7 +114,8 @@ class FocusHelp(HelpDialog):
 
 
 def _table(rows: list[Row]) -> Content:
-    lines = [
-        Content.assemble((f"{literal(row.name):<{NAME_WIDTH}}", "bold $primary"), literal(row.meaning)) for row in rows
-    ]
-    return Content("\n").join(lines)
+    return Content("\n").join([_line(row) for row in rows])
+
+
+def _line(row: Row) -> Content:
+    return Content.assemble((f"{literal(row.name):<{NAME_WIDTH}}", "bold $primary"), literal(row.meaning))
