@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from textual.app import App
 from textual.screen import Screen
 
@@ -74,13 +76,17 @@ class PastRunActions(App[None]):
             self._refuse(error)
 
     def on_run_list_resume_asked(self, message: RunList.ResumeAsked) -> None:
-        """Go on with the run from its checkpoint."""
+        """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
         from llamagym_tui.run_options import run_config
 
         try:
-            self.open_run(run_config(agent=None, run_dir=message.row.info.run_dir, resume=True))
+            config = run_config(agent=None, run_dir=message.row.info.run_dir, resume=True)
         except LlamaGymError as error:
             self._refuse(error)
+            return
+        self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
+        if (summary := message.row.summary) is not None and self.run_state is not None:
+            self._take_in(replace(self.run_state, returns=summary.returns, episodes=summary.episodes))
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         """Open the playground of a new run."""

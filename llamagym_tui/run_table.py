@@ -99,6 +99,7 @@ COLUMNS: tuple[Column, ...] = (
         True,
         lambda row: f"{_count(row, 'episodes'):,}" if row.summary else "",
         lambda row: -_count(row, "episodes"),
+        64,
     ),
     Column(
         "updates",
@@ -117,9 +118,9 @@ COLUMNS: tuple[Column, ...] = (
         _mean_text,
         lambda row: float("inf") if (mean := _mean(row)) is None else -mean,
     ),
-    Column("ending", "ended", 10, False, lambda row: row.ending, lambda row: row.ending),
+    Column("ending", "ended", 10, False, lambda row: row.ending, lambda row: row.ending, 64),
 )
-"""From left to right; the curve has what is left between the last two."""
+"""From left to right; the curve stands after the return and has what is left."""
 GAP = 2
 """Cells between columns."""
 

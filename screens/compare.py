@@ -53,9 +53,13 @@ class CompareScreen(Screen[None]):
         """A comparison of two runs whose events have been read."""
         super().__init__()
         self._rows = (first, second)
-        self.drawn = False
-        """Whether the curves are there."""
         self._plot: Any = None
+        self._drawn_at: object = None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the curves are there, at the size that the chart has now."""
+        return self._plot is not None and self._drawn_at == self._plot.size
 
     @property
     def _summaries(self) -> tuple[RunSummary, RunSummary]:
@@ -72,9 +76,8 @@ class CompareScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The table at once, the chart when its library is there."""
+        """The table has the keys."""
         self.query_one("#compare-facts").focus()
-        self._draw()
 
     def on_resize(self) -> None:
         """All of it is laid out by width."""
@@ -88,6 +91,8 @@ class CompareScreen(Screen[None]):
         table = self.query_one("#compare-table", Static)
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
+        if self._plot is None:
+            self.call_after_refresh(self._draw)  # the chart gets what the table leaves
 
     @work(exclusive=True)
     async def _draw(self) -> None:
@@ -126,7 +131,7 @@ class CompareScreen(Screen[None]):
                     plot.scatter(across, up, marker=LINES[1], marker_style=color)
                 else:
                     plot.plot(across, up, line_style=color, hires_mode=library.HiResMode.BRAILLE)
-        self.drawn = True
+        self._drawn_at = plot.size
 
     def _scale(self, curves: list[list[Point]]) -> None:
         values = [point.mean_return for curve in curves for point in curve]

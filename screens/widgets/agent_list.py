@@ -19,6 +19,8 @@ from llamagym_tui.screens.widgets.literal import literal, one_line
 PICTURE_WIDTH = 16
 """Cells of a picture, its gap included."""
 PICTURE_HEIGHT = 4
+MIN_TEXT_WIDTH = 14
+"""Cells beside a picture, or there is none."""
 DIM = "$foreground 60%"
 
 
@@ -89,13 +91,13 @@ class ModelList(OptionList):
 
 def agent_card(name: str, agent: type[Agent], width: int) -> Content:
     """A picture, and beside it what the agent plays."""
-    indent = PICTURE_WIDTH if agent.picture else 0
+    indent = PICTURE_WIDTH if agent.picture and width >= PICTURE_WIDTH + MIN_TEXT_WIDTH else 0
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
-    env_id = one_line(f"  {agent.env_id}")
-    if title.cell_length + len(env_id) + indent < width:
+    env_id = one_line(agent.env_id)
+    if indent + title.cell_length + 2 + len(env_id) < width:
         title += Content.styled(f"  {env_id}", DIM)
-    text = [title, *Content(one_line(agent.description or name)).wrap(max(10, width - indent - 1))]
-    picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]]
+    text = [title, *Content(one_line(agent.description or name)).wrap(max(1, width - indent - 1))]
+    picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
     rows = max(len(picture), len(text))
     lines = [
         Content.styled(f"{picture[row] if row < len(picture) else '':<{indent}}"[:indent], "$primary")

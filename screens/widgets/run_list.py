@@ -45,7 +45,7 @@ class RunList(OptionList):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
-        Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint."),
+        Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint, with no limit."),
     ]
 
     @dataclass
@@ -157,13 +157,12 @@ class RunList(OptionList):
 
     def heading(self) -> Content:
         """The titles of the columns, the sorted one with an arrow; a click on one sorts."""
-        cells: list[Content] = []
+        cells: dict[str, Content] = {}
         for column in columns_at(self._width):
             arrow = ("▲" if self.backwards else "▼") if column.name == self.sorted_by else ""
             title = _fitted(column.title + arrow, column, "bold" if arrow else DIM)
-            cells.append(title.stylize(Style.from_meta({"sort": column.name})))
-        curve = Content.styled(f"{'curve':<{self._curve_width}}", DIM)
-        return Content("  ") + Content(" " * GAP).join([*cells[:-1], curve, cells[-1]])
+            cells[column.name] = title.stylize(Style.from_meta({"sort": column.name}))
+        return Content("  ") + _row(cells, Content.styled(f"{'curve':<{self._curve_width}}", DIM))
 
     def _show(self, rows: list[RunRow]) -> None:
         chosen = self.chosen
@@ -188,7 +187,7 @@ class RunList(OptionList):
         return max(4, self._width - 2 - sum(column.width + GAP for column in columns))
 
     def _line(self, row: RunRow) -> Content:
-        cells = [_cell(row, column) for column in columns_at(self._width)]
+        cells = {column.name: _cell(row, column) for column in columns_at(self._width)}
         width = self._curve_width
         bars = ""
         if row.summary is not None and (points := row.summary.curve):
@@ -196,7 +195,7 @@ class RunList(OptionList):
             bars = spark(points, width, min(values), max(values))
         curve = Content.styled(f"{bars:<{width}}", "$primary")
         mark = Content.styled(f"{MARK if row.key in self.marked else ' '} ", "bold $accent")
-        return mark + Content(" " * GAP).join([*cells[:-1], curve, cells[-1]])
+        return mark + _row(cells, curve)
 
 
 class RunHeading(Static):
@@ -215,6 +214,12 @@ class RunHeading(Static):
         """Sort by the title that was clicked."""
         if column := event.style.meta.get("sort"):
             self.post_message(self.SortAsked(column))
+
+
+def _row(cells: dict[str, Content], curve: Content) -> Content:
+    """Cells by their columns, with the curve after the return."""
+    placed = [part for name, cell in cells.items() for part in ((cell, curve) if name == "return" else (cell,))]
+    return Content(" " * GAP).join(placed)
 
 
 def _cell(row: RunRow, column: Column) -> Content:

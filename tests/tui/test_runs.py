@@ -39,7 +39,7 @@ def run(name: str, at_s: int, batches: int = 4, *more: AnyEvent, checkpoint: boo
 def three_runs() -> None:
     run("early", 0, 4, END)
     run("middle", 60, 12, ppo=PPOConfig(lr=1e-3))
-    run("late", 120, 8, checkpoint=True)
+    run("late", 120, 8, checkpoint=True, episodes=1024)
 
 
 def names(app: LlamaGymApp) -> list[str]:
@@ -140,7 +140,11 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         await until(pilot, lambda: client.started is not None)
         assert client.started is not None
         assert (client.started.resume, Path(client.started.run_dir).name) == (True, "late")
+        assert client.started.episodes is None
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await sees(pilot, "episode 1,024")
+        assert app.run_state is not None
+        assert app.run_state.returns.episodes == 1024
 
 
 async def test_a_run_that_cannot_be_read_says_why():
