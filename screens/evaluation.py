@@ -33,6 +33,23 @@ class EpisodesInput(Input):
     """How many episodes an evaluation plays."""
 
     HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
+    # The field's own key, not the dialog's: what was typed before it is there when it comes.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards."),
+    ]
+
+    def __init__(self, may_begin: Callable[[], bool]) -> None:
+        """A thousand episodes, until another number is typed.
+
+        Args:
+            may_begin: whether enter does something now.
+        """
+        super().__init__("1000", type="integer", id="episodes")
+        self._may_begin = may_begin
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One evaluation at a time, of a number of episodes."""
+        return super().check_action(action, parameters) if action != "submit" or self._may_begin() else None
 
 
 class EvaluationDialog(ModalScreen[None]):
@@ -42,7 +59,6 @@ class EvaluationDialog(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "begin", "Evaluate", tooltip="Begin now; the run goes on afterwards.", priority=True),
         Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
     ]
 
@@ -62,7 +78,7 @@ class EvaluationDialog(ModalScreen[None]):
             dialog.border_title = "evaluate"
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
-                yield EpisodesInput("1000", type="integer", id="episodes")
+                yield EpisodesInput(self._may_begin)
                 yield Checkbox("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
             yield Static(id="evaluation-status", markup=False)
             yield Static(id="evaluation-results", markup=False)
@@ -107,18 +123,16 @@ class EvaluationDialog(ModalScreen[None]):
             return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
         return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One evaluation at a time, of a number of episodes."""
-        if action != "begin":
-            return True
+    def _may_begin(self) -> bool:
         state = self._state
         free = state.live and state.run is not None and state.asked.evaluation is None and state.phase != "evaluating"
-        return True if free and self.is_mounted and self._episodes() is not None else None
+        return free and self.is_mounted and self._episodes() is not None
 
-    def action_begin(self) -> None:
+    @on(Input.Submitted)
+    def begin(self) -> None:
         """Ask for the evaluation."""
         episodes = self._episodes()
-        if episodes is not None:
+        if episodes is not None and self._may_begin():
             self._begin(episodes, self.query_one(Checkbox).value)
 
     def action_close(self) -> None:

@@ -22,7 +22,6 @@ from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.live_settings import Value, changed, value_of
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.figures import plain
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.setting_texts import SETTINGS, on_its_way, read, takes, value_text
@@ -34,12 +33,32 @@ class SettingList(OptionList):
     """Settings, to choose one."""
 
     HELP = "Settings that may change while the run is under way. enter edits the one under the cursor."
+    # The list's and the field's own keys, not the dialog's: what came before them is there when they come.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Edit", tooltip="Type a new value for this setting."),
+    ]
 
 
 class ValueInput(Input):
     """The new value of a setting."""
 
     HELP = "The new value. What is wrong with it is said at once; enter asks the trainer for it, escape goes back."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Apply", tooltip="Ask the trainer for this value."),
+    ]
+
+    def __init__(self, may_apply: Callable[[], bool]) -> None:
+        """An empty field.
+
+        Args:
+            may_apply: whether enter does something now.
+        """
+        super().__init__(id="value")
+        self._may_apply = may_apply
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what is right can be asked for."""
+        return super().check_action(action, parameters) if action != "submit" or self._may_apply() else None
 
 
 class SettingsDialog(ModalScreen[None]):
@@ -49,8 +68,6 @@ class SettingsDialog(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "edit", "Edit", tooltip="Type a new value for this setting.", priority=True),
-        Binding("enter", "apply", "Apply", tooltip="Ask the trainer for this value.", priority=True),
         Binding("escape", "back", "Back", tooltip="Leave the value as it is."),
     ]
 
@@ -73,7 +90,7 @@ class SettingsDialog(ModalScreen[None]):
             yield Static(id="setting-meaning", markup=False)
             with Horizontal(id="setting-form"):
                 yield Static("new value", id="value-label", markup=False)
-                yield ValueInput(id="value")
+                yield ValueInput(self._may_apply)
             yield Static(id="setting-status", markup=False)
         yield KeyBar()
 
@@ -105,8 +122,9 @@ class SettingsDialog(ModalScreen[None]):
         state = self._state
         now = f"{value_text(value_of(config, name)):<12}"
         moving = on_its_way(name, state.stats)
-        if moving is not None and moving != value_of(config, name) and name not in state.settings:
-            now = f"{plain(moving)} (began at {value_text(value_of(config, name))})"
+        began = value_text(value_of(config, name))
+        if moving is not None and name not in state.settings and f"{moving:.3g}" != began:
+            now = f"{moving:.3g} (began at {began})"
         pending = (
             f"  → {one_line(value_text(state.asked.settings[name]))}, pending" if name in state.asked.settings else ""
         )
@@ -148,11 +166,6 @@ class SettingsDialog(ModalScreen[None]):
             self.query_one(ValueInput).value = ""
         self._say()
 
-    @on(OptionList.OptionSelected)
-    def edit_chosen(self) -> None:
-        """A click is enter."""
-        self.action_edit()
-
     @on(Input.Changed)
     def judge_at_once(self) -> None:
         """Say what is wrong while it is typed."""
@@ -163,26 +176,23 @@ class SettingsDialog(ModalScreen[None]):
         if self.is_mounted:
             self._say()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Edit in the list, apply in the field, and only what is right."""
-        match action:
-            case "edit":
-                return not self._editing and (True if self._state.live else None)
-            case "apply":
-                typed = self.is_mounted and bool(self.query_one(ValueInput).value.strip())
-                return self._editing and (True if typed and self._state.live and not self._fault() else None)
-            case _:
-                return True
+    def _may_apply(self) -> bool:
+        typed = self.is_mounted and bool(self.query_one(ValueInput).value.strip())
+        return typed and self._state.live and not self._fault()
 
-    def action_edit(self) -> None:
+    @on(OptionList.OptionSelected)
+    def edit(self) -> None:
         """Go to the field, which begins with the present value."""
         field = self.query_one(ValueInput)
         if not field.value:
             field.value = value_text(value_of(self._config, self._chosen))
         field.focus()
 
-    def action_apply(self) -> None:
+    @on(Input.Submitted)
+    def apply(self) -> None:
         """Ask for the value, unless it is what there is already."""
+        if not self._may_apply():
+            return
         field = self.query_one(ValueInput)
         value = read(self._config, self._chosen, field.value)
         if value != value_of(self._config, self._chosen) or on_its_way(self._chosen, self._state.stats) not in (

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.app import App
+from textual.events import Key
 from textual.widgets import Input, OptionList
 
 from llamagym_tui.figure_texts import FIGURES
@@ -211,3 +213,26 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 def test_the_interval_by_hand():
     assert interval(0.5, 0.1) == "+0.500, 95 % within +0.304 … +0.696"
+
+
+async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        burst(app, "down", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen.focused, Input))
+        burst(app, "0", "full_stop", "1", "enter")
+        await until(pilot, lambda: client.asked == [ChangeSettings(changes={"ppo.clip_range": 0.1})])
+        await pilot.press("escape", "e")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        burst(app, "home", "shift+end", "3", "0", "enter")
+        await until(pilot, lambda: client.asked[1:] == [Evaluate(episodes=30, greedy=True)])
+
+
+def burst(app: App[None], *keys: str) -> None:
+    """Keys that come at once, as from a paste or a slow connection."""
+    for key in keys:
+        app.post_message(Key(key, {"full_stop": "."}.get(key, key if len(key) == 1 else None)))
