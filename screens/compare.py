@@ -131,7 +131,13 @@ class CompareScreen(Screen[None]):
                     plot.scatter(across, up, marker=LINES[1], marker_style=color)
                 else:
                     plot.plot(across, up, line_style=color, hires_mode=library.HiResMode.BRAILLE)
-        self._drawn_at = plot.size
+        # The plot fits its canvas to its place only where a layout is asked for, and margins may just have moved it.
+        plot.refresh(layout=True)
+        self.call_after_refresh(self._settle)
+
+    def _settle(self) -> None:
+        self._plot.refresh(layout=True)
+        self._drawn_at = self._plot.size
 
     def _scale(self, curves: list[list[Point]]) -> None:
         values = [point.mean_return for curve in curves for point in curve]
