@@ -12,9 +12,7 @@ told in a sentence each; the rest holds. Knows bindings only as it is told about
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +44,8 @@ def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -
         bound: every binding there is.
         known_keys: names of keys that are more than one character.
     """
+    import tomllib
+
     path = folder / FILE
     try:
         asked = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("keys", {})
@@ -60,6 +60,8 @@ def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -
 
 def checked(asked: Mapping[str, object], bound: Sequence[Bound], known_keys: Iterable[str]) -> Keymap:
     """What can be taken of the keys that were asked for, and a sentence for each that cannot."""
+    from difflib import get_close_matches
+
     known, ids, faults = set(known_keys), {each.id for each in bound}, []
     taken: dict[str, tuple[str, ...]] = {}
     for name, value in asked.items():

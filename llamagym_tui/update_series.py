@@ -11,7 +11,7 @@ from typing import NamedTuple
 from llamagym_tui.protocol.events import UpdateFinished, UpdateStats
 
 MAX_SAMPLES = 256
-"""Updates kept; one more halves them."""
+"""Updates kept, an even number: one more halves them, and the last one stays."""
 
 
 class Sample(NamedTuple):
@@ -42,7 +42,7 @@ class UpdateSeries:
             before = before[:-1]
         samples, every = (*before, Sample(event.episodes, event.update, event.stats)), self.every
         if len(samples) > MAX_SAMPLES:
-            samples, every = (*samples[:-1:2], samples[-1]), 2 * every
+            samples, every = samples[::2], 2 * every
         return UpdateSeries(samples, every, self.seen + 1)
 
     def values(self, field: str) -> list[tuple[int, float]]:
