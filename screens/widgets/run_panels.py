@@ -34,7 +34,8 @@ class SidePanel(Vertical):
 
     def show_chart(self, state: RunState) -> None:
         """Draw the curve of a state."""
-        self.query_one(ReturnChart).show(state)
+        for chart in self.query(ReturnChart):  # none in an app that is closing
+            chart.show(state)
 
 
 class Panels(NamedTuple):
