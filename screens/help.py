@@ -76,7 +76,8 @@ class HelpDialog(ModalScreen[None]):
         shown = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
         others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and _is_told_in_help_alone(binding))
         more = [
-            Row("↑ ↓ pgup pgdn", "Scroll; end follows the conversation again."),
+            Row("↑ ↓ pgup pgdn", "Scroll; end or G follows the conversation again."),
+            Row("/", "Search the conversation; n: older, N: newer."),
             Row("ctrl+p", "All commands that do something now, to search."),
             Row("F1", "What the focused widget is for."),
         ]

@@ -44,6 +44,12 @@ class ConversationView(ScrollView, can_focus=True):
     """A conversation that is told line by line."""
 
     ALLOW_SELECT = True
+    HELP = (
+        "What environment and agent say: env is the observation, agent the reply as it was sampled, action what the "
+        "environment got of it, how it was read and what it earned. At a slower pace policy tells how probable each "
+        "action is before the reply. The end is followed until you scroll away; / searches; text is selected with "
+        "the mouse and copied with ctrl+c."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "end,G", "follow", "Newest", show=False, tooltip="Back to the newest line, and follow it.", id="follow"

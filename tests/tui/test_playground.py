@@ -164,7 +164,7 @@ async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
         await until(pilot, lambda: isinstance(app.screen, HelpDialog))
         await sees(pilot, "Hold still between two steps.")
         await pilot.press("end")
-        await sees(pilot, "Share of tokens whose ratio PPO clipped")
+        await sees(pilot, "Share of turns whose reply named no action")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
 
