@@ -19,7 +19,7 @@ KEPT = 2
 GAP = 2
 """Cells between two keys."""
 MORE = "…"
-"""Stands for keys that have no room; help has them all."""
+"""Stands for keys that have no room; a click on it opens the palette, which has them all."""
 
 
 class Key(NamedTuple):
@@ -80,7 +80,10 @@ class KeyBar(Widget):
         for cell in cells[:-KEPT]:
             more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
             if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
-                row.append(Content.styled(MORE, "$foreground 40%"))
+                meta = Style.from_meta(
+                    {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Everything else, to search."}
+                )
+                row.append(Content.styled(MORE, "$foreground 40%").stylize(meta))
                 break
             row.append(cell)
         return Content(" " * GAP).join([*row, *last])

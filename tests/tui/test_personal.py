@@ -191,6 +191,9 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
         bar = app.screen.query_one(KeyBar).render().plain
         assert bar.endswith("…  ? Help  q Quit")
         assert len(bar) <= 58
+        await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press("escape")
         await pilot.resize_terminal(*LARGE)
         await sees(pilot, "^r Roll back")
         assert "…  ?" not in shown(pilot)
