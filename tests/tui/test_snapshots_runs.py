@@ -21,9 +21,11 @@ from llamagym_tui.screens.widgets.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.run_list import RunList
 from tests import fakes
 from tests.recorded_run import record
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, until
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 34), (200, 50)], ids=["80x24", "120x34", "200x50"])
+SIZES = pytest.mark.parametrize(
+    "size", [(60, 20), (80, 24), (120, 34), (200, 50)], ids=["60x20", "80x24", "120x34", "200x50"]
+)
 END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0, mean_return=-0.06, return_stderr=0.0)
 NOON = 1_767_355_200
 
@@ -50,8 +52,17 @@ def at_home() -> LlamaGymApp:
     return LlamaGymApp(client_factory=fakes.FakeClient)
 
 
+def all_found(pilot: Pilot[None]) -> bool:
+    """Whether all that is looked for in threads has been found."""
+    screen = pilot.app.screen
+    rows = [row for runs in screen.query(RunList) for row in runs.rows.values()]
+    models_found = all(len(models._here) == len(ENTRIES) for models in screen.query(ModelList))
+    return len(rows) == 3 and all(row.summary for row in rows) and models_found
+
+
 async def listed(pilot: Pilot[None]) -> None:
-    await until(pilot, lambda: shown(pilot).count("broken off") == 2 and " … " not in shown(pilot))
+    await until(pilot, lambda: all_found(pilot))
+    await pilot.pause(0.3)
 
 
 @SIZES
