@@ -153,8 +153,13 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand) -> N
         signal.raise_signal(signal.SIGINT)
 
     stagehand.before_step = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        headless.train(config(tmp_path))
+    # A shell starts what runs in the background with ctrl+c ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            headless.train(config(tmp_path))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stagehand.built[0].made["rollout"].is_closed
 
 
