@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from llamagym_tui.engine.decisions import score_logprobs
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.scoring import reply_logprobs
 from llamagym_tui.engine.tokenization import Opening
@@ -21,5 +22,5 @@ def action_probabilities(policy: Policy, prompt: Opening) -> list[float]:
     if generation.policy == "generate":
         return [float(share) for share in reply_logprobs(policy, [prompt], replies)[0].exp()]
     sums = reply_logprobs(policy, [prompt], replies, temperature=1.0)[0]
-    scores = sums / torch.tensor(policy.reply_divisors(), device=sums.device)
-    return [float(share) for share in (scores / generation.temperature).softmax(-1)]
+    divisors = torch.tensor(policy.reply_divisors(), device=sums.device)
+    return [float(share) for share in score_logprobs(sums, divisors, generation.temperature).exp()]

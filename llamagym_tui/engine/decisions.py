@@ -99,8 +99,18 @@ def choice_logprobs(logprobs: Tensor, token_replies: Tensor, divisors: Tensor, t
     Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
     """
     sums = torch.zeros(divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
-    scores = sums.index_add(0, token_replies, logprobs).reshape(divisors.shape) / divisors
-    return (scores / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
+    return score_logprobs(sums.index_add(0, token_replies, logprobs).reshape(divisors.shape), divisors, temperature)
+
+
+def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor:
+    """(K, A) log-probability of choosing each reply, from its summed log-probability.
+
+    Args:
+        sums: (K, A) of each reply's tokens.
+        divisors: (K, A), or what broadcasts to it; infinite where a turn has fewer replies.
+        temperature: divides the scores.
+    """
+    return (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
 
 
 def collated_choices(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy import Policy
+from llamagym_tui.engine.token_tree import TokenTree, tree_rows
 from llamagym_tui.engine.tokenization import Opening
 
 
@@ -23,16 +24,18 @@ def reply_logprobs(
         replies: ids of the admissible replies.
         temperature: divides the logits. None: the policy's.
     """
-    rows: list[list[int]] = []
-    places: list[tuple[int, int, int]] = []
-    for prompt in prompts:
-        for reply in replies:
-            places += [(len(rows), len(prompt.rest) + at - 1, token) for at, token in enumerate(reply)]
-            rows.append([*prompt.rest, *reply])
+    trees: list[TokenTree] = []
+    places: list[tuple[int, int, int, int]] = []
+    for row, prompt in enumerate(prompts):
+        trees.append(TokenTree())
+        for number, reply in enumerate(replies):
+            path = trees[-1].insert([*prompt.rest, *reply[:-1]])[len(prompt.rest) - 1 :]
+            owner = row * len(replies) + number
+            places += [(row, column, token, owner) for column, token in zip(path, reply, strict=True)]
     backbone = policy.model.backbone
-    at_rows, at_columns, tokens = torch.tensor(places, device=backbone.device).T
-    logits = backbone.encode_rows(prompts[0].prefix, rows).logits_at(at_rows, at_columns)
+    rows, columns, tokens, owners = torch.tensor(places, device=backbone.device).T
+    encoded = backbone.encode_trees(prompts[0].prefix, tree_rows(trees, backbone.device))
     divisor = policy.generation.temperature if temperature is None else temperature
-    logprobs = (logits / divisor).log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
-    sums = torch.zeros(len(rows), device=backbone.device).index_add_(0, at_rows, logprobs)
+    logprobs = (encoded.logits_at(rows, columns) / divisor).log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
+    sums = torch.zeros(len(prompts) * len(replies), device=backbone.device).index_add_(0, owners, logprobs)
     return sums.reshape(len(prompts), len(replies))
