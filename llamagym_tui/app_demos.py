@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from textual import work
 from textual.app import App
 
-from llamagym_tui.demo_desk import DemoDesk
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import AnyEvent
@@ -23,6 +22,7 @@ from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancel
 from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
+    from llamagym_tui.demo_desk import DemoDesk
     from llamagym_tui.screens.home import HomeScreen
     from llamagym_tui.screens.warm_start import WarmStartDialog
     from llamagym_tui.trainer_client import Client
@@ -53,6 +53,8 @@ class DemoActions(App[None]):
         """The desk of the agent that is played now."""
         name = self._agent.name
         if name not in self._desks:
+            from llamagym_tui.demo_desk import DemoDesk  # not before the first frame
+
             self._desks[name] = DemoDesk(self._agent, clock=self._clock, next_seed=self._next_seed)
         return self._desks[name]
 

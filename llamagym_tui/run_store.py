@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from llamagym_tui import event_log
 from llamagym_tui.config import RunConfig
@@ -53,6 +52,8 @@ class RunStore:
             run_dir: the folder.
             clock: seconds, monotonic; for flushing.
         """
+        from filelock import FileLock  # here, as the playground names a folder before its first frame
+
         self.run_dir = Path(run_dir)
         self._clock = clock
         self._lock = FileLock(self.run_dir / LOCK_FILE)
@@ -66,6 +67,8 @@ class RunStore:
             RunStoreError: the folder holds a run and ``resume`` is off, or holds none and it is on, or the two
                 runs differ in agent or model; or it cannot be written, or another process writes it.
         """
+        from filelock import Timeout
+
         store = cls(config.run_dir, clock=clock)
         store._check(config)
         try:
