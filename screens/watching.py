@@ -33,7 +33,7 @@ WATCHING_KEYS: list[BindingType] = [
     _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
     _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
     _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
-    _key("w", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
+    _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
 ]
 """For `BINDINGS` of a screen with `WatchingActions`."""
 

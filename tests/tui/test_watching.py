@@ -20,7 +20,7 @@ SIZE = (100, 30)
         ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
         ("x", WatchNext(kind="failure"), "waiting for the next reply that names no action"),
         ("b", WatchNext(kind="best"), "the best episode of the last batch, told again · ] goes back to the play"),
-        ("w", WatchNext(kind="worst"), "the worst episode of the last batch, told again"),
+        ("B", WatchNext(kind="worst"), "the worst episode of the last batch, told again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
         ("full_stop", Step(), "Paused. space goes on. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
@@ -91,6 +91,6 @@ async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp)
         await sees(pilot, "s a turn")
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
-        await pilot.press("minus", "x", "full_stop", "u", "b", "w", "right_square_bracket")
+        await pilot.press("minus", "x", "full_stop", "u", "b", "B", "right_square_bracket")
         assert client.asked == [SetPace(turn_s=0.5)]
         assert "s a turn" not in shown(pilot)
