@@ -7,7 +7,6 @@ when a model is given.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -234,4 +233,6 @@ class Agent(ABC):
 
 def prompt_sha256(system_prompt: str) -> str:
     """Hex digest that stands for a system prompt in demonstrations and runs."""
+    import hashlib  # costs the first frame otherwise
+
     return hashlib.sha256(system_prompt.encode()).hexdigest()

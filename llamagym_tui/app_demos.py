@@ -62,7 +62,8 @@ class DemoActions(App[None]):
         """An episode can be kept once one has ended; a run is needed for a warm start."""
         match action:
             case "keep_episode":
-                return True if self.run_state is not None and self.desk.keepable is not None else None
+                desk = self._desks.get(self._agent.name) if self.run_state is not None else None
+                return True if desk is not None and desk.keepable is not None else None
             case "keep_rule":
                 return self.run_state is not None
             case "warm_start":

@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from llamagym_tui import agents
 from llamagym_tui.agent import Agent
 from llamagym_tui.errors import UsageError
 
@@ -34,14 +34,8 @@ class AgentFile(NamedTuple):
 
 def built_in() -> dict[str, type[Agent]]:
     """The agents that ship, by the name of their file."""
-    folder = importlib.import_module("llamagym_tui.agents")
-    found: dict[str, type[Agent]] = {}
-    for info in sorted(pkgutil.iter_modules(folder.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{folder.__name__}.{info.name}")
-        for value in vars(module).values():
-            if _is_agent(value) and value.env_id and value.__module__ == module.__name__:
-                found[info.name] = value
-    return found
+    found = ((name, _agent_in(name)) for name in _agent_modules())
+    return {name: agent for name, agent in found if agent is not None}
 
 
 def find_agent(spec: str) -> type[Agent]:
@@ -59,11 +53,8 @@ def find_agent(spec: str) -> type[Agent]:
         from llamagym_tui.agent_files import load_agent
 
         return load_agent(*file)
-    agents = built_in()
-    name = _as_built_in(spec)
-    if name in agents:
-        return agents[name]
-    return _generic_agent(spec, list(agents))
+    agent = _agent_in(_as_built_in(spec))
+    return agent if agent is not None else _generic_agent(spec, list(built_in()))
 
 
 def agent_file(spec: str) -> AgentFile | None:
@@ -105,7 +96,21 @@ def action_names(agent_class: type[Agent]) -> tuple[str, ...]:
 def _as_built_in(spec: str) -> str:
     """``frozen_lake`` for ``frozen-lake`` too; what names no agent that ships stays as it is."""
     name = spec.replace("-", "_")
-    return name if name in built_in() else spec
+    return name if _agent_in(name) is not None else spec
+
+
+def _agent_modules() -> list[str]:
+    """Names of the modules of agents; nothing is imported."""
+    return sorted(path.stem for path in Path(agents.__file__).parent.glob("[!_]*.py"))
+
+
+def _agent_in(name: str) -> type[Agent] | None:
+    """The agent of a module among those that ship, None if there is none; only that module is imported."""
+    if name not in _agent_modules():
+        return None
+    module = importlib.import_module(f"{agents.__name__}.{name}")
+    found = [value for value in vars(module).values() if _is_agent(value) and value.__module__ == module.__name__]
+    return next((value for value in found if value.env_id), None)
 
 
 def _is_agent(value: Any) -> bool:

@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 
 from llamagym_tui import catalog, run_store
-from llamagym_tui.assignments import merged
-from llamagym_tui.assignments import settings as assigned
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
@@ -34,7 +32,11 @@ def run_config(
     Raises:
         UsageError: something asked for is not there, or not allowed.
     """
-    given = {name: value for name, value in said.items() if value is not None} | assigned(assignments)
+    given = {name: value for name, value in said.items() if value is not None}
+    if assignments:
+        from llamagym_tui.assignments import settings
+
+        given |= settings(assignments)
     if agent is not None:
         catalog.find_agent(agent)
         given["agent"] = catalog.absolute_spec(agent)
@@ -136,5 +138,7 @@ def _resumed(run_dir: Path | None, given: dict[str, Any]) -> RunConfig:
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
+    from llamagym_tui.assignments import merged
+
     earlier = msgspec.to_builtins(run_store.read_config(folder))
     return from_dict(RunConfig, merged(earlier, given) | {"run_dir": str(folder), "resume": True})

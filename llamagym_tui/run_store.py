@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from llamagym_tui import event_log
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.live_settings import changed
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
+
+if TYPE_CHECKING:
+    from llamagym_tui.event_log import EventLog
 
 CONFIG_FILE = "config.json"
 EVENTS_FILE = "events.jsonl"
@@ -57,7 +60,7 @@ class RunStore:
         self.run_dir = Path(run_dir)
         self._clock = clock
         self._lock = FileLock(self.run_dir / LOCK_FILE)
-        self._events: event_log.EventLog | None = None
+        self._events: EventLog | None = None
 
     @classmethod
     def create(cls, config: RunConfig, *, clock: Callable[[], float] = time.monotonic) -> RunStore:
@@ -69,13 +72,15 @@ class RunStore:
         """
         from filelock import Timeout
 
+        from llamagym_tui.event_log import EventLog
+
         store = cls(config.run_dir, clock=clock)
         store._check(config)
         try:
             store.run_dir.mkdir(parents=True, exist_ok=True)
             store._lock.acquire(timeout=0)
             store.write_config(config)
-            store._events = event_log.EventLog(store.run_dir / EVENTS_FILE, clock=clock)
+            store._events = EventLog(store.run_dir / EVENTS_FILE, clock=clock)
         except Timeout as error:
             raise RunStoreError(
                 f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."
@@ -250,6 +255,8 @@ def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
     Raises:
         RunStoreError: there are none, or a line other than the last is no event.
     """
+    from llamagym_tui import event_log
+
     return event_log.read(Path(run_dir) / EVENTS_FILE)
 
 
