@@ -13,6 +13,17 @@ import pytest
 import llamagym_tui
 
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+AFTER_THE_FIRST_FRAME = {
+    *("filelock", "gymnasium", "numpy", "textual_plot", "typer"),
+    *(
+        f"llamagym_tui.{name}"
+        for name in (
+            *("agents.frozen_lake", "assignments", "demo_desk", "demonstration", "event_log", "human", "jsonl"),
+            *("run_summary", "screens.help", "screens.home", "screens.metrics", "screens.widgets.line_chart"),
+            *("screens.widgets.run_panels", "trainer_client", "watched_episode"),
+        )
+    ),
+}
 SCREEN = ("textual", "rich", "llamagym_tui.app", "llamagym_tui.screens")
 
 
@@ -72,6 +83,22 @@ def test_the_engine_imports_no_environment() -> None:
 def test_help_imports_nothing_heavy() -> None:
     loaded = modules_after("from llamagym_tui.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass")
     assert not loaded.intersection({*HEAVY, "textual", "gymnasium", "numpy", "datasets"})
+
+
+def test_the_first_frame_comes_before_everything_that_can_wait() -> None:
+    program = (
+        "import json, os, sys\n"
+        "from llamagym_tui import app, start\n"
+        "def painted(self):\n"
+        "    print(json.dumps(sorted(sys.modules)), file=sys.__stdout__, flush=True)\n"
+        "    os._exit(0)\n"
+        "app.LlamaGymApp._first_frame_painted = painted\n"
+        "app.LlamaGymApp.run = lambda self, run=app.LlamaGymApp.run: run(self, headless=True, size=(120, 34))\n"
+        "start._playground('blackjack')"
+    )
+    loaded = modules_after(program)
+    assert "llamagym_tui.screens.playground" in loaded
+    assert loaded & AFTER_THE_FIRST_FRAME == set()
 
 
 def test_finding_a_built_in_agent_imports_no_gymnasium() -> None:
