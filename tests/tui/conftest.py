@@ -7,16 +7,19 @@ import os
 # Textual reads it when it is imported.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from llamagym_tui.app import LlamaGymApp
 from tests import fakes
+from tests.tui.steps import stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
 
@@ -42,3 +45,17 @@ def make_app() -> MakeApp:
         )
 
     return make
+
+
+@pytest.fixture
+def snap_compare(snap_compare: Any) -> Any:
+    """Compares a picture with the one kept, once it stands still."""
+
+    def compare(app: LlamaGymApp, run_before: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> bool:
+        async def settled(pilot: Pilot[None]) -> None:
+            await run_before(pilot)
+            await stands_still(pilot)
+
+        return bool(snap_compare(app, run_before=settled, **options))
+
+    return compare

@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 from textual.pilot import Pilot
 from textual.widget import Widget
+from textual.widgets._toast import Toast
 
 PATIENCE_S = 8.0
+STILL = 5
+"""Looks at a picture that find it unchanged before it is taken."""
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
@@ -35,3 +38,23 @@ async def sees(pilot: Pilot[None], text: str) -> None:
 def widget_text(widget: Widget) -> str:
     """What a widget shows, as text."""
     return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
+
+
+async def stands_still(pilot: Pilot[None]) -> None:
+    """Wait until nothing is under way that changes the picture: threads, timers that fire once, and paints."""
+    await until(pilot, lambda: not under_way(pilot), "an end of what is under way")
+    looks, before = 0, ""
+    while looks < STILL:
+        await pilot.pause(0.04)
+        now = shown(pilot)
+        looks = looks + 1 if now == before and not under_way(pilot) else 0
+        before = now
+
+
+def under_way(pilot: Pilot[None]) -> list[object]:
+    """Workers other than the one that listens to the trainer, and timers that have yet to fire once."""
+    app = pilot.app
+    widgets = [app, *app.screen_stack, *app.screen.walk_children()]
+    timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
+    due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
+    return [worker for worker in app.workers if worker.is_running and worker.group != "trainer"] + due

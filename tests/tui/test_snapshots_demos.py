@@ -60,7 +60,6 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         await pilot.press("s", "s")
         await sees(pilot, "chosen by you")
         await pilot.press("enter", "ctrl+e", "h", "tab", *"Low enough.")
-        await pilot.pause(0.3)
 
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
 
@@ -73,7 +72,6 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
         await sees(pilot, "1 faulty")
         await pilot.press("down", "down", "down", "down")
         await sees(pilot, "line 5")
-        await pilot.pause(0.3)
 
     record_some()
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
@@ -89,7 +87,6 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
         await sees(pilot, "Reads as hit.")
         await pilot.press("left", "backspace", "0")
         await sees(pilot, "did not follow")
-        await pilot.pause(0.3)
 
     record_some()
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
@@ -111,7 +108,6 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         for step in range(30):
             client.tell(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
         await sees(pilot, "30 of 40")
-        await pilot.pause(0.3)
 
     record_some()
     client = fakes.FakeClient(fakes.opening_events())

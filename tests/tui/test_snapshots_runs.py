@@ -62,7 +62,6 @@ def all_found(pilot: Pilot[None]) -> bool:
 
 async def listed(pilot: Pilot[None]) -> None:
     await until(pilot, lambda: all_found(pilot))
-    await pilot.pause(0.3)
 
 
 @SIZES
@@ -90,7 +89,6 @@ def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
         await listed(pilot)
         await pilot.press("down", "space", "down", "c")
         await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and pilot.app.screen.drawn)
-        await pilot.pause(0.3)
 
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 
@@ -107,8 +105,6 @@ def test_replay(snap_compare: Any, size: tuple[int, int]):
         await until(pilot, lambda: pilot.app.run_state is state)
         if size[0] >= 120:
             await until(pilot, lambda: screen.query_one(ReturnChart)._drawn is not None)
-            await pilot.pause(0.7)
-        await pilot.pause(0.3)
 
     app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
     assert snap_compare(app, terminal_size=size, run_before=settled)
@@ -121,7 +117,6 @@ def test_tour(snap_compare: Any):
         await until(pilot, lambda: len(home.query_one(ModelList)._here) == len(ENTRIES))
         await until(pilot, lambda: home.query_one(RunList).rows)
         await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
-        await pilot.pause(0.2)
 
     app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
     assert snap_compare(app, terminal_size=(80, 24), run_before=settled)

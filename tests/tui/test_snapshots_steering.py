@@ -26,7 +26,7 @@ from llamagym_tui.screens.look import WIDE
 from llamagym_tui.screens.widgets.return_chart import ReturnChart
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, until
+from tests.tui.steps import sees, stands_still, until
 
 SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
 AT_EACH_SIZE = pytest.mark.parametrize("size", SIZES, ids=[f"{width}x{height}" for width, height in SIZES])
@@ -50,7 +50,7 @@ async def furnished(pilot: Pilot[None]) -> None:
     chart = app.screen.query_one(ReturnChart)
     if app.size.width >= WIDE and app.run_state is not None and app.run_state.returns.sums:
         await until(pilot, lambda: chart._drawn is app.run_state.returns)  # type: ignore[union-attr]
-    await pilot.pause(0.3)
+    await stands_still(pilot)
 
 
 def updates() -> Iterator[AnyEvent]:
@@ -83,7 +83,6 @@ def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "episode 20,480")
         await pilot.press("m", *["down"] * 5)
         await sees(pilot, "26.0%  above its")
-        await pilot.pause(0.3)
 
     assert snap_compare(make_app(fakes.FakeClient(updates())), terminal_size=size, run_before=settled)
 
@@ -96,7 +95,6 @@ def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("s", "down", "enter", "x")
         await sees(pilot, "KL coefficient takes a number from 0")
         await sees(pilot, "→ 0.1,")
-        await pilot.pause(0.3)
 
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     assert snap_compare(app, terminal_size=size, run_before=settled)
@@ -108,7 +106,6 @@ def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await furnished(pilot)
         await pilot.press("e")
         await sees(pilot, "95 % within")
-        await pilot.pause(0.3)
 
     client = fakes.FakeClient([*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)])
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
@@ -122,7 +119,6 @@ def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, in
         await sees(pilot, "v2 active")
         await pilot.press("space", *"Stick.", "f2")
         await sees(pilot, "13.{+ Stick.+}")
-        await pilot.pause(0.3)
 
     new = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
     counts = [fakes.counted([1.0, -1.0] * 8, 16), new, fakes.counted([1.0, 0.0] * 8, 32, prompt_version=2)]
@@ -136,6 +132,5 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await furnished(pilot)
         await pilot.press("m", "question_mark")
         await sees(pilot, "Back to the conversation.")
-        await pilot.pause(0.3)
 
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
