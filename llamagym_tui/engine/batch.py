@@ -28,11 +28,6 @@ from llamagym_tui.engine.forward import Backbone, Encoded
 from llamagym_tui.engine.token_tree import TokenTree, TreeRows, tree_rows
 from llamagym_tui.engine.trajectory import Choice, Segment, Trajectory
 
-TREE = 192
-"""Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
-PRODUCTS = 1000
-"""What the products of a token cost, in columns of attention that cost as much: six times the hidden size, about."""
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -187,7 +182,7 @@ def planted(rows: Iterable[Row], *, scored: int | None = None) -> list[Plot]:
         more = _scored_tokens(row.segment)
         if (
             not plots
-            or not _is_cheaper_on(plots[-1].tree, sequences[0])
+            or not plots[-1].tree.is_cheaper_with(sequences[0])
             or (scored is not None and plots[-1].scored + more > scored)
         ):
             plots.append(Plot(TokenTree()))
@@ -196,15 +191,6 @@ def planted(rows: Iterable[Row], *, scored: int | None = None) -> list[Plot]:
         plot.rows.append(row)
         plot.paths.append([plot.tree.insert(sequence) for sequence in sequences])
     return plots
-
-
-def _is_cheaper_on(tree: TokenTree, ids: Sequence[int]) -> bool:
-    """Whether a sequence is computed at less cost on a tree, with what it shares, than alone.
-
-    On a tree of S columns, n new ones cost their products and attention of (S + n)² - S²; alone, L cost theirs and L².
-    """
-    size, new, length = len(tree), tree.columns_for(ids), len(ids)
-    return size + new <= TREE or new * (PRODUCTS + 2 * size + new) <= length * (PRODUCTS + length)
 
 
 def side_by_side(

@@ -32,8 +32,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, NamedTuple
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.batch import TREE, Row, planted, side_by_side
+from llamagym_tui.engine.batch import Row, planted, side_by_side
 from llamagym_tui.engine.model_shape import ModelShape
+from llamagym_tui.engine.token_tree import TREE
 from llamagym_tui.engine.trajectory import Choice, Segment, Turn
 
 GIB = 2**30

@@ -15,6 +15,10 @@ import torch
 from torch import Tensor
 
 ROOT = -1
+TREE = 192
+"""Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
+PRODUCTS = 1000
+"""What the products of a token cost, in columns of attention that cost as much: six times the hidden size, about."""
 
 
 class TokenTree:
@@ -59,6 +63,15 @@ class TokenTree:
                 return len(ids) - known
             at = child
         return 0
+
+    def is_cheaper_with(self, ids: Sequence[int]) -> bool:
+        """Whether a sequence is computed at less cost on this tree, with what it shares, than alone.
+
+        On a tree of S columns, n new ones cost their products and attention of (S + n)² - S²; alone, L cost theirs
+        and L².
+        """
+        size, new, length = len(self), self.columns_for(ids), len(ids)
+        return size + new <= TREE or new * (PRODUCTS + 2 * size + new) <= length * (PRODUCTS + length)
 
     def visible(self, width: int) -> np.ndarray:
         """(C, C) bool: which columns each column sees; padding sees itself alone.
