@@ -118,6 +118,14 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
+    replay_episodes: Annotated[int, Meta(ge=0)] = 0
+    """Recent successful episodes that are kept, each different one once, and imitated in every update beside PPO's
+    loss; each pass over the batch goes over them, too. 0: none. Where luck decides, lucky bad play is imitated too:
+    a return says how an episode ended, not how well it was played. In memory alone: empty after a resume."""
+    replay_min_return: float = 1.0
+    """Undiscounted return from which on an episode is successful, the environment's alone; else unused."""
+    replay_coef: NonNegative = 0.1
+    """Weight of the cross-entropy of the kept replies in the loss, its mean over turns; else unused."""
 
     def __post_init__(self) -> None:
         """Refuse what no single setting shows.

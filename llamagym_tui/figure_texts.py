@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import UpdateStats
 
 LARGEST_PEAK = 10.0
@@ -138,13 +139,26 @@ FIGURES: dict[str, FigureText] = {
     "episodes_per_s": FigureText("episodes a second", "episodes/s", "Over rollout and update time.", "steady"),
     "rollout_s": FigureText("rollout time", "rollout s", "Seconds in which the batch was collected.", "steady"),
     "update_s": FigureText("update time", "update s", "Seconds of the update.", "of the order of the rollout"),
+    "replay_loss": FigureText(
+        "replay loss", "replay loss", "Nats a turn: how improbable kept successful replies are.", "falls"
+    ),
+    "replay_episodes": FigureText(
+        "replay buffer", "replay eps", "Different successful episodes that updates imitate.", "up to the size set"
+    ),
 }
 """By field of `UpdateStats`, the most telling first."""
+OF_REPLAY = ("replay_loss", "replay_episodes")
+"""Figures that say something only where a replay buffer is kept."""
 
 CHARTED = tuple(FIGURES)[:10]
 """Figures that a large screen charts all at once."""
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""
+
+
+def shown_figures(config: RunConfig) -> tuple[str, ...]:
+    """Figures that say something under a run's settings."""
+    return tuple(field for field in FIGURES if config.ppo.replay_episodes or field not in OF_REPLAY)
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from llamagym_tui.figure_texts import FIGURES
+from llamagym_tui.figure_texts import FIGURES, shown_figures
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -54,7 +54,8 @@ class MetricsScreen(Screen[None]):
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
-            yield FigureList(*[Option(FIGURES[field].short, id=field) for field in FIGURES], id="figure-list")
+            fields = shown_figures(self._state.config)
+            yield FigureList(*[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list")
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")
                 yield FigureWall(self._state, id="figure-wall")
@@ -76,7 +77,7 @@ class MetricsScreen(Screen[None]):
         if self._listed is not state.history:
             self._listed = state.history
             figures = self.query_one(FigureList)
-            for field in FIGURES:
+            for field in shown_figures(state.config):
                 figures.replace_option_prompt(field, _line(state, field))
 
     @on(OptionList.OptionHighlighted)

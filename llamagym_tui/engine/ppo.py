@@ -25,6 +25,7 @@ from llamagym_tui.engine.model_shape import shape_of
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
 from llamagym_tui.engine.rewards import ReturnMoments, discounted_return
+from llamagym_tui.engine.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.targets import Asked, Targets, batch_targets
 from llamagym_tui.engine.trajectory import Trajectory, Turn
@@ -47,7 +48,11 @@ class PPO:
         self.return_moments = ReturnMoments()
         """Of the discounted returns of all episodes trained on."""
         self._adapted_kl_coef: float | None = None
-        self._rng = random.Random(seed)
+        self.last: UsedBatch | None = None
+        """What the last update was made of, for whoever looks at it; None before the first."""
+        self.replay = ReplayBuffer()
+        """Successful episodes that updates imitate; used with `replay_episodes` alone."""
+        self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
         groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
@@ -75,6 +80,7 @@ class PPO:
         targets = self.targets(trajectories, rows)
         # 2. Epochs of minibatches, until they are done, go too far, or are stopped.
         lr = learning_rate(self.config, self.updates)
+        self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
             group["lr"] = rate
         sums = UpdateSums()
@@ -104,6 +110,7 @@ class PPO:
             reward_scale=self.reward_scale,
         )
         self._adapt_kl_coef(stats.kl_ref)
+            replay_episodes=len(self.replay),
         self.updates += 1
         self.policy.version += 1
         return stats
@@ -170,7 +177,7 @@ class PPO:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint; rates and weights remain those of this learner's settings.
+        """Go on from a checkpoint, with an empty replay buffer; rates and weights are those of this learner's settings.
 
         Raises:
             KeyError: something is missing; ValueError: it is of another model.
@@ -191,6 +198,7 @@ class PPO:
         if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
+        self.replay.clear()
             self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
 
     def _epoch(
@@ -206,7 +214,9 @@ class PPO:
         """One pass; the share of it that was made."""
         sums.begin_epoch()
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
-        for at in range(0, len(parts), self.config.gradient_accumulation_steps):
+        steps = range(0, len(parts), self.config.gradient_accumulation_steps)
+        replayed = self.replay.parts(len(steps), self._replay_rng) if self._imitates else [[] for _ in steps]
+        for at, kept in zip(steps, replayed, strict=True):
             is_first = first and at == 0
             if not is_first and should_stop():
                 return at / len(parts)
@@ -217,7 +227,8 @@ class PPO:
                 progress()
                 for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
                     (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
-            if turns:
+            self._imitate(kept, sums)
+            if turns or kept:
                 self._step(sums)
         return 1.0
 
@@ -255,3 +266,17 @@ class PPO:
             return
         sums.grad_norms.append(float(trunk))
         self.optimizer.step()
+    @property
+    def _imitates(self) -> bool:
+        """Whether kept episodes are imitated; not while the critic is trained alone."""
+        return self.config.replay_coef > 0 and not self.is_warming_up
+
+    def _imitate(self, rows: Sequence[Row], sums: UpdateSums) -> None:
+        """Add the gradient of kept replies' cross-entropy, its mean over turns; temperature is in it."""
+        turns = sum(turn.is_trained for row in rows for turn in row.segment.turns)
+        for part in forwards(rows, **self.limits._asdict(), device=self.policy.model.backbone.device):
+            encoded = part.encode(self.policy.model.backbone)
+            loss = -part.decided(encoded, self.policy.generation.temperature).logprobs.sum()
+            (self.config.replay_coef * loss / turns).backward()
+            sums.add_replay(loss, len(part.turns))
+

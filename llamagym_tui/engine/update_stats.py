@@ -42,6 +42,8 @@ class PPOStats:
     entropy_coef: float
     reward_scale: float
     skipped_steps: int
+    replay_loss: float
+    replay_episodes: int
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class UpdateSums:
     branches: int = 0
     grad_norms: list[float] = field(default_factory=list)
     skipped: int = 0
+    replay_loss: float = 0.0
+    replay_turns: int = 0
 
     def begin_epoch(self) -> None:
         """Forget the KL of the pass before."""
@@ -98,6 +102,16 @@ class UpdateSums:
         if is_first:
             self.first_ratio = max(self.first_ratio, float(policy.largest_deviation))
 
+    def add_replay(self, loss: Tensor, turns: int) -> None:
+        """Count one forward over kept episodes.
+
+        Args:
+            loss: () their cross-entropy, summed over turns.
+            turns: their turns.
+        """
+        self.replay_loss += float(loss.detach())
+        self.replay_turns += turns
+
 
 def update_stats(
     trajectories: Sequence[Trajectory],
@@ -110,6 +124,7 @@ def update_stats(
     kl_coef: float,
     entropy_coef: float,
     reward_scale: float,
+    replay_episodes: int,
 ) -> PPOStats:
     """Figures of an update that has ended."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
@@ -141,4 +156,6 @@ def update_stats(
         entropy_coef=entropy_coef,
         reward_scale=reward_scale,
         skipped_steps=sums.skipped,
+        replay_loss=sums.replay_loss / max(sums.replay_turns, 1),
+        replay_episodes=replay_episodes,
     )

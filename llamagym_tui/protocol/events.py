@@ -327,6 +327,10 @@ class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
     message: str
+    replay_loss: float = 0.0
+    """Nats per turn: cross-entropy of the replies in the replay buffer; 0 where nothing was imitated."""
+    replay_episodes: int = 0
+    """Successful episodes in the replay buffer."""
     refused: Refused | None = None
     """What was asked for and is not done, so that nobody waits for it. None: nothing was."""
 

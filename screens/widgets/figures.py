@@ -26,7 +26,8 @@ class Figure(NamedTuple):
 
 
 def ppo_figures(stats: UpdateStats) -> list[Figure]:
-    """What an update measured, the most telling first."""
+    """What an update measured, the most telling first; an even number of figures."""
+    replayed = [Figure("replay loss", plain(stats.replay_loss)), Figure("replay eps", f"{stats.replay_episodes:,}")]
     return [
         Figure("KL", plain(stats.approx_kl)),
         Figure("KL ref", plain(stats.kl_ref)),
@@ -42,6 +43,7 @@ def ppo_figures(stats: UpdateStats) -> list[Figure]:
         Figure("lr", plain(stats.lr)),
         Figure("tokens/s", f"{stats.tokens_per_s:,.0f}"),
         Figure("turns", f"{stats.turns:,}"),
+        *(replayed if stats.replay_episodes else ()),
     ]
 
 

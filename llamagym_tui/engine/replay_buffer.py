@@ -1,0 +1,63 @@
+"""The replay buffer: recent successful episodes, whose replies an update imitates beside PPO's own loss.
+
+What is kept are trajectories as they were sampled, so ids and masks are exact and nothing is encoded again. Equal
+episodes count once, or the one path that succeeds most often would displace all others. The buffer lives in memory
+alone: it begins empty after a resume and after a roll back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from llamagym_tui.engine.batch import Row, batch_rows
+from llamagym_tui.engine.trajectory import Trajectory
+
+Key = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+class ReplayBuffer:
+    """The newest different successes."""
+
+    def __init__(self) -> None:
+        """An empty buffer."""
+        self._kept: dict[Key, Trajectory] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, trajectories: Iterable[Trajectory], *, min_return: float, size: int) -> None:
+        """Take in the successes of a batch; the oldest make room.
+
+        Args:
+            trajectories: the batch; an episode in which the policy chose nothing itself is left out.
+            min_return: of the environment, undiscounted, from which on an episode is a success.
+            size: episodes kept at most; 0 empties the buffer.
+        """
+        for trajectory in trajectories:
+            if trajectory.episode_return >= min_return and any(turn.is_trained for turn in trajectory.turns):
+                key = _key(trajectory)
+                self._kept.pop(key, None)  # so that it is among the newest again
+                self._kept[key] = trajectory
+        for key in list(self._kept)[: max(0, len(self._kept) - size)]:
+            del self._kept[key]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+    def parts(self, count: int, rng: random.Random) -> list[list[Row]]:
+        """All rows in random order, in so many parts of about equal size; with fewer rows than parts, some are empty.
+
+        Args:
+            count: parts.
+            rng: of the order.
+        """
+        rows = batch_rows(list(self._kept.values()))
+        rng.shuffle(rows)
+        return [rows[at::count] for at in range(count)]
+
+
+def _key(trajectory: Trajectory) -> Key:
+    """What was told and said, and who said it: equal for episodes from which the same would be learnt."""
+    return tuple((segment.prefix, tuple(segment.ids), tuple(segment.mask)) for segment in trajectory.segments)
