@@ -16,7 +16,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.time_slider import TimeSlider
 from tests import fakes
 from tests.recorded_run import record
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -95,11 +95,11 @@ async def test_wherever_one_jumps_from_the_same_moment_looks_the_same(app: Llama
         seen = []
         for before in (["end"], ["home"], ["end", "shift+left", "shift+left"]):
             await pilot.press(*before)
-            await pilot.pause(0.3)
+            await stands_still(pilot)
             screen.player.jump(screen.player.recording.duration_s - 3.0)
             await pilot.press("full_stop")
             await sees(pilot, "Your total: 15")
-            await pilot.pause(0.3)
+            await stands_still(pilot)
             seen.append(shown(pilot))
         assert seen[0] == seen[1] == seen[2]
 

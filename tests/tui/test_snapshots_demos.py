@@ -77,7 +77,7 @@ def test_demonstrations(snap_compare: Any, make_app: MakeApp, size: tuple[int, i
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=["60x20", "80x24"])
+@sizes
 def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
@@ -89,6 +89,17 @@ def test_reply_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int
         await sees(pilot, "did not follow")
 
     record_some()
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@sizes
+def test_keep_rule(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "no PPO update yet")
+        await pilot.press("K")
+        await sees(pilot, "keep by rule")
+        await pilot.press("1")
+
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
 
 

@@ -110,7 +110,8 @@ def test_replay(snap_compare: Any, size: tuple[int, int]):
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 
-def test_tour(snap_compare: Any):
+@SIZES
+def test_tour(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "1 of 5")
         home = pilot.app.screen_stack[0]
@@ -119,4 +120,4 @@ def test_tour(snap_compare: Any):
         await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
 
     app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
-    assert snap_compare(app, terminal_size=(80, 24), run_before=settled)
+    assert snap_compare(app, terminal_size=size, run_before=settled)

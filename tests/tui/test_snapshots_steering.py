@@ -134,3 +134,17 @@ def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await sees(pilot, "Back to the conversation.")
 
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@AT_EACH_SIZE
+def test_leaving_a_table_that_is_played_at(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("escape")
+        await sees(pilot, "? Help")
+        await pilot.press("q")
+        await sees(pilot, "quit?")
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
