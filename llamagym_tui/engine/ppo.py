@@ -24,8 +24,8 @@ from llamagym_tui.engine.memory import forward_limits
 from llamagym_tui.engine.model_shape import shape_of
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.reference import Reference
-from llamagym_tui.engine.rewards import ReturnMoments, discounted_return
 from llamagym_tui.engine.replay_buffer import ReplayBuffer
+from llamagym_tui.engine.rewards import ReturnMoments, discounted_return
 from llamagym_tui.engine.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.targets import Asked, Targets, batch_targets
 from llamagym_tui.engine.trajectory import Trajectory, Turn
@@ -47,11 +47,9 @@ class PPO:
         """Updates made so far."""
         self.return_moments = ReturnMoments()
         """Of the discounted returns of all episodes trained on."""
-        self._adapted_kl_coef: float | None = None
-        self.last: UsedBatch | None = None
-        """What the last update was made of, for whoever looks at it; None before the first."""
         self.replay = ReplayBuffer()
         """Successful episodes that updates imitate; used with `replay_episodes` alone."""
+        self._adapted_kl_coef: float | None = None
         self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
@@ -78,9 +76,9 @@ class PPO:
         returns = [discounted_return(trajectory, self.config.gamma) for trajectory in trajectories]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
+        self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
         # 2. Epochs of minibatches, until they are done, go too far, or are stopped.
         lr = learning_rate(self.config, self.updates)
-        self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
             group["lr"] = rate
         sums = UpdateSums()
@@ -108,9 +106,9 @@ class PPO:
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
+            replay_episodes=len(self.replay),
         )
         self._adapt_kl_coef(stats.kl_ref)
-            replay_episodes=len(self.replay),
         self.updates += 1
         self.policy.version += 1
         return stats
@@ -188,6 +186,7 @@ class PPO:
         self._rng.setstate((version, tuple(internal), gauss))
         self.return_moments = ReturnMoments(*state["return_moments"])
         self._adapted_kl_coef = state["adapted_kl_coef"]
+        self.replay.clear()
 
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
@@ -198,7 +197,6 @@ class PPO:
         if target is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-        self.replay.clear()
             self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
 
     def _epoch(
@@ -256,16 +254,6 @@ class PPO:
         sums.add(policy, critic, decided, len(part.turns), is_first=is_first)
         return loss
 
-    def _step(self, sums: UpdateSums) -> None:
-        """Clip and step; a step with a non-finite gradient is skipped and counted."""
-        trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
-        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
-        if not (torch.isfinite(trunk) and torch.isfinite(head)):
-            self.optimizer.zero_grad(set_to_none=True)
-            sums.skipped += 1
-            return
-        sums.grad_norms.append(float(trunk))
-        self.optimizer.step()
     @property
     def _imitates(self) -> bool:
         """Whether kept episodes are imitated; not while the critic is trained alone."""
@@ -280,3 +268,13 @@ class PPO:
             (self.config.replay_coef * loss / turns).backward()
             sums.add_replay(loss, len(part.turns))
 
+    def _step(self, sums: UpdateSums) -> None:
+        """Clip and step; a step with a non-finite gradient is skipped and counted."""
+        trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
+        head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
+        if not (torch.isfinite(trunk) and torch.isfinite(head)):
+            self.optimizer.zero_grad(set_to_none=True)
+            sums.skipped += 1
+            return
+        sums.grad_norms.append(float(trunk))
+        self.optimizer.step()
