@@ -11,11 +11,8 @@ from typing import Literal
 from msgspec import Struct
 
 from llamagym_tui.actions import How
-from llamagym_tui.choices import Choice
-from llamagym_tui.config import Credit, Mode
+from llamagym_tui.config import Mode
 from llamagym_tui.live_settings import Value
-from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.protocol.policy_map import MapPanel
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
@@ -23,7 +20,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
-Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
+Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start"]
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -71,8 +68,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Parameters that PPO changes, value head excluded."""
     device: str
     threads: int
-    draws: bool = False
-    """Whether states can be drawn: by the agent, or by environments that render text."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -92,19 +87,6 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     turn: int
     """Index from 0 within the episode."""
     text: str
-
-
-class StateDrawn(Event, frozen=True, kw_only=True):
-    """The state that the watched agent is about to be told, or the last one of its episode, was drawn for people; told
-    while somebody wants to see it."""
-
-    episode: int
-    turn: int
-    """Turns of the episode before."""
-    text: str
-    """Some lines, as `llamagym_tui.drawing` bounds them."""
-    marks: list[tuple[int, int]] = []
-    """Places in the text that the environment marks: the first character, and the one after the last."""
 
 
 class ActionsWeighed(Event, frozen=True, kw_only=True):
@@ -145,10 +127,6 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     """How the action was read; ``failed``: the environment got the agent's fallback action."""
     reward: float
     """The environment's reward, without penalties."""
-    replaced: str | None = None
-    """The reply that the agent would have given, where a person acted in its place. None: the agent acted."""
-    replaced_action: str = ""
-    """Name of the action in that reply; empty: it names none, or the agent acted."""
 
 
 class EpisodeFinished(Event, frozen=True, kw_only=True):
@@ -162,44 +140,6 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     end: End
 
 
-class TurnInspected(Event, frozen=True, kw_only=True):
-    """A reply was looked at token by token, as asked; or a sentence why it cannot be."""
-
-    episode: int
-    turn: int
-    why_not: str = ""
-    """Why nothing is known of it; then all else is empty."""
-    stage: Literal["under_way", "waiting", "trained", "inference"] = "under_way"
-    """Its episode has not ended; has, and its batch has not; was trained on by the last update; trains nothing."""
-    turns: int = 0
-    """Replies of the episode so far."""
-    said_by_policy: bool = True
-    """False: somebody else said it, so that it is not trained on."""
-    sampled_by: int = 0
-    """Policy version that played the episode."""
-    policy: int = 0
-    """Policy version now."""
-    update: int = 0
-    """The update that trained on it, counted from 1; 0: none."""
-    clip_range: float = 0.0
-    """Of that update; before it, of the settings."""
-    credit: Credit = "turn"
-    """What a value and an advantage belong to."""
-    temperature: float = 1.0
-    reward: float = 0.0
-    """The environment's, so far."""
-    before: list[ContextToken] = []
-    """The last tokens before the reply."""
-    tokens: list[InspectedToken] = []
-    """Of the reply, its end included if it was sampled."""
-    after: list[ContextToken] = []
-    """The template's and the next observation's first tokens, as far as they are there."""
-    choice: Decision | None = None
-    """The one decision, where the reply was chosen whole by its score; its tokens are none then."""
-    replies: list[ScoredReply] = []
-    """Those it was chosen among, the most probable first."""
-
-
 class WatchChanged(Event, frozen=True, kw_only=True):
     """Another conversation is told from now on; what was said in its episode until now follows."""
 
@@ -210,77 +150,6 @@ class WatchChanged(Event, frozen=True, kw_only=True):
     """Environment, index from 0; of a best or worst episode, the one that was watched before."""
     awaits_failure: bool = False
     """Whether the next reply that names no action will be told instead."""
-
-
-class WheelTaken(Event, frozen=True, kw_only=True):
-    """A person acts in an environment in the agent's place, from its next turn on."""
-
-    env: int
-    """Index from 0."""
-    choices: list[Choice]
-    """What the person can do, each on a key."""
-
-
-class ActionAwaited(Event, frozen=True, kw_only=True):
-    """The environment of the wheel waits for the person's action, and all others wait with it."""
-
-    episode: int
-    turn: int
-    reply: str
-    """What the agent would say."""
-    action_name: str
-    """The action in it; empty: it names none, and the environment would get the fallback action."""
-
-
-class WheelLetGo(Event, frozen=True, kw_only=True):
-    """The agent acts again."""
-
-    reason: str = ""
-    """Why, for people; empty: it was asked for."""
-
-
-class EpisodeCorrected(Event, frozen=True, kw_only=True):
-    """An episode in which a person acted has ended, whole, so that it can be recorded whatever is watched by then."""
-
-    started: EpisodeStarted
-    observations: list[str]
-    """What the agent was told, turn by turn."""
-    turns: list[TurnFinished]
-    finished: EpisodeFinished
-
-
-class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
-    """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one."""
-
-    why_not: str = ""
-    """Why there is no map after all; then all else is empty."""
-    panels: list[MapPanel] = []
-    action_names: list[str] = []
-    signs: list[str] = []
-    """A character for each action."""
-    action: int | None = None
-    """The action whose probability is a heat map. None: the most probable action is shown."""
-
-
-class PolicyMapped(Event, frozen=True, kw_only=True):
-    """The policy was asked about every state of its map, each as the first turn of an episode; told seldom, and after
-    every update while somebody looks."""
-
-    policy_version: int
-    """Updates made before, and roll backs."""
-    update: int
-    """Updates made so far."""
-    prompt_version: int
-    """Of the system prompt."""
-    shares: list[list[float]]
-    """Of each state, panel by panel and row by row: probability of each action's canonical reply; where replies are
-    sampled, the rest to 1 are other words."""
-
-
-class PolicyMapWatched(Event, frozen=True, kw_only=True):
-    """The policy map is told closely, or seldom again."""
-
-    on: bool
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
@@ -299,8 +168,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Turns of each."""
     parse_failures: int
     """Turns among them whose reply named no action."""
-    actions: list[int] = []
-    """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
     prompt_version: int
     policy_version: int
@@ -309,8 +176,6 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episodes since the run began, these included."""
     env_steps: int
     """Environment steps since the run began."""
-    corrected: int = 0
-    """Episodes that ended beside those in `returns`: a person acted in them, so that they count in no mean."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
 
@@ -496,20 +361,11 @@ AnyEvent = (
     | RunStarted
     | EpisodeStarted
     | ObservationShown
-    | StateDrawn
     | ActionsWeighed
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished
-    | TurnInspected
     | WatchChanged
-    | WheelTaken
-    | ActionAwaited
-    | WheelLetGo
-    | EpisodeCorrected
-    | PolicyMapLaidOut
-    | PolicyMapped
-    | PolicyMapWatched
     | PaceChanged
     | EpisodesCounted
     | UpdateFinished
