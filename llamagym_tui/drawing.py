@@ -1,5 +1,6 @@
 """The state of an environment as plain text for people: the agent's own drawing, or what the environment renders.
 
+Bounded whatever is drawn, and without the codes by which a renderer colours a terminal: what they mark is kept apart.
 What a user's code or an environment raises over a drawing is no drawing, and no reason to end a game.
 """
 
@@ -7,14 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from llamagym_tui.agent import Agent
 
 MAX_LINES = 12
 """Lines of a drawing at most."""
-_COLOURED = re.compile(r"\x1b\[[0-9;]+m(.*?)\x1b\[0?m", re.DOTALL)
-"""A stretch that a terminal would show in another colour."""
+MAX_COLUMNS = 120
+"""Characters of each of them at most."""
+_COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
+"""What changes the colour of a terminal; 0 or nothing: back to its own."""
+
+
+class Drawing(NamedTuple):
+    """Some lines of text, and the places in it that are marked."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+    """First character of each, and the one after its last."""
+
+    def bracketed(self) -> str:
+        """The text alone, each mark in brackets."""
+        pieces, at = [], 0
+        for start, stop in self.marks:
+            pieces += [self.text[at:start], "[", self.text[start:stop], "]"]
+            at = stop
+        return "".join([*pieces, self.text[at:]])
 
 
 def draws(agent: Agent) -> bool:
@@ -28,15 +47,36 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
 
 
 def drawing(agent: Agent, env: Any, observation: Any) -> str:
+    """The drawing as text alone, what is marked in brackets; empty if there is none."""
+    return drawn(agent, env, observation).bracketed()
+
+
+def drawn(agent: Agent, env: Any, observation: Any) -> Drawing:
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:
-        drawn = agent.draw(observation) if draws(agent) else _rendered(env)
+        if draws(agent):
+            return Drawing(_bounded(str(agent.draw(observation))))
+        rendered = env.render() if env.render_mode == "ansi" else ""
+        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
     except Exception:  # an environment's code, or a user's, may raise anything
-        return ""
-    return "\n".join(str(drawn).strip("\n").split("\n")[:MAX_LINES])
+        return Drawing("")
 
 
-def _rendered(env: Any) -> str:
-    """What Gymnasium's text rendering says, what it marks by a colour in brackets."""
-    rendered = env.render() if env.render_mode == "ansi" else ""
-    return _COLOURED.sub(r"[\1]", rendered) if isinstance(rendered, str) else ""
+def _bounded(text: str) -> str:
+    """The first lines of a text, each cut; empty lines around them are left out."""
+    lines = text[: MAX_LINES * 10 * MAX_COLUMNS].replace("\r\n", "\n").strip("\n").split("\n")[:MAX_LINES]
+    return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
+
+
+def _with_marks(text: str) -> Drawing:
+    """The text without codes of colour, what they colour marked."""
+    pieces = _COLOUR.split(text)
+    plain, length, began = pieces[:1], len(pieces[0]), -1
+    marks: list[tuple[int, int]] = []
+    for code, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        if began >= 0 and length > began:
+            marks.append((began, length))
+        began = length if code.strip("0;") else -1
+        plain.append(piece)
+        length += len(piece)
+    return Drawing("".join(plain), (*marks, (began, length)) if 0 <= began < length else tuple(marks))

@@ -23,6 +23,7 @@ from llamagym_tui.protocol.events import (
     EpisodeStarted,
     Event,
     ObservationShown,
+    StateDrawn,
     TokensStreamed,
     TurnFinished,
 )
@@ -52,7 +53,7 @@ class ConversationBudget:
         """Whether an event belongs into the file."""
         if isinstance(event, TokensStreamed):
             return False
-        if not isinstance(event, EpisodeStarted | ObservationShown | TurnFinished | EpisodeFinished):
+        if not isinstance(event, EpisodeStarted | StateDrawn | ObservationShown | TurnFinished | EpisodeFinished):
             return True
         if isinstance(event, EpisodeStarted):
             self._earn(event.at_s)

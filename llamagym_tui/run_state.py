@@ -35,6 +35,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     SessionFailed,
     SettingsChanged,
+    StateDrawn,
     TokensStreamed,
     TurnFinished,
     UpdateFinished,
@@ -48,7 +49,7 @@ from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_re
 from llamagym_tui.teaching import Teaching, asked_for
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
-from llamagym_tui.watching import Watching, watched_text
+from llamagym_tui.watching import StateView, Watching, watched_text
 
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
@@ -97,6 +98,8 @@ class RunState:
     """Other commands that are not confirmed."""
     watching: Watching = field(default_factory=Watching)
     """What is watched, and how fast."""
+    view: StateView = field(default_factory=StateView)
+    """The drawing of the watched state."""
     watched: EpisodeStarted | None = None
     """The watched episode under way or last."""
 
@@ -197,6 +200,8 @@ def prompt_asked(state: RunState, system_prompt: str) -> RunState:
 
 def command_asked(state: RunState, command: AnyCommand) -> RunState:
     """The state after something without a field of its own was asked for, the same if it was asked for already."""
+    if (view := state.view.asking(command)) is not state.view:
+        return replace(state, view=view)
     asked, watching = state.asked.asking(command), state.watching.asking(command)
     same = asked is state.asked and watching is state.watching
     return state if same else replace(state, asked=asked, watching=watching)
@@ -227,6 +232,7 @@ def restarted(state: RunState) -> RunState:
         settings={},
         watched=None,
         watching=Watching(),
+        view=StateView(),
         failure="",
         finished=None,
         transcript=state.transcript.note("The trainer is started again."),
@@ -245,6 +251,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     asked, watching = state.asked.answered(event), state.watching.answered(event)
     if asked != state.asked or watching is not state.watching:
         state = replace(state, asked=asked, watching=watching)
+    if (view := state.view.answered(event)) is not state.view:
+        state = replace(state, view=view)
     if (teaching := state.teaching.heard(event)) is not state.teaching:
         state = replace(state, teaching=teaching)
     return _reduced(state, event)
@@ -266,7 +274,7 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return _episodes_counted(state, event)
         case WatchChanged():
             return replace(state, transcript=state.transcript.note(watched_text(event, state.n_envs)))
-        case PaceChanged():
+        case PaceChanged() | StateDrawn():
             return state
         case UpdateFinished():
             return _update_finished(state, event)

@@ -1,14 +1,26 @@
 """What is watched of a run, and how fast: what the trainer confirmed, and apart from it what was asked for.
 
-A pure record beside the run state.
+Pure records beside the run state; the drawing of the watched state is one of its own, for it changes with every turn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llamagym_tui.protocol.commands import AnyCommand, SetPace, Step, Watch, WatchNext
-from llamagym_tui.protocol.events import AnyEvent, PaceChanged, PhaseChanged, WarningRaised, WatchChanged
+from msgspec.structs import replace as with_fields
+
+from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeFinished,
+    ObservationShown,
+    PaceChanged,
+    PhaseChanged,
+    StateDrawn,
+    WarningRaised,
+    WatchChanged,
+)
+from llamagym_tui.transcript import clipped
 
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
@@ -16,6 +28,8 @@ TURN_S = (0.0, 0.5, 1.5, 4.0)
 
 FIRST = WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
+MAX_PLACES = 64
+"""Marked places of a drawing that are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +94,46 @@ class Watching:
     def ended(self) -> Watching:
         """When nothing that was asked for will be confirmed any more."""
         return replace(self, asked=None, turn_s_asked=None, step_asked=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateView:
+    """The drawing of the watched state: of the step on show, and of an episode's last state until the next begins."""
+
+    asked: bool = False
+    """Whether the trainer was asked to draw."""
+    drawn: StateDrawn | None = None
+    """None: of what is on show there is no drawing."""
+    finished: EpisodeFinished | None = None
+    """The watched episode that ended last."""
+
+    @property
+    def result(self) -> EpisodeFinished | None:
+        """How the drawn episode ended; None while it is under way."""
+        drawn, finished = self.drawn, self.finished
+        if drawn is None or finished is None:
+            return None
+        return finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
+
+    def asking(self, command: AnyCommand) -> StateView:
+        """With another command; the same object if it changes nothing."""
+        same = not isinstance(command, DrawStates) or command.on == self.asked
+        return self if same else replace(self, asked=not self.asked)
+
+    def answered(self, event: AnyEvent) -> StateView:
+        """After an event; the same object if it changes nothing."""
+        drawn = self.drawn
+        match event:
+            case StateDrawn():
+                return replace(self, drawn=with_fields(event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]))
+            case EpisodeFinished():
+                return replace(self, finished=event)
+            case ObservationShown() if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
+                return replace(self, drawn=None)
+            case WatchChanged() if drawn is not None and not event.awaits_failure:
+                return replace(self, drawn=None)
+            case _:
+                return self
 
 
 def watched_text(watched: WatchChanged, n_envs: int) -> str:

@@ -58,6 +58,7 @@ class Ended:
     policy_version: int
     length: int = 1
     parse_failures: int = 0
+    actions: tuple[int, ...] = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,8 @@ class Rollout:
         self.env_steps = 0
         self.prompt = ("", -1)
         self.is_closed = False
+        self.draws = True
+        self.drawing = False
         self.seed = 0
         self.before_step: Callable[[Rollout], None] = lambda rollout: None
         self._clock, self._policy, self._emit = clock, policy, emit
@@ -190,6 +193,9 @@ class Rollout:
 
     def set_system_prompt(self, text: str, version: int) -> None:
         self.prompt = (text, version)
+
+    def set_drawing(self, on: bool) -> None:
+        self.drawing = on
 
     def set_counters(self, *, episodes: int, env_steps: int) -> None:
         self.episodes, self.env_steps = episodes, env_steps

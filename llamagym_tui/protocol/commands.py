@@ -62,6 +62,13 @@ class WatchNext(Command, frozen=True, kw_only=True):
     """The next reply that names no action; the highest or lowest return of the last batch."""
 
 
+class DrawStates(Command, frozen=True, kw_only=True):
+    """Draw the watched environment's states from now on, the present one first, or draw no more; ``StateDrawn``
+    answers."""
+
+    on: bool
+
+
 class SetMode(Command, frozen=True, kw_only=True):
     """Switch between train and inference; confirmed by ``ModeChanged``."""
 
@@ -125,6 +132,7 @@ AnyCommand = (
     | SetPace
     | Watch
     | WatchNext
+    | DrawStates
     | SetMode
     | SetSystemPrompt
     | Evaluate

@@ -68,6 +68,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Parameters that PPO changes, value head excluded."""
     device: str
     threads: int
+    draws: bool = False
+    """Whether states can be drawn: by the agent, or by environments that render text."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -87,6 +89,19 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     turn: int
     """Index from 0 within the episode."""
     text: str
+
+
+class StateDrawn(Event, frozen=True, kw_only=True):
+    """The state that the watched agent is about to be told, or the last one of its episode, was drawn for people; told
+    while somebody wants to see it."""
+
+    episode: int
+    turn: int
+    """Turns of the episode before."""
+    text: str
+    """Some lines, as `llamagym_tui.drawing` bounds them."""
+    marks: list[tuple[int, int]] = []
+    """Places in the text that the environment marks: the first character, and the one after the last."""
 
 
 class ActionsWeighed(Event, frozen=True, kw_only=True):
@@ -168,6 +183,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Turns of each."""
     parse_failures: int
     """Turns among them whose reply named no action."""
+    actions: list[int] = []
+    """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
     prompt_version: int
     policy_version: int
@@ -361,6 +378,7 @@ AnyEvent = (
     | RunStarted
     | EpisodeStarted
     | ObservationShown
+    | StateDrawn
     | ActionsWeighed
     | TokensStreamed
     | TurnFinished

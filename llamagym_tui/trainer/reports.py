@@ -37,6 +37,7 @@ def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_vers
         trainable=loaded.trainable,
         device=str(loaded.device),
         threads=parts.threads,
+        draws=parts.rollout.draws,
     )
 
 

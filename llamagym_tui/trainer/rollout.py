@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -18,6 +18,7 @@ import numpy as np
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import Mode
+from llamagym_tui.drawing import drawn, draws, renders_text
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.sampler import Sampler
@@ -25,9 +26,11 @@ from llamagym_tui.engine.trajectory import End, Trajectory
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.streaming import TextStream
-from llamagym_tui.trainer.watching import Spectator
+from llamagym_tui.trainer.watching import Sketch, Spectator, Told
 from llamagym_tui.trainer.weighing import Standpoint
 
+MOST_COUNTED = 32
+"""Actions up to which it is counted how often each was named."""
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
 
@@ -42,6 +45,8 @@ class EndedEpisode:
     mode: Mode
     prompt_version: int
     policy_version: int
+    actions: tuple[int, ...] = ()
+    """Turns in which the reply named each action; empty: they are not counted."""
 
 
 @dataclass(slots=True)
@@ -59,6 +64,7 @@ class _Seat:
     length: int = 0
     episode_return: float = 0.0
     parse_failures: int = 0
+    actions: list[int] = field(default_factory=list)
 
 
 class Rollout:
@@ -95,7 +101,9 @@ class Rollout:
         self.agent, self.policy = agent, policy
         self.max_turns, self.batch_turns = max_turns, batch_turns
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
-        self.spectator = Spectator(emit)
+        self.spectator = Spectator(self._pass_on)
+        self._drawing = False
+        """Whether somebody wants to see the states."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
@@ -111,6 +119,8 @@ class Rollout:
         """Turns of an episode, about: how many to start for a batch follows from it."""
         self._seed = seed
         self._seats: list[_Seat] = []
+        self._rendering: dict[str, str] = {}
+        """Arguments by which environments render text; none if they cannot."""
         self.resize(n_envs)
 
     @property
@@ -131,6 +141,35 @@ class Rollout:
     def set_system_prompt(self, text: str, version: int) -> None:
         """Use another system prompt from the next reset on."""
         self._system_prompt, self._prompt_version = text, version
+
+    @property
+    def draws(self) -> bool:
+        """Whether states can be drawn."""
+        return draws(self.agent) or any(seat.env.render_mode == "ansi" for seat in self._seats[:1])
+
+    def set_drawing(self, on: bool) -> None:
+        """Draw the watched states from now on, the present one at once, or draw no more."""
+        self._drawing = on
+        if on:
+            self.spectator.sketch_again()
+
+    def _pass_on(self, told: Told) -> None:
+        """Emit what is watched, states as drawings where they are wanted."""
+        if not isinstance(told, Sketch):
+            self._emit(told)
+        elif self._drawing and (drawing := self._drawn(told)) is not None:
+            self._emit(drawing)
+
+    def _drawn(self, sketch: Sketch) -> events.StateDrawn | None:
+        """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
+        seat = self._seats[sketch.env] if sketch.env < len(self._seats) else None
+        is_there = seat is not None and (seat.number, seat.length) == (sketch.episode, sketch.turn)
+        if not is_there and not draws(self.agent):
+            return None
+        text, marks = drawn(self.agent, seat.env if seat else None, sketch.observation)
+        if not text:
+            return None
+        return events.StateDrawn(episode=sketch.episode, turn=sketch.turn, text=text, marks=list(marks))
 
     def set_counters(self, *, episodes: int, env_steps: int) -> None:
         """Go on counting where an earlier session ended."""
@@ -169,12 +208,30 @@ class Rollout:
         entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
         seeds = np.random.SeedSequence(entropy).generate_state(more)
         for env_seed in seeds:
-            self._seats.append(_Seat(len(self._seats), make_env(self.agent), int(env_seed)))
+            self._seats.append(_Seat(len(self._seats), self._made_env(), int(env_seed)))
         for seat in self._seats[n_envs:]:
             seat.env.close()
         del self._seats[n_envs:]
         self._sampler = Sampler(self.policy, n_envs)
         self.restart()
+
+    def _made_env(self) -> gymnasium.Env[Any, Any]:
+        """An environment; one that renders text if it can and the agent draws nothing.
+
+        Raises:
+            EnvError: it cannot be made.
+        """
+        env = make_env(self.agent, **self._rendering)
+        if self._seats or draws(self.agent) or not renders_text(env, self.agent.env_kwargs):
+            return env
+        self._rendering = {"render_mode": "ansi"}  # the first one shows what all can do
+        try:
+            rendering = make_env(self.agent, **self._rendering)
+        except EnvError:
+            self._rendering = {}
+            return env
+        env.close()
+        return rendering
 
     def close(self) -> None:
         """Close the environments."""
@@ -227,6 +284,7 @@ class Rollout:
         seat.number, seat.mode, seat.prompt_version = self._started, self._mode, self._prompt_version
         seat.length, seat.episode_return, seat.parse_failures = 0, 0.0, 0
         seat.observation = self.agent.format_observation(observation)
+        seat.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self._started += 1
         self.spectator.tell(
             seat.index,
@@ -237,7 +295,11 @@ class Rollout:
                 mode=self._mode,
             ),
         )
+        self._sketch(seat, observation)
         self._show(seat)
+
+    def _sketch(self, seat: _Seat, observation: Any) -> None:
+        self.spectator.sketch(Sketch(seat.index, seat.number, seat.length, observation))
 
     def _show(self, seat: _Seat) -> None:
         shown = events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation)
@@ -298,6 +360,8 @@ class Rollout:
         seat.episode.reward(float(reward), parse_failed=reading.failed)
         seat.episode_return += float(reward)
         seat.parse_failures += reading.failed
+        if not reading.failed and isinstance(action, int) and 0 <= action < len(seat.actions):
+            seat.actions[action] += 1
         self.spectator.tell(
             seat.index,
             events.TurnFinished(
@@ -312,6 +376,7 @@ class Rollout:
         )
         seat.length += 1
         seat.observation = self.agent.format_observation(observation)
+        self._sketch(seat, observation)
         if terminated:
             return self._end(seat, "terminated")
         if truncated or seat.length >= self.max_turns:
@@ -339,17 +404,18 @@ class Rollout:
             seat.mode,
             seat.prompt_version,
             trajectory.policy_version,
+            tuple(seat.actions),
         )
 
 
-def make_env(agent: Agent) -> gymnasium.Env[Any, Any]:
-    """The agent's environment.
+def make_env(agent: Agent, **more: Any) -> gymnasium.Env[Any, Any]:
+    """The agent's environment, with more arguments than the agent's own.
 
     Raises:
         EnvError: Gymnasium cannot make it.
     """
     try:
-        return gymnasium.make(agent.env_id, disable_env_checker=True, **agent.env_kwargs)
+        return gymnasium.make(agent.env_id, disable_env_checker=True, **{**agent.env_kwargs, **more})
     except Exception as error:
         raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error
 

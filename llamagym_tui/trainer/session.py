@@ -148,7 +148,8 @@ class Session:
 
     def _is_update_to_end(self, run: Run) -> bool:
         """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
-        while command := self._inbox.take_first(commands.Watch, commands.WatchNext, commands.SetPace):
+        harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates
+        while command := self._inbox.take_first(*harmless):
             self._obey(command, run)
         return self._inbox.holds(commands.Stop, commands.Pause)
 
@@ -173,6 +174,8 @@ class Session:
                 self._tell(events.PaceChanged(turn_s=turn_s))
             case commands.Watch() | commands.WatchNext():
                 run.watch(command)
+            case commands.DrawStates(on=on):
+                run.parts.rollout.set_drawing(on)
             case commands.SetMode(mode=mode):
                 run.set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):

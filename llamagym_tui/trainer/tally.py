@@ -117,6 +117,7 @@ class EpisodeTally:
             returns=[episode.episode_return for episode in episodes],
             lengths=[episode.length for episode in episodes],
             parse_failures=sum(episode.parse_failures for episode in episodes),
+            actions=[sum(counts) for counts in zip(*(episode.actions for episode in episodes), strict=True)],
             mode=kind.mode,
             prompt_version=kind.prompt_version,
             policy_version=kind.policy_version,

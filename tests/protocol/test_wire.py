@@ -32,6 +32,8 @@ def example(kind: Any) -> Any:
             return example(info.types[0])
         case msgspec.inspect.ListType():
             return [example(info.item_type), example(info.item_type)]
+        case msgspec.inspect.TupleType():
+            return tuple(example(item) for item in info.item_types)
         case msgspec.inspect.DictType():
             return {"größe": example(info.value_type)}
         case msgspec.inspect.BoolType():
