@@ -7,6 +7,7 @@ is repainted at `PAINT_S` at most. Only this module talks to the trainer client.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 from textual import work
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
 
 from llamagym_tui.agent import Agent
@@ -108,6 +110,15 @@ class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
         self._leaving = False
         self._replay = replay
         self._tour = tour
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's, or in a terminal one that notices when that is closed."""
+        driver = super().get_driver_class()
+        if driver.__name__ != "LinuxDriver":
+            return driver
+        from llamagym_tui.terminal import Terminal
+
+        return Terminal
 
     def get_default_screen(self) -> Screen[Any]:
         """The first frame is the playground's, or home's."""
@@ -261,6 +272,11 @@ class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
         else:
             self._leave(STOP_S)
 
+    def on_terminal_closed(self) -> None:
+        """Leave without a question: nobody is there to answer it."""
+        if not self._leaving:
+            self._leave(STOP_S)
+
     def _quit_answered(self, leave: bool | None) -> None:
         if leave:
             self._leave(STOP_S)
@@ -269,7 +285,7 @@ class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
         reasons = []
         if self.run_state is not None and self.run_state.training:
             reasons.append(
-                "The model is being trained. Leaving writes a checkpoint; the run can be resumed with "
+                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
                 f"--resume --run-dir {self.run_state.run_dir}"
             )
         return reasons + self._reasons_of_desks()
@@ -323,7 +339,8 @@ def _exit_code(app: LlamaGymApp) -> int:
     app.run()
     # The screen is gone, and with it everything that it told.
     if app.config is not None and app.run_state is not None and (words := parting_words(app.config, app.run_state)):
-        print(words)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(words, flush=True)
     return app.return_code or 0
 
 
