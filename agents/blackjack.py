@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
 
 
 class BlackjackAgent(Agent):
@@ -63,3 +66,16 @@ class BlackjackAgent(Agent):
         if ace:
             return int(total < 18 or (total == 18 and dealer in (1, 9, 10)))
         return int(total < (17 if strong else 13 if dealer in (2, 3) else 12))
+
+    def policy_map(self) -> PolicyMap:
+        """P(hit) on every hand that can be met, hard and soft; hard 21 takes three cards, so it is no first hand."""
+        from llamagym_tui.agent import Panel, PolicyMap
+
+        dealer = (*range(2, 11), 1)
+        cards = ["A" if card == 1 else str(card) for card in dealer]
+        panels = []
+        for title, lowest, ace in (("hard", 4, 0), ("soft", 12, 1)):
+            totals = range(21, lowest - 1, -1)
+            hands = [[(total, card, ace) for card in dealer] for total in totals]
+            panels.append(Panel(title, [str(total) for total in totals], cards, hands, "your total", "dealer shows"))
+        return PolicyMap(panels, action=1)

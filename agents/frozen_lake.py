@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
 
 LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
 """Gymnasium's map 4x4, row by row: start, frozen, hole, goal."""
@@ -83,10 +86,30 @@ class FrozenLakeAgent(Agent):
 
     def expert(self, observation: Any) -> int | None:
         """The first action of a shortest path to the goal; None where no path begins."""
+        return next(iter(self.first_actions(observation)), None)
+
+    def first_actions(self, observation: Any) -> list[int]:
+        """The first actions of all shortest paths to the goal, ascending; none where no path begins."""
         here, distance = _field(observation), steps_to_goal()
         if not distance.get(here):
-            return None
-        return [distance.get(field) for field in here.neighbours].index(distance[here] - 1)
+            return []
+        return [action for action, field in enumerate(here.neighbours) if distance.get(field) == distance[here] - 1]
+
+    def policy_map(self) -> PolicyMap:
+        """The lake, an arrow on each field; best is every action that begins a shortest path."""
+        from llamagym_tui.agent import Landmark, Panel, PolicyMap
+
+        size = len(LAKE[0])
+        fields = [
+            [
+                row * size + column if kind in "SF" else Landmark(GLYPHS[kind], WORDS[kind])
+                for column, kind in enumerate(line)
+            ]
+            for row, line in enumerate(LAKE)
+        ]
+        labels = [str(number) for number in range(size)]
+        panel = Panel("lake", labels, labels, fields, "row", "column")
+        return PolicyMap([panel], signs="←↓→↑", best=self.first_actions)
 
 
 @cache

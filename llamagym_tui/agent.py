@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,8 +20,9 @@ from llamagym_tui.errors import ActionParseError, ConfigError, NoModelError
 if TYPE_CHECKING:
     from llamagym_tui.chat import Conversation
     from llamagym_tui.engine.seed_loop import SeedLoop
+    from llamagym_tui.policy_map import Landmark, Panel, PolicyMap
 
-__all__ = ["ActionReading", "Agent", "read_action"]
+__all__ = ["ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "read_action"]
 
 
 class Agent(ABC):
@@ -132,6 +134,21 @@ class Agent(ABC):
         """A drawing of an observation for people, some lines of plain text; empty (the default): there is none."""
         return ""
 
+    def policy_map(self) -> PolicyMap | None:
+        """States to ask the policy about, laid out for people; None (the default): there is no map.
+
+        The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, beside
+        what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
+
+            def policy_map(self):
+                totals, dealer = range(21, 3, -1), [2, 3, 4, 5, 6, 7, 8, 9, 10, 1]
+                states = [[(total, card, 0) for card in dealer] for total in totals]
+                return PolicyMap([Panel("hard", [str(t) for t in totals], [str(c) for c in dealer], states)], action=1)
+
+        Best is what `expert` says, or all that ``PolicyMap(best=…)`` names.
+        """
+        return None
+
     def read(self, reply: str) -> ActionReading:
         """`extract_action`, with the way it was read and failures as data.
 
@@ -229,6 +246,13 @@ class Agent(ABC):
                 "give it one: Agent(model, tokenizer, device)."
             )
         return self._loop
+
+
+def __getattr__(name: str) -> Any:
+    # Agents import what a map is made of from here, and no map is made before the first frame.
+    if name in ("Landmark", "Panel", "PolicyMap"):
+        return getattr(import_module("llamagym_tui.policy_map"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def prompt_sha256(system_prompt: str) -> str:

@@ -9,11 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from llamagym_tui.live_settings import Value
-from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    CancelEvaluation,
+    ChangeSettings,
+    Evaluate,
+    RollBack,
+    SaveCheckpoint,
+    WatchPolicyMap,
+)
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
+    EvaluationCancelled,
     EvaluationFinished,
+    PolicyMapWatched,
     RolledBack,
     SettingsChanged,
     WarningRaised,
@@ -25,8 +35,11 @@ class Asked:
     """Commands on their way."""
 
     evaluation: Evaluate | None = None
+    evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
+    policy_map: bool | None = None
+    """Whether the policy map is to be told closely. None: nothing was asked."""
     settings: dict[str, Value] = field(default_factory=dict)
     """New values by dotted names."""
 
@@ -35,10 +48,14 @@ class Asked:
         match command:
             case Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
+            case CancelEvaluation() if not self.evaluation_cancelled:
+                return replace(self, evaluation_cancelled=True)
             case SaveCheckpoint() if not self.checkpoint:
                 return replace(self, checkpoint=True)
             case RollBack() if not self.roll_back:
                 return replace(self, roll_back=True)
+            case WatchPolicyMap(on=on) if on is not self.policy_map:
+                return replace(self, policy_map=on)
             case ChangeSettings(changes=changes) if changes.items() - self.settings.items():
                 return replace(self, settings={**self.settings, **changes})
             case _:
@@ -47,8 +64,8 @@ class Asked:
     def answered(self, event: AnyEvent) -> Asked:
         """Without what an event confirms or refuses."""
         match event:
-            case EvaluationFinished():
-                return replace(self, evaluation=None)
+            case EvaluationFinished() | EvaluationCancelled():
+                return replace(self, evaluation=None, evaluation_cancelled=False)
             case CheckpointSaved() | WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)
             case RolledBack() | WarningRaised(refused="roll_back"):
@@ -57,6 +74,8 @@ class Asked:
                 return replace(
                     self, settings={name: value for name, value in self.settings.items() if name not in changes}
                 )
+            case PolicyMapWatched(on=on) if on is self.policy_map:
+                return replace(self, policy_map=None)
             case WarningRaised(refused="settings"):
                 return replace(self, settings={})
             case _:

@@ -29,6 +29,9 @@ from llamagym_tui.protocol.events import (
     PaceChanged,
     Phase,
     PhaseChanged,
+    PolicyMapLaidOut,
+    PolicyMapped,
+    PolicyMapWatched,
     PromptChanged,
     RolledBack,
     RunFinished,
@@ -115,6 +118,12 @@ class RunState:
     """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
     """Figures of the updates so far."""
+    map_layout: PolicyMapLaidOut | None = None
+    """The agent's policy map, or why there is none; None: it has none, or the trainer has not told yet."""
+    mapped: PolicyMapped | None = None
+    """The policy on its map, as told last."""
+    map_watched: bool = False
+    """Whether the map is told closely."""
     evaluations: tuple[EvaluationFinished, ...] = ()
     """Results, at most `MAX_EVALUATIONS`, the newest last."""
     checkpoint: CheckpointSaved | None = None
@@ -282,6 +291,12 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return _prompt_changed(state, event)
         case ModeChanged():
             return _mode_changed(state, event)
+        case PolicyMapLaidOut():
+            return replace(state, map_layout=event, mapped=None)
+        case PolicyMapped():
+            return replace(state, mapped=event)
+        case PolicyMapWatched():
+            return replace(state, map_watched=event.on)
         case EvaluationFinished():
             return replace(
                 state,
@@ -338,6 +353,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         model=event.model,
         run_dir=event.run_dir,
         run=event,
+        map_watched=False,
         mode=event.mode,
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,

@@ -9,6 +9,7 @@ import pytest
 
 from llamagym_tui import catalog
 from llamagym_tui.agent import Agent
+from llamagym_tui.trainer.mapping import lay_out
 
 AGENTS = {**catalog.built_in(), "CartPole-v1": catalog.find_agent("CartPole-v1")}
 STEPS = 20
@@ -124,3 +125,16 @@ def test_its_picture_is_small(agent: Agent) -> None:
     rows = agent.picture.splitlines()
     assert len(rows) <= 4
     assert all(len(row) <= 14 and row.isprintable() for row in rows)
+
+
+def test_its_policy_map_can_be_laid_out_and_its_best_actions_are_actions(agent: Agent) -> None:
+    policy_map = agent.policy_map()
+    if policy_map is None:
+        return
+    laid_out = lay_out(agent, policy_map)
+    cells = [cell for panel in laid_out.panels for row in panel.cells for cell in row]
+    assert any(cell.is_state for cell in cells)
+    assert all(action in actions_of(agent) for cell in cells for action in cell.best)
+    assert len(laid_out.signs) == len(actions_of(agent))
+    words = [cell.words for cell in cells if cell.is_state]
+    assert len(set(words)) == len(words)

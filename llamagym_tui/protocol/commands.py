@@ -69,6 +69,12 @@ class DrawStates(Command, frozen=True, kw_only=True):
     on: bool
 
 
+class WatchPolicyMap(Command, frozen=True, kw_only=True):
+    """Tell the policy map closely, or seldom again; confirmed by ``PolicyMapWatched``."""
+
+    on: bool
+
+
 class SetMode(Command, frozen=True, kw_only=True):
     """Switch between train and inference; confirmed by ``ModeChanged``."""
 
@@ -133,6 +139,7 @@ AnyCommand = (
     | Watch
     | WatchNext
     | DrawStates
+    | WatchPolicyMap
     | SetMode
     | SetSystemPrompt
     | Evaluate

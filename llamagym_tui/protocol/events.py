@@ -13,6 +13,7 @@ from msgspec import Struct
 from llamagym_tui.actions import How
 from llamagym_tui.config import Mode
 from llamagym_tui.live_settings import Value
+from llamagym_tui.protocol.policy_map import MapPanel
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""
@@ -165,6 +166,40 @@ class WatchChanged(Event, frozen=True, kw_only=True):
     """Environment, index from 0; of a best or worst episode, the one that was watched before."""
     awaits_failure: bool = False
     """Whether the next reply that names no action will be told instead."""
+
+
+class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
+    """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one."""
+
+    why_not: str = ""
+    """Why there is no map after all; then all else is empty."""
+    panels: list[MapPanel] = []
+    action_names: list[str] = []
+    signs: list[str] = []
+    """A character for each action."""
+    action: int | None = None
+    """The action whose probability is a heat map. None: the most probable action is shown."""
+
+
+class PolicyMapped(Event, frozen=True, kw_only=True):
+    """The policy was asked about every state of its map, each as the first turn of an episode; told seldom, and after
+    every update while somebody looks."""
+
+    policy_version: int
+    """Updates made before, and roll backs."""
+    update: int
+    """Updates made so far."""
+    prompt_version: int
+    """Of the system prompt."""
+    shares: list[list[float]]
+    """Of each state, panel by panel and row by row: probability of each action's canonical reply; where replies are
+    sampled, the rest to 1 are other words."""
+
+
+class PolicyMapWatched(Event, frozen=True, kw_only=True):
+    """The policy map is told closely, or seldom again."""
+
+    on: bool
 
 
 class PaceChanged(Event, frozen=True, kw_only=True):
@@ -384,6 +419,9 @@ AnyEvent = (
     | TurnFinished
     | EpisodeFinished
     | WatchChanged
+    | PolicyMapLaidOut
+    | PolicyMapped
+    | PolicyMapWatched
     | PaceChanged
     | EpisodesCounted
     | UpdateFinished

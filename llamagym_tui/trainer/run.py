@@ -24,6 +24,7 @@ from llamagym_tui.trainer import reports
 from llamagym_tui.trainer.announcer import Sink, spaced
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.mapping import Mapping as PolicyMapping
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
 from llamagym_tui.trainer.weighing import Weighing
@@ -62,6 +63,7 @@ class Run:
         self._batch_began_s = began.elapsed_s
         self._monitor = CollapseMonitor()
         self._weighing = Weighing(parts.agent, parts.policy)
+        self.mapping = PolicyMapping(parts.agent, parts.policy, tell, clock)
         self._verdict = Verdict()
         self._told: dict[tuple[str, tuple[str, ...]], int] = {}
         """Update at which each finding was told last."""
@@ -102,6 +104,12 @@ class Run:
         """Tell what the update has made of the actions that were weighed last."""
         if (weighed := self._weighing.weigh_again()) is not None:
             self._tell(weighed)
+
+    def map_policy(self, should_stop: Callable[[], bool], *, at_once: bool = False) -> None:
+        """Tell the policy map, if it is time for one, or at once."""
+        self.mapping.map(
+            self.prompt, self.prompt_version, self.parts.ppo.updates, should_stop=should_stop, at_once=at_once
+        )
 
     def watch(self, command: commands.Watch | commands.WatchNext) -> None:
         """Tell another conversation."""
@@ -246,6 +254,7 @@ class Run:
         self.parts.rollout.restart()
         self._begin_batch()
         self._monitor.forget()
+        self.mapping.forget()
         self.save_or_warn()
         self._keep_good(good=True)
 

@@ -92,6 +92,7 @@ class Session:
         self._exits.callback(parts.rollout.close)
         run = self._run = Run(self._config, parts, checkpoints, self._tell, self._clock)
         self._tell(reports.run_started(run.config, parts, run.prompt, run.prompt_version))
+        run.mapping.lay_out()
         run.tell_changes()
         if not parts.policy.chat.keeps_history:
             run.warn(reports.HISTORY_WARNING)
@@ -104,6 +105,7 @@ class Session:
                 self._play(run)
             case Phase.PAUSED:
                 run.weigh()
+                run.map_policy(self._is_asked_to_stop, at_once=True)
                 self._inbox.wait()
             case Phase.STOPPED | Phase.FAILED:
                 pass
@@ -120,6 +122,7 @@ class Session:
             run.parts.rollout.begin_episodes()
             run.weigh()
         if self._until != "turn" and (left_s := self._pace.left_s):
+            run.map_policy(self._is_asked_to_stop)
             self._inbox.wait(left_s)
             return
         began_at = self._clock()
@@ -129,6 +132,7 @@ class Session:
         if run.is_batch_full:
             self._update(run)
             ended = self._until is not None
+        run.map_policy(self._is_asked_to_stop)
         if ended:
             self._pause(run)
 
@@ -148,7 +152,7 @@ class Session:
 
     def _is_update_to_end(self, run: Run) -> bool:
         """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
-        harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates
+        harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
         while command := self._inbox.take_first(*harmless):
             self._obey(command, run)
         return self._inbox.holds(commands.Stop, commands.Pause)
@@ -176,6 +180,8 @@ class Session:
                 run.watch(command)
             case commands.DrawStates(on=on):
                 run.parts.rollout.set_drawing(on)
+            case commands.WatchPolicyMap(on=on):
+                run.mapping.watch(on=on)
             case commands.SetMode(mode=mode):
                 run.set_mode(mode)
             case commands.SetSystemPrompt(system_prompt=prompt):
@@ -275,6 +281,8 @@ class Session:
     def _stop(self, run: Run) -> None:
         """End as asked: tell what is left, save what is new."""
         run.count()
+        if run.mapping.is_cheap:
+            run.map_policy(lambda: False, at_once=True)
         finished = run.finish()
         self._enter(Phase.STOPPED)
         self._tell(finished)

@@ -1,0 +1,33 @@
+"""What is told of the layout of a policy map: the records of `events.PolicyMapLaidOut`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class MapCell(Struct, frozen=True, kw_only=True):
+    """A field of a panel."""
+
+    words: str = ""
+    """The state as the agent is told it, or what the landmark is; empty: nothing is there."""
+    sign: str = ""
+    """Of a landmark; empty: a state, or nothing."""
+    best: list[int] = []
+    """Best actions, by index; empty: nobody knows."""
+
+    @property
+    def is_state(self) -> bool:
+        """Whether the policy is asked about it."""
+        return bool(self.words) and not self.sign
+
+
+class MapPanel(Struct, frozen=True, kw_only=True):
+    """Fields in rows and columns."""
+
+    title: str
+    row_name: str
+    column_name: str
+    rows: list[str]
+    columns: list[str]
+    cells: list[list[MapCell]]
+    """Row by row."""
