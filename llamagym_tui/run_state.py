@@ -12,6 +12,7 @@ from typing import NamedTuple, assert_never
 from llamagym_tui import prompt_versions
 from llamagym_tui.asked import Asked
 from llamagym_tui.config import Mode, RunConfig
+from llamagym_tui.inspection import Inspection
 from llamagym_tui.live_settings import FINAL, Value
 from llamagym_tui.prompt_versions import Versions
 from llamagym_tui.protocol.commands import AnyCommand
@@ -41,6 +42,7 @@ from llamagym_tui.protocol.events import (
     StateDrawn,
     TokensStreamed,
     TurnFinished,
+    TurnInspected,
     UpdateFinished,
     UpdateStats,
     WarmStartFinished,
@@ -103,6 +105,8 @@ class RunState:
     """What is watched, and how fast."""
     view: StateView = field(default_factory=StateView)
     """The drawing of the watched state."""
+    inspection: Inspection = field(default_factory=Inspection)
+    """The reply that is looked at token by token."""
     watched: EpisodeStarted | None = None
     """The watched episode under way or last."""
 
@@ -212,8 +216,9 @@ def command_asked(state: RunState, command: AnyCommand) -> RunState:
     if (view := state.view.asking(command)) is not state.view:
         return replace(state, view=view)
     asked, watching = state.asked.asking(command), state.watching.asking(command)
-    same = asked is state.asked and watching is state.watching
-    return state if same else replace(state, asked=asked, watching=watching)
+    inspection = state.inspection.asking(command)
+    same = asked is state.asked and watching is state.watching and inspection is state.inspection
+    return state if same else replace(state, asked=asked, watching=watching, inspection=inspection)
 
 
 def warm_start_asked(state: RunState, *, evaluates: bool) -> RunState:
@@ -285,6 +290,8 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return replace(state, transcript=state.transcript.note(watched_text(event, state.n_envs)))
         case PaceChanged() | StateDrawn():
             return state
+        case TurnInspected():
+            return replace(state, inspection=state.inspection.answered(event))
         case UpdateFinished():
             return _update_finished(state, event)
         case PromptChanged():
@@ -432,6 +439,7 @@ def _ended(state: RunState) -> RunState:
         prompt_requested=None,
         asked=Asked(),
         watching=state.watching.ended(),
+        inspection=state.inspection.ended(),
         stopping=False,
         episodes_per_s=0.0,
     )

@@ -33,23 +33,32 @@ class ActionTrie:
         """What a model must read to score every reply: all ids but the last ones."""
         self.paths = tuple(tuple(self.tree.insert(reply[:-1])) for reply in self.replies)
         """Of each reply, columns of the tree."""
-        self._children: dict[int, set[int]] = {}
+        children: dict[int, set[int]] = {}
         for reply, path in zip(self.replies, self.paths, strict=True):
             for before, token in zip((ROOT, *path), reply, strict=True):
-                self._children.setdefault(before, set()).add(token)
+                children.setdefault(before, set()).add(token)
+        self._children = {before: tuple(sorted(tokens)) for before, tokens in children.items()}
 
     def __bool__(self) -> bool:
         return bool(self.replies)
 
     def branches(self, reply: Sequence[int]) -> tuple[Branch, ...]:
         """The branching places that a reply passes while it stays on the trie."""
-        found: list[Branch] = []
+        return tuple(
+            Branch(at, children)
+            for at, (token, children) in enumerate(zip(reply, self.continuations(reply), strict=False))
+            if token in children and len(children) > 1
+        )
+
+    def continuations(self, reply: Sequence[int]) -> list[tuple[int, ...]]:
+        """The ids that continue an admissible reply, ascending: at each place of a reply up to where it leaves them."""
+        found: list[tuple[int, ...]] = []
         node: int | None = ROOT
-        for at, token in enumerate(reply):
-            children = self._children.get(node, set()) if node is not None else set()
+        for token in reply:
+            children = self._children.get(node, ()) if node is not None else ()
+            if children:
+                found.append(children)
             if token not in children:
                 break
-            if len(children) > 1:
-                found.append(Branch(at, tuple(sorted(children))))
             node = self.tree.child(node, token) if node is not None else None
-        return tuple(found)
+        return found

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.batch import Row, Rows, batch_rows, forwards, minibatches
+from llamagym_tui.engine.inspection import UsedBatch
 from llamagym_tui.engine.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.memory import forward_limits
 from llamagym_tui.engine.model_shape import shape_of
@@ -47,6 +48,8 @@ class PPO:
         """Updates made so far."""
         self.return_moments = ReturnMoments()
         """Of the discounted returns of all episodes trained on."""
+        self.last: UsedBatch | None = None
+        """What the last update was made of, for whoever looks at it; None before the first."""
         self.replay = ReplayBuffer()
         """Successful episodes that updates imitate; used with `replay_episodes` alone."""
         self._adapted_kl_coef: float | None = None
@@ -111,6 +114,14 @@ class PPO:
         self._adapt_kl_coef(stats.kl_ref)
         self.updates += 1
         self.policy.version += 1
+        self.last = UsedBatch(
+            self.updates,
+            trajectories,
+            targets,
+            self.config.credit,
+            self.config.clip_range,
+            self.policy.generation.temperature,
+        )
         return stats
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:

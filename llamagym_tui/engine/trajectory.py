@@ -92,6 +92,8 @@ class Trajectory:
     """The true final observation as a prompt without reply; needed when truncated."""
     prompt_version: int = 0
     policy_version: int = 0
+    episode: int | None = None
+    """Index from 0 since the run began; None: it is of no run."""
 
     @property
     def turns(self) -> list[Turn]:

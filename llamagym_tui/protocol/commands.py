@@ -75,6 +75,14 @@ class WatchPolicyMap(Command, frozen=True, kw_only=True):
     on: bool
 
 
+class InspectTurn(Command, frozen=True, kw_only=True):
+    """Look at a reply token by token; answered by ``TurnInspected``, which says why if it cannot be done."""
+
+    episode: int
+    turn: int
+    """Index from 0 within the episode."""
+
+
 class SetMode(Command, frozen=True, kw_only=True):
     """Switch between train and inference; confirmed by ``ModeChanged``."""
 
@@ -138,6 +146,7 @@ AnyCommand = (
     | SetPace
     | Watch
     | WatchNext
+    | InspectTurn
     | DrawStates
     | WatchPolicyMap
     | SetMode

@@ -11,8 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from llamagym_tui.actions import How
-from llamagym_tui.config import Mode
+from llamagym_tui.config import Credit, Mode
 from llamagym_tui.live_settings import Value
+from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.protocol.policy_map import MapPanel
 
 PROTOCOL_VERSION = 2
@@ -154,6 +155,44 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     length: int
     """Turns."""
     end: End
+
+
+class TurnInspected(Event, frozen=True, kw_only=True):
+    """A reply was looked at token by token, as asked; or a sentence why it cannot be."""
+
+    episode: int
+    turn: int
+    why_not: str = ""
+    """Why nothing is known of it; then all else is empty."""
+    stage: Literal["under_way", "waiting", "trained", "inference"] = "under_way"
+    """Its episode has not ended; has, and its batch has not; was trained on by the last update; trains nothing."""
+    turns: int = 0
+    """Replies of the episode so far."""
+    said_by_policy: bool = True
+    """False: somebody else said it, so that it is not trained on."""
+    sampled_by: int = 0
+    """Policy version that played the episode."""
+    policy: int = 0
+    """Policy version now."""
+    update: int = 0
+    """The update that trained on it, counted from 1; 0: none."""
+    clip_range: float = 0.0
+    """Of that update; before it, of the settings."""
+    credit: Credit = "turn"
+    """What a value and an advantage belong to."""
+    temperature: float = 1.0
+    reward: float = 0.0
+    """The environment's, so far."""
+    before: list[ContextToken] = []
+    """The last tokens before the reply."""
+    tokens: list[InspectedToken] = []
+    """Of the reply, its end included if it was sampled."""
+    after: list[ContextToken] = []
+    """The template's and the next observation's first tokens, as far as they are there."""
+    choice: Decision | None = None
+    """The one decision, where the reply was chosen whole by its score; its tokens are none then."""
+    replies: list[ScoredReply] = []
+    """Those it was chosen among, the most probable first."""
 
 
 class WatchChanged(Event, frozen=True, kw_only=True):
@@ -418,6 +457,7 @@ AnyEvent = (
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished
+    | TurnInspected
     | WatchChanged
     | PolicyMapLaidOut
     | PolicyMapped

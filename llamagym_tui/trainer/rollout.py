@@ -8,10 +8,11 @@ what is watched.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -33,6 +34,10 @@ MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
+REMEMBERED = 64
+"""Watched episodes of inference mode that can be recalled after their end."""
+Stage = Literal["under_way", "waiting", "trained", "inference"]
+"""Where an episode stands: `llamagym_tui.protocol.events.TurnInspected` says what each means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,7 @@ class Rollout:
         self._mode: Mode = "train"
         self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
         self._trajectories: list[Trajectory] = []
+        self._untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
         self._batch_turns_done = 0
         self._typical_length = float(max_turns)
         """Turns of an episode, about: how many to start for a batch follows from it."""
@@ -190,6 +196,17 @@ class Rollout:
         self.spectator.next_batch()
         batch, self._trajectories, self._batch_turns_done = self._trajectories, [], 0
         return batch
+
+    def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
+        """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
+        for seat in self._seats:
+            if seat.episode is not None and seat.number == episode:
+                return seat.episode.finish("truncated"), "under_way" if seat.mode == "train" else "inference"
+        waiting = next((ended for ended in self._trajectories if ended.episode == episode), None)
+        if waiting is not None:
+            return waiting, "waiting"
+        played = next((ended for ended in self._untrained if ended.episode == episode), None)
+        return None if played is None else (played, "inference")
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
@@ -387,12 +404,14 @@ class Rollout:
     def _end(self, seat: _Seat, end: End) -> EndedEpisode:
         assert seat.episode is not None
         trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
-        seat.episode = None
+        trajectory.episode, seat.episode = seat.number, None
         self.episodes += 1
         self._typical_length += 0.1 * (seat.length - self._typical_length)
         if seat.mode == "train":
             self._trajectories.append(trajectory)
             self._batch_turns_done += seat.length
+        elif seat.index == self.spectator.env:
+            self._untrained.append(trajectory)
         finished = events.EpisodeFinished(
             episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
         )

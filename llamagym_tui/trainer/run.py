@@ -24,6 +24,7 @@ from llamagym_tui.trainer import reports
 from llamagym_tui.trainer.announcer import Sink, spaced
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
+from llamagym_tui.trainer.inspecting import Inspecting
 from llamagym_tui.trainer.mapping import Mapping as PolicyMapping
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
@@ -63,6 +64,7 @@ class Run:
         self._batch_began_s = began.elapsed_s
         self._monitor = CollapseMonitor()
         self._weighing = Weighing(parts.agent, parts.policy)
+        self._inspecting = Inspecting(parts.policy, parts.ppo, parts.rollout)
         self.mapping = PolicyMapping(parts.agent, parts.policy, tell, clock)
         self._verdict = Verdict()
         self._told: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -118,6 +120,10 @@ class Run:
             spectator.watch(command.env)
         elif not spectator.watch_next(command.kind):
             self.warn("No episode has ended yet; ask again a little later.")
+
+    def inspect(self, command: commands.InspectTurn) -> None:
+        """Tell a reply token by token."""
+        self._tell(self._inspecting.inspect(command.episode, command.turn))
 
     def count(self) -> None:
         """Tell the episodes that ended since the last time."""

@@ -178,6 +178,8 @@ class Session:
                 self._tell(events.PaceChanged(turn_s=turn_s))
             case commands.Watch() | commands.WatchNext():
                 run.watch(command)
+            case commands.InspectTurn():
+                run.inspect(command)
             case commands.DrawStates(on=on):
                 run.parts.rollout.set_drawing(on)
             case commands.WatchPolicyMap(on=on):

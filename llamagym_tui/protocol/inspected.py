@@ -1,0 +1,71 @@
+"""What is told of a reply token by token: the records of `events.TurnInspected`.
+
+Log-probabilities are in nats, at the temperature under which the reply was sampled.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ContextToken(Struct, frozen=True, kw_only=True):
+    """A token beside the reply."""
+
+    text: str
+    trained: bool
+    """Whether the policy is trained on it: another reply's. Prompt, observations and template are not."""
+
+
+class Alternative(Struct, frozen=True, kw_only=True):
+    """A token that might have been said at a place."""
+
+    token: int
+    """Its id."""
+    text: str
+    probability: float
+    """Under the policy as it is now."""
+    admissible: bool
+    """Whether it leads on to a canonical reply of one of the actions; nothing else is forbidden, though."""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What PPO knows of a decision: a sampled token, or a reply that was chosen by score."""
+
+    old: float | None
+    """Log-probability when it was made. None: somebody else made it."""
+    new: float
+    """Log-probability under the policy as it is now."""
+    ratio: float | None
+    """exp(new - old). None: it is no decision by itself, or somebody else's."""
+    clipped: bool | None
+    """Whether the update's objective takes its clipped side here, so that there is no gradient. None: no update."""
+    value: float | None
+    """V before it that the update used. None: no update."""
+    value_now: float | None
+    """V before it under the weights as they are now."""
+    target: float | None
+    """The return that the update drew the value to. None: no update."""
+    advantage: float | None
+    """As the update used it, whitened if configured. None: no update."""
+
+
+class InspectedToken(Struct, frozen=True, kw_only=True):
+    """A token of the reply."""
+
+    token: int
+    """Its id."""
+    text: str
+    decision: Decision
+    alternatives: list[Alternative]
+    """The most probable tokens at its place under the policy as it is now, its own and admissible ones among them."""
+
+
+class ScoredReply(Struct, frozen=True, kw_only=True):
+    """A reply that might have been chosen by its score."""
+
+    text: str
+    score: float
+    """Its summed log-probability, normalised as configured, under the policy as it is now."""
+    probability: float
+    """Of choosing it, now."""
+    chosen: bool
