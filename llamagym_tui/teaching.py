@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from llamagym_tui.protocol.events import (
     AnyEvent,
+    EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
     RunFinished,
@@ -83,6 +84,8 @@ class Teaching:
                 return replace(self, before=event, detail="")
             case EvaluationFinished() if self.stage is Stage.EVALUATING:
                 return replace(self, stage=Stage.OVER, after=event, detail="")
+            case EvaluationCancelled() if self.stage is Stage.EVALUATING:
+                return replace(self, stage=Stage.OVER, detail="")
             case WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
             case SessionFailed() | RunFinished() if self.under_way:

@@ -60,17 +60,26 @@ class EvaluationDialog(ModalScreen[None]):
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding(
+            "e",
+            "cancel",
+            "Cancel it",
+            tooltip="End the evaluation under way, without a result.",
+            priority=True,
+            id="evaluation.cancel",
+        ),
     ]
 
-    def __init__(self, state: RunState, begin: Callable[[int, bool], None]) -> None:
+    def __init__(self, state: RunState, begin: Callable[[int, bool], None], cancel: Callable[[], None]) -> None:
         """The evaluations of a run.
 
         Args:
             state: of the run.
             begin: asks for an evaluation: episodes, and whether the likeliest reply is taken.
+            cancel: asks for the end of the one that is under way.
         """
         super().__init__()
-        self._state, self._begin = state, begin
+        self._state, self._begin, self._cancel = state, begin, cancel
 
     def compose(self) -> ComposeResult:
         """What is asked for, then what came of it."""
@@ -113,8 +122,10 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _status(self) -> Content:
         state = self._state
+        if state.asked.evaluation_cancelled:
+            return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
-            return Content.styled(f"playing: {one_line(state.detail)}", "bold $primary")
+            return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
         if state.asked.evaluation is not None:
             return Content.styled("asked for; the trainer begins between two steps", "$accent")
         if not state.live or state.run is None:
@@ -134,6 +145,16 @@ class EvaluationDialog(ModalScreen[None]):
         episodes = self._episodes()
         if episodes is not None and self._may_begin():
             self._begin(episodes, self.query_one(Checkbox).value)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what is under way, or asked for, can be cancelled."""
+        state = self._state
+        under_way = state.live and (state.phase == "evaluating" or state.asked.evaluation is not None)
+        return action != "cancel" or (under_way and not state.asked.evaluation_cancelled)
+
+    def action_cancel(self) -> None:
+        """Ask for the end of the evaluation."""
+        self._cancel()
 
     def action_close(self) -> None:
         """Back."""

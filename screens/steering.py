@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
-from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    CancelEvaluation,
+    ChangeSettings,
+    Evaluate,
+    RollBack,
+    SaveCheckpoint,
+)
 from llamagym_tui.run_state import RunState
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ class Steering(Base):
         def begin(episodes: int, greedy: bool) -> None:
             self.ask(Evaluate(episodes=episodes, greedy=greedy))
 
-        self.app.push_screen(EvaluationDialog(self._state, begin))
+        self.app.push_screen(EvaluationDialog(self._state, begin, lambda: self.ask(CancelEvaluation())))
 
     def action_checkpoint(self) -> None:
         """Ask for a checkpoint."""

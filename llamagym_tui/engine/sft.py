@@ -23,9 +23,8 @@ import torch
 
 from llamagym_tui.chat import ChatMessage
 from llamagym_tui.config import SFTSettings
-from llamagym_tui.engine.episode import Episode
+from llamagym_tui.engine.played_back import played_back
 from llamagym_tui.engine.policy import Policy
-from llamagym_tui.engine.sampler import Reply
 from llamagym_tui.errors import LlamaGymError
 
 NOT_TRAINED = -100
@@ -63,15 +62,7 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
         policy: whose tokenizer and chat template are used.
         conversation: a system message or none, then user and assistant in turn.
     """
-    turns = list(conversation)
-    system_prompt = turns.pop(0)["content"] if turns[0]["role"] == "system" else ""
-    episode = Episode(policy, system_prompt)
-    for message in turns:
-        if message["role"] == "user":
-            episode.observe(message["content"])
-        else:
-            ids = list(policy.chat.reply_ids(message["content"]))
-            episode.reply(Reply(ids=ids, logprobs=[0.0] * len(ids), ended=True))
+    episode = played_back(policy, conversation)
     found = []
     for segment in episode.finish("terminated").segments:
         said = [token if is_said else NOT_TRAINED for token, is_said in zip(segment.ids, segment.mask, strict=True)]

@@ -1,4 +1,5 @@
-"""How probable the policy finds each action where the watched episode stands, and there again after an update.
+"""How probable the policy finds each action: where the watched episode stands, there again after an update, and after
+a conversation that a person plays.
 
 It takes a forward of its own, so it is done only where somebody has the time to read it.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.protocol.events import ActionsWeighed
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.policy import Policy
@@ -56,6 +58,18 @@ class Weighing:
         shares = self._shares(where)
         self._last = (where, self._policy.version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
+
+    def weigh_conversation(self, question: WeighActions) -> ConversationWeighed:
+        """Weigh the actions after a conversation that somebody else plays."""
+        from llamagym_tui.engine.action_probabilities import action_probabilities
+        from llamagym_tui.engine.played_back import prompt_after
+
+        policy, shares = self._policy, list[float]()
+        if self._names:
+            shares = action_probabilities(policy, prompt_after(policy, question.messages))
+        return ConversationWeighed(
+            ticket=question.ticket, names=self._names, shares=shares, policy_version=policy.version
+        )
 
     def _shares(self, where: Standpoint) -> list[float]:
         from llamagym_tui.engine.action_probabilities import action_probabilities
