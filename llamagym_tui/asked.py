@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from llamagym_tui.live_settings import Value
 from llamagym_tui.protocol.commands import (
     AnyCommand,
+    CancelEvaluation,
     ChangeSettings,
     Evaluate,
     RollBack,
@@ -20,6 +21,7 @@ from llamagym_tui.protocol.commands import (
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
+    EvaluationCancelled,
     EvaluationFinished,
     PolicyMapWatched,
     RolledBack,
@@ -33,6 +35,7 @@ class Asked:
     """Commands on their way."""
 
     evaluation: Evaluate | None = None
+    evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
     policy_map: bool | None = None
@@ -45,6 +48,8 @@ class Asked:
         match command:
             case Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
+            case CancelEvaluation() if not self.evaluation_cancelled:
+                return replace(self, evaluation_cancelled=True)
             case SaveCheckpoint() if not self.checkpoint:
                 return replace(self, checkpoint=True)
             case RollBack() if not self.roll_back:
@@ -59,8 +64,8 @@ class Asked:
     def answered(self, event: AnyEvent) -> Asked:
         """Without what an event confirms or refuses."""
         match event:
-            case EvaluationFinished():
-                return replace(self, evaluation=None)
+            case EvaluationFinished() | EvaluationCancelled():
+                return replace(self, evaluation=None, evaluation_cancelled=False)
             case CheckpointSaved() | WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)
             case RolledBack() | WarningRaised(refused="roll_back"):

@@ -20,9 +20,11 @@ from llamagym_tui.protocol.events import (
     ActionsWeighed,
     AnyEvent,
     CheckpointSaved,
+    ConversationWeighed,
     EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
+    EvaluationCancelled,
     EvaluationFinished,
     Hello,
     ModeChanged,
@@ -130,6 +132,8 @@ class RunState:
     """Whether the map is told closely."""
     evaluations: tuple[EvaluationFinished, ...] = ()
     """Results, at most `MAX_EVALUATIONS`, the newest last."""
+    weighed: ConversationWeighed | None = None
+    """The policy's last word on a conversation that a person plays."""
     checkpoint: CheckpointSaved | None = None
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
@@ -310,6 +314,11 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
                 evaluations=(*state.evaluations, event)[-MAX_EVALUATIONS:],
                 transcript=state.transcript.note(_evaluation_text(event)),
             )
+        case EvaluationCancelled():
+            ended = f"The evaluation was cancelled after {event.played:,} of {event.episodes:,} episodes."
+            return replace(state, transcript=state.transcript.note(ended))
+        case ConversationWeighed():
+            return replace(state, weighed=event)
         case WarmStartProgressed():
             return replace(state, detail=f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}")
         case WarmStartFinished():

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from llamagym_tui.chat import ChatMessage
 from llamagym_tui.config import Mode, RunConfig
 from llamagym_tui.live_settings import Value
 
@@ -102,6 +103,21 @@ class Evaluate(Command, frozen=True, kw_only=True):
     greedy: bool = True
 
 
+class CancelEvaluation(Command, frozen=True, kw_only=True):
+    """End the evaluation that is under way, without a result; confirmed by ``EvaluationCancelled``."""
+
+
+class WeighActions(Command, frozen=True, kw_only=True):
+    """Tell how probable each action is after a conversation that somebody else plays; answered by
+    ``ConversationWeighed``. Nothing of the run changes."""
+
+    ticket: int
+    """Of the question; its answer has the same."""
+    messages: list[ChatMessage]
+    """What the agent would be told, and what was said: a system message or none, then user and assistant in turn, a
+    user's last."""
+
+
 class WarmStart(Command, frozen=True, kw_only=True):
     """Train on demonstrations, drop the batch under way, and go on from there; confirmed by ``WarmStartFinished``,
     refused by ``WarningRaised``."""
@@ -152,6 +168,8 @@ AnyCommand = (
     | SetMode
     | SetSystemPrompt
     | Evaluate
+    | CancelEvaluation
+    | WeighActions
     | WarmStart
     | CancelWarmStart
     | SaveCheckpoint

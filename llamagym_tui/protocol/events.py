@@ -358,6 +358,28 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     elapsed_s: float
 
 
+class EvaluationCancelled(Event, frozen=True, kw_only=True):
+    """An evaluation was ended as asked, and has no result."""
+
+    played: int
+    """Episodes that had ended."""
+    episodes: int
+    """That there were to be."""
+
+
+class ConversationWeighed(Event, frozen=True, kw_only=True):
+    """How probable the policy finds each action after a conversation that somebody else plays, as asked."""
+
+    ticket: int
+    """Of the question."""
+    names: list[str]
+    """Of the actions; empty: the agent names none, so there is nothing to weigh."""
+    shares: list[float]
+    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other words."""
+    policy_version: int
+    """Updates made before, and roll backs."""
+
+
 class WarmStartProgressed(Event, frozen=True, kw_only=True):
     """Supervised training on demonstrations has come so far."""
 
@@ -468,6 +490,8 @@ AnyEvent = (
     | PromptChanged
     | ModeChanged
     | EvaluationFinished
+    | EvaluationCancelled
+    | ConversationWeighed
     | WarmStartProgressed
     | WarmStartFinished
     | CheckpointSaved

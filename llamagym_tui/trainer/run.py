@@ -113,6 +113,10 @@ class Run:
             self.prompt, self.prompt_version, self.parts.ppo.updates, should_stop=should_stop, at_once=at_once
         )
 
+    def weigh_conversation(self, question: commands.WeighActions) -> None:
+        """Tell how probable each action is after a conversation that somebody else plays."""
+        self._tell(self._weighing.weigh_conversation(question))
+
     def watch(self, command: commands.Watch | commands.WatchNext) -> None:
         """Tell another conversation."""
         spectator = self.parts.rollout.spectator

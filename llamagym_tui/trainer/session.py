@@ -153,7 +153,7 @@ class Session:
     def _is_update_to_end(self, run: Run) -> bool:
         """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
         harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
-        while command := self._inbox.take_first(*harmless):
+        while command := self._inbox.take_first(*harmless, commands.WeighActions):
             self._obey(command, run)
         return self._inbox.holds(commands.Stop, commands.Pause)
 
@@ -192,6 +192,10 @@ class Session:
                 run.change(changes)
             case commands.Evaluate():
                 self._evaluate(command, run)
+            case commands.CancelEvaluation():
+                pass  # none is under way any more
+            case commands.WeighActions():
+                run.weigh_conversation(command)
             case commands.WarmStart(sft_data=sft_data):
                 self._warm_start_or_warn(run, sft_data)
             case commands.CancelWarmStart():
@@ -236,10 +240,13 @@ class Session:
             episodes=command.episodes,
             greedy=command.greedy,
             system_prompt=run.prompt,
-            should_stop=self._is_asked_to_stop,
+            should_stop=lambda: self._is_evaluation_to_end(run),
             progress=self._evaluation_progress(command.episodes),
         )
-        if not self._is_asked_to_stop():
+        cancelled = self._inbox.take_first(commands.CancelEvaluation) is not None
+        if cancelled and found.episodes < command.episodes:
+            self._tell(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes))
+        elif not self._is_asked_to_stop():
             self._tell(reports.evaluation_finished(found, greedy=command.greedy))
         self._enter(before)
 
@@ -275,6 +282,12 @@ class Session:
 
     def _is_asked_to_stop(self) -> bool:
         return self._inbox.holds(commands.Stop)
+
+    def _is_evaluation_to_end(self, run: Run) -> bool:
+        """Whether somebody asked for it; a question about the policy is answered meanwhile."""
+        while command := self._inbox.take_first(commands.WeighActions):
+            self._obey(command, run)
+        return self._inbox.holds(commands.Stop, commands.CancelEvaluation)
 
     def _evaluation_progress(self, episodes: int) -> Callable[[int], None]:
         tell = spaced(self._tell, self._clock)
