@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -17,7 +18,6 @@ from textual.theme import Theme
 
 from llamagym_tui import preferences
 from llamagym_tui.keymap import FILE
-from llamagym_tui.preferences import Preferences
 from llamagym_tui.screens.look import THEME
 from llamagym_tui.screens.widgets.literal import literal
 
@@ -63,7 +63,8 @@ class PersonalApp(App[None]):
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
-            preferences.save(self._config_dir, Preferences(theme=theme.name))
+            kept = preferences.load(self._config_dir)
+            preferences.save(self._config_dir, replace(kept, theme=theme.name))
         except OSError as error:
             self.notify(literal(f"The theme is not kept: {error}"), severity="warning", markup=False)
 

@@ -107,7 +107,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         panels = make_panels(self._state)
         with self.app.batch_update():
             await self.mount(panels.banner, after="#run-header")
-            await self.query_one("#conversation-pane").mount(panels.watch_line, before=0)
+            await self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0)
             await self.query_one("#body").mount(panels.side, panels.strip)
         self._panels = panels
         self.show(self._state)
@@ -119,6 +119,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
     def on_resize(self) -> None:
         """The chart may have come into view."""
         self.call_after_refresh(self._draw_chart)
+        self.call_after_refresh(self.show_drawing)
 
     def show(self, state: RunState) -> None:
         """Show another state of the run."""
@@ -134,6 +135,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         panels.watch_line.show(state)
         panels.strip.show(state)
         panels.side.show(state)
+        self.show_drawing()
         if not self._chart_due:
             self._chart_due = True
             self.set_timer(CHART_S, self._draw_chart)
@@ -145,6 +147,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
             bool(state.failure),
             state.asked,
             state.watching,
+            state.view.drawn is None,
         )
         if keys != self._keys:
             self._keys = keys
@@ -165,7 +168,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "advance" | "pace" | "watch" | "watch_next":
+            case "advance" | "pace" | "watch" | "watch_next" | "view":
                 return watching_allowed(action, parameters, state)
             case _:
                 return steering_allowed(action, state)

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.binding import Binding, BindingType
 
-from llamagym_tui.protocol.commands import AnyCommand, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
 from llamagym_tui.run_state import RunState, command_asked
+from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+
+    from llamagym_tui.screens.widgets.run_panels import Panels
 
     Base = Screen[None]
 else:
@@ -31,6 +34,7 @@ WATCHING_KEYS: list[BindingType] = [
     _key("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
     _key("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
     _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
+    _key("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
     _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
     _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
     _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
@@ -47,6 +51,8 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
         watching = state.watching
         other = watching.slower() if parameters == ("slower",) else watching.faster()
         able = able and other != watching.turn_s_intended
+    elif action == "view":
+        able = state.view.drawn is not None or (state.run is not None and state.run.draws)
     return True if able else None
 
 
@@ -54,6 +60,7 @@ class WatchingActions(Base):
     """Actions of `WATCHING_KEYS`, for a screen that knows a run state."""
 
     _state: RunState
+    _panels: Panels | None
 
     def ask(self, command: AnyCommand) -> None:
         """Ask something of the trainer."""
@@ -83,3 +90,23 @@ class WatchingActions(Base):
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
         """Watch the next failure, or an episode of the last batch."""
         self._ask_at_once(WatchNext(kind=kind))
+
+    def action_view(self) -> None:
+        """Show the drawing of the watched state, or hide it; so it stays in later runs."""
+        if self._panels is None:
+            return
+        try:
+            self._panels.drawing.choose(not self._panels.drawing.is_on(self))
+        except OSError as error:
+            self.notify(literal(f"This is not kept for later runs: {error}"), severity="warning", markup=False)
+        self.show_drawing()
+
+    def show_drawing(self) -> None:
+        """Show the drawing where there is one, and have states drawn while it is wanted."""
+        state, panels = self._state, self._panels
+        if panels is None:
+            return
+        panels.drawing.show(state, self)
+        wanted = panels.drawing.is_on(self)
+        if state.live and state.run is not None and state.run.draws and wanted != state.view.asked:
+            self._ask_at_once(DrawStates(on=wanted))

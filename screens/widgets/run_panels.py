@@ -1,4 +1,4 @@
-"""What stands around the conversation: sentences above it, curve and figures beside or below it."""
+"""What stands around the conversation: sentences and the drawing above it, curve and figures beside or below it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.banner import Banner
 from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
 from llamagym_tui.screens.widgets.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.state_drawing import DrawingPlaces, StateDrawing
 from llamagym_tui.screens.widgets.watch_line import WatchLine
 
 
 class SidePanel(Vertical):
     """Chart and figures of a wide terminal."""
 
-    def __init__(self, state: RunState) -> None:
-        """The panel of a run."""
+    def __init__(self, state: RunState, drawing: StateDrawing) -> None:
+        """The panel of a run, with the drawing of its watched state."""
         super().__init__(id="side")
-        self._state = state
+        self._state, self._drawing = state, drawing
 
     def compose(self) -> ComposeResult:
         """The curve above the figures."""
         yield ReturnChart()
         yield FiguresColumn(self._state, id="figures-column")
+        yield self._drawing
 
     def show(self, state: RunState) -> None:
         """Show the figures of another state; `show_chart` draws the curve."""
@@ -45,8 +47,11 @@ class Panels(NamedTuple):
     watch_line: WatchLine
     side: SidePanel
     strip: FiguresStrip
+    drawing: DrawingPlaces
 
 
 def make_panels(state: RunState) -> Panels:
     """The panels of a run, not mounted yet."""
-    return Panels(Banner(), WatchLine(), SidePanel(state), FiguresStrip(state, id="figures-strip"))
+    drawing = DrawingPlaces(state)
+    side = SidePanel(state, drawing.side)
+    return Panels(Banner(), WatchLine(), side, FiguresStrip(state, id="figures-strip"), drawing)
