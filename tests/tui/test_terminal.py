@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-pty = pytest.importorskip("pty")
+pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
 
-PATIENCE_S = 12.0
+PATIENCE_S = 60.0
 APP = """
 import sys
 from pathlib import Path
@@ -31,6 +31,7 @@ LlamaGymApp(fakes.config(folder / "run"), client_factory=lambda: client).run()
 def opened(folder: Path, script: str) -> tuple[subprocess.Popen[bytes], int]:
     """An app in a terminal of which it is not the leader, with a trainer that is up; and our end of the terminal."""
     ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, 80))
     process = subprocess.Popen(
         [sys.executable, "-c", APP, str(folder), script],
         stdin=its,
