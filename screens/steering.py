@@ -1,4 +1,4 @@
-"""Keys that steer a run beyond pause, mode and prompt: metrics, settings, evaluation, checkpoint, roll back.
+"""Keys that steer a run beyond pause, mode and prompt: metrics, map, settings, evaluation, checkpoint, roll back.
 
 A mixin of the playground: it opens dialogs and posts what they ask for. What may be done now is one function of the
 run state, `steering_allowed`, which keys and command palette share.
@@ -17,6 +17,7 @@ from llamagym_tui.protocol.commands import (
     Evaluate,
     RollBack,
     SaveCheckpoint,
+    WatchPolicyMap,
 )
 from llamagym_tui.run_state import RunState
 
@@ -29,6 +30,14 @@ else:
 
 STEERING_KEYS: list[BindingType] = [
     Binding("m", "metrics", "Metrics", tooltip="Charts of every figure, and what is healthy.", id="metrics"),
+    Binding(
+        "g",
+        "policy_map",
+        "Policy map",
+        show=False,
+        tooltip="What the policy does in each state, beside what is best.",
+        id="policy_map",
+    ),
     Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
     Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
     Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),
@@ -69,6 +78,12 @@ class Steering(Base):
         from llamagym_tui.screens.metrics import MetricsScreen
 
         self.app.push_screen(MetricsScreen(self._state))
+
+    def action_policy_map(self) -> None:
+        """Open the policy on its map; the trainer is asked to follow it closely meanwhile."""
+        from llamagym_tui.screens.policy_map import PolicyMapScreen
+
+        self.app.push_screen(PolicyMapScreen(self._state, lambda on: self.ask(WatchPolicyMap(on=on))))
 
     def action_settings(self) -> None:
         """Open the settings; each change is asked for as it is entered."""

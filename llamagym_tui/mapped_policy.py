@@ -1,0 +1,98 @@
+"""The policy on its map, as it is drawn: what it does in each state, and where that is what is best.
+
+Made of what the trainer told; knows neither Textual nor the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
+from llamagym_tui.protocol.policy_map import MapCell
+
+
+class Spot(NamedTuple):
+    """A field of a panel."""
+
+    panel: int
+    row: int
+    column: int
+
+
+class MappedCell(NamedTuple):
+    """A field, and what the policy does there."""
+
+    cell: MapCell
+    shares: tuple[float, ...]
+    """Probability of each action; empty: no state, or it was not asked yet."""
+
+    @property
+    def choice(self) -> int | None:
+        """The most probable action, the first of equals; None: not known."""
+        return max(range(len(self.shares)), key=self.shares.__getitem__) if self.shares else None
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the most probable action is one of the best; None: one of them is not known."""
+        return None if self.choice is None or not self.cell.best else self.choice in self.cell.best
+
+    def share(self, action: int) -> float:
+        """Probability of an action among the actions: other words left out."""
+        total = sum(self.shares)
+        return self.shares[action] / total if total else 0.0
+
+
+class Count(NamedTuple):
+    """States in which policy and best strategy agree."""
+
+    agreeing: int
+    states: int
+    """In which both are known."""
+
+
+class MappedPolicy:
+    """A layout with what the policy does."""
+
+    def __init__(self, layout: PolicyMapLaidOut, mapped: PolicyMapped | None) -> None:
+        """A policy on its map.
+
+        Args:
+            layout: of the map.
+            mapped: what the policy does. None: it was not asked yet.
+        """
+        self.layout, self.mapped = layout, mapped
+        shares = iter(mapped.shares if mapped is not None else ())
+        self.cells: dict[Spot, MappedCell] = {
+            spot: MappedCell(cell, tuple(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
+        }
+        """All fields but empty ones."""
+
+    def counts(self) -> list[Count]:
+        """Of each panel."""
+        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in self._panels]
+        return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
+
+    @property
+    def count(self) -> Count:
+        """Of all panels."""
+        counts = self.counts()
+        return Count(sum(count.agreeing for count in counts), sum(count.states for count in counts))
+
+    @property
+    def other_words(self) -> float:
+        """Mean probability of a reply that is no action's canonical one."""
+        missing = [max(0.0, 1 - sum(cell.shares)) for cell in self.cells.values() if cell.shares]
+        return sum(missing) / len(missing) if missing else 0.0
+
+    @property
+    def _panels(self) -> range:
+        return range(len(self.layout.panels))
+
+
+def _cells(layout: PolicyMapLaidOut) -> Iterator[tuple[Spot, MapCell]]:
+    for number, panel in enumerate(layout.panels):
+        for row, cells in enumerate(panel.cells):
+            for column, cell in enumerate(cells):
+                if cell.words:
+                    yield Spot(number, row, column), cell
