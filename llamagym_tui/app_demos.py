@@ -16,7 +16,7 @@ from textual.app import App
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import WarmStart
-from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancelled
 from llamagym_tui.screens.widgets.literal import literal
@@ -24,6 +24,7 @@ from llamagym_tui.screens.widgets.literal import literal
 if TYPE_CHECKING:
     from llamagym_tui.demo_desk import DemoDesk
     from llamagym_tui.screens.home import HomeScreen
+    from llamagym_tui.screens.human_table import HumanTableScreen
     from llamagym_tui.screens.warm_start import WarmStartDialog
     from llamagym_tui.trainer_client import Client
 
@@ -76,11 +77,17 @@ class DemoActions(App[None]):
         """Open the person's table, which stays as it was left."""
         from llamagym_tui.screens.human_table import HumanTableScreen
 
+        assert self.run_state is not None
         try:
             game = self.desk.table(self._active_prompt)
-            self.push_screen(HumanTableScreen(game, self._agent.title))
+            self.push_screen(HumanTableScreen(game, self._agent.title, self.desk.policy_hint, self.run_state))
         except LlamaGymError as error:
             self._tell_error(error)
+
+    async def on_human_table_screen_policy_asked(self, message: HumanTableScreen.PolicyAsked) -> None:
+        """Ask the trainer what the policy would do where the person plays."""
+        if self._client is not None and self.run_state is not None and self.run_state.live:
+            await self._client.send(message.question)
 
     # Keeping
 
@@ -88,8 +95,11 @@ class DemoActions(App[None]):
         """Take in what the trainer tells of the watched environment."""
         desk = self.desk
         before = desk.keepable
-        if desk.hear(event, self._model):
-            self._save()
+        try:
+            if desk.hear(event, self._model):
+                self._save(f"Episode {event.started.episode:,} is kept" if isinstance(event, EpisodeCorrected) else "")
+        except LlamaGymError as error:
+            self._tell_error(error)
         if (desk.keepable is None) != (before is None):
             self.screen.refresh_bindings()
 

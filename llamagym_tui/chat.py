@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Role = Literal["system", "user", "assistant"]
 
@@ -12,6 +12,8 @@ class ChatMessage(TypedDict):
 
     role: Role
     content: str
+    weight: NotRequired[Literal[0, 1]]
+    """Of an assistant message in supervised training: 0, it is there for what follows alone. Absent: 1."""
 
 
 Conversation = list[ChatMessage]

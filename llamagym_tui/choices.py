@@ -1,4 +1,7 @@
-"""The actions that a person can take, each on a key: the agent's keys, then digits and letters that it leaves free."""
+"""The actions that a person can take: each on a key, and in words that the agent reads.
+
+Keys are the agent's, then digits and letters that it leaves free.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import string
 from typing import Any, NamedTuple
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import ActionParseError, EnvError
 
 SPARE_KEYS = string.digits + string.ascii_lowercase
 """Keys of actions to which the agent gives none, in order."""
@@ -46,3 +49,26 @@ def choices(agent: Agent, space: Any) -> tuple[Choice, ...]:
             free.remove(key)
         given.append(Choice(key, action, agent.action_name(action)))
     return tuple(given)
+
+
+def worded(agent: Agent, action: int, reasoning: str = "") -> str:
+    """A person's action as a reply of the agent's.
+
+    Args:
+        agent: names and reads the action.
+        action: what is to be done.
+        reasoning: a sentence that the reply begins with.
+    Raises:
+        ActionParseError: with this sentence the reply would not be read as the action.
+    """
+    canonical = agent.format_action(action)
+    if not (reasoning := reasoning.strip()):
+        return canonical
+    reply = f"{reasoning} {canonical}"
+    reading = agent.read(reply)
+    if reading.failed or reading.action != action:
+        said = "no action" if reading.failed else agent.action_name(reading.action)
+        raise ActionParseError(
+            f"With this sentence the agent would read {said}, not {agent.action_name(action)}; word it anew."
+        )
+    return reply

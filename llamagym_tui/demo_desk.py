@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.policy_hint import PolicyHint
+from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
 
@@ -53,6 +54,8 @@ class DemoDesk:
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
         """The person's table, once it was opened."""
+        self.policy_hint = PolicyHint()
+        """What the policy would do there."""
         self.keep_at_least: float | None = None
         """Return from which each watched episode of the model is kept; None: only by hand."""
 
@@ -84,12 +87,19 @@ class DemoDesk:
 
     @property
     def keepable(self) -> WatchedEpisode | None:
-        """The watched episode that ended last, unless it was kept."""
+        """The watched episode that ended last, unless it was kept; corrections keep themselves."""
         last = self._recorder.last
-        return None if last is None or last.identity in self._kept else last
+        return None if last is None or last.replaced or last.identity in self._kept else last
 
     def hear(self, event: AnyEvent, model: str) -> bool:
-        """Take in what the trainer tells; whether the rule has kept an episode, which then waits to be saved."""
+        """Take in what the trainer tells; whether an episode was kept, by rule or as a correction, and is to be saved.
+
+        Raises:
+            LlamaGymError: a correction cannot be kept, as the agent cannot be made.
+        """
+        if isinstance(event, EpisodeCorrected):
+            self._add(WatchedEpisode.corrected(event), model)
+            return True
         if not self._recorder.hear(event) or self.keep_at_least is None:
             return False
         last = self.keepable
@@ -111,13 +121,16 @@ class DemoDesk:
         """
         watched = self.keepable
         assert watched is not None, "the key is grey then"
+        self._add(watched, model)
+        return watched
+
+    def _add(self, watched: WatchedEpisode, model: str) -> None:
         demo = as_demonstration(watched, self._agent.agent, self._agent.name, model=model, clock=self._clock)
         self._just_kept = [other for other in self._just_kept if other.recorded_at == demo.recorded_at]
         if demo not in self._just_kept:
             self._just_kept.append(demo)
             self.writer.add(demo)
         self._kept.add(watched.identity)
-        return watched
 
     def offers(self) -> list[Offer]:
         """The files that a warm start could train on, checked whole; may take a moment.

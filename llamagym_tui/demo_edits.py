@@ -114,8 +114,11 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: Agent) -> Demo
     at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][turn]
     messages = [*demo.messages]
     messages[at] = assistant(reply)
+    replaced = demo.replaced_replies
+    if demo.corrected:  # or this turn would not be trained on
+        replaced = {turn: demo.messages[at]["content"], **demo.corrected}
     if action == demo.actions[turn]:
-        return replace(demo, messages=messages, source=SOURCE)
+        return replace(demo, messages=messages, source=SOURCE, replaced_replies=replaced)
     rewards = [*demo.rewards[:turn], 0.0]
     return replace(
         demo,
@@ -126,6 +129,7 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: Agent) -> Demo
         length=turn + 1,
         end="truncated",
         source=SOURCE,
+        replaced_replies={at: told for at, told in replaced.items() if at <= turn} if replaced else replaced,
     )
 
 

@@ -27,6 +27,8 @@ class Exported(NamedTuple):
 def to_pairs(source: Path, output: Path | None = None) -> Exported:
     """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
 
+    Of an episode in which a person acted in the model's place, the person's turns alone.
+
     Args:
         source: file of demonstrations.
         output: file to write. None: the source's name with ``.pairs.jsonl``.
@@ -55,7 +57,7 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
 
     datasets.disable_progress_bars()
     path = output or source.with_suffix(".parquet")
-    rows = [msgspec.to_builtins(demo) for demo in demos.read(source)]
+    rows = [_row(demo) for demo in demos.read(source)]
     try:
         datasets.Dataset.from_list(rows).to_parquet(str(path))
     except OSError as error:
@@ -66,9 +68,15 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
 
 
 def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
-    for index, message in enumerate(demo.messages):
-        if message["role"] == "assistant":
+    for index, message in enumerate(demo.lesson):
+        if message["role"] == "assistant" and message.get("weight") != 0:
             yield {"prompt": demo.messages[:index], "completion": [message]}
+
+
+def _row(demo: Demonstration) -> dict[str, Any]:
+    """Columns of one kind in every row: replaced replies become a list."""
+    replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
+    return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
 
 
 def _unwritable(path: Path, error: OSError) -> DemoFileError:

@@ -93,12 +93,13 @@ def _form_faults(value: dict[str, object], agent: Agent | None) -> Iterator[str]
         yield f"These fields are missing: {', '.join(missing)}."
         return
     try:
-        demo = msgspec.convert(value, Demonstration)
+        demo = msgspec.convert(value, Demonstration, str_keys=True)
     except msgspec.ValidationError as error:
         yield f"A field has a wrong value: {error}."
         return
     yield from _conversation_faults(demo)
     yield from _figure_faults(demo)
+    yield from _correction_faults(demo)
     yield from _origin_faults(demo)
     if agent is not None:
         yield from _reply_faults(demo, agent)
@@ -132,6 +133,15 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
         yield f"The return is given as {demo.episode_return:g}, but the rewards add up to {total:g}."
 
 
+def _correction_faults(demo: Demonstration) -> Iterator[str]:
+    """A person's turns are turns of the episode; msgspec reads "1" and "01" as the same one."""
+    for turn in sorted(demo.corrected):
+        if not 0 <= turn < len(demo.actions):
+            yield f"There is a replaced reply of turn {turn} (from 0), but there are {len(demo.actions)} actions."
+    if demo.corrected and demo.source != "correction":
+        yield f"Replies were replaced, so the source is correction and not {demo.source!r}."
+
+
 def _origin_faults(demo: Demonstration) -> Iterator[str]:
     first = demo.messages[0] if demo.messages else None
     prompt = first["content"] if first is not None and first["role"] == "system" else ""
@@ -155,6 +165,8 @@ def _reply_faults(demo: Demonstration, agent: Agent) -> Iterator[str]:
     replies = [message["content"] for message in demo.messages if message["role"] == "assistant"]
     for turn, (reply, action) in enumerate(zip(replies, demo.actions, strict=False), start=1):
         reading = agent.read(reply)
+        if reading.failed and demo.corrected and turn - 1 not in demo.corrected:
+            continue  # the model's own, and not trained on
         if reading.failed:
             yield f"Turn {turn}: the agent reads no action in the reply."
         elif reading.action != action:

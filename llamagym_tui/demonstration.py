@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from llamagym_tui.chat import ChatMessage
+from llamagym_tui.chat import ChatMessage, Conversation
 from llamagym_tui.errors import DemoFileError
 
 SCHEMA = 1
@@ -49,6 +49,25 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     recorded_at: str
     """UTC, ISO 8601 with Z."""
     schema: int = SCHEMA
+    replaced_replies: dict[int, str] | UnsetType = UNSET
+    """What the model would have said in the turns (from 0) in which a person acted in its place; those turns alone
+    are trained on. Absent: all turns are of one hand."""
+
+    @property
+    def corrected(self) -> dict[int, str]:
+        """`replaced_replies`, empty where there are none."""
+        return self.replaced_replies or {}
+
+    @property
+    def lesson(self) -> Conversation:
+        """The messages to train on: what a model said around a person's turns has a weight of 0."""
+        lesson, turn = list(self.messages), 0
+        for at, message in enumerate(self.messages):
+            if message["role"] == "assistant":
+                if self.corrected and turn not in self.corrected:
+                    lesson[at] = {**message, "weight": 0}
+                turn += 1
+        return lesson
 
 
 def utc_timestamp(now: datetime) -> str:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from llamagym_tui import demos
 from llamagym_tui.agent import Agent, prompt_sha256
 from llamagym_tui.chat import Conversation, assistant, opening, user
-from llamagym_tui.choices import Choice, choices
+from llamagym_tui.choices import Choice, choices, worded
 from llamagym_tui.demo_writer import DemoWriter, Saved
 from llamagym_tui.drawing import drawing, draws, renders_text
-from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.transcript import Transcript
 
@@ -163,7 +163,7 @@ class HumanGame:
     def act(self, action: int, reasoning: str = "") -> bool:
         """Take an action in the episode under way; whether that ended it. Errors are those of `take`."""
         env = self._opened()
-        reply = self._reply(action, reasoning)
+        reply = worded(self._agent, action, reasoning)
         try:
             observation, reward, terminated, truncated, _ = env.step(action)
             reward = float(reward)
@@ -220,19 +220,6 @@ class HumanGame:
         if self._env is None:
             raise EnvError("The table is not open.")
         return self._env
-
-    def _reply(self, action: int, reasoning: str) -> str:
-        canonical = self._agent.format_action(action)
-        if not (reasoning := reasoning.strip()):
-            return canonical
-        reply = f"{reasoning} {canonical}"
-        reading = self._agent.read(reply)
-        if reading.failed or reading.action != action:
-            said = "no action" if reading.failed else self._agent.action_name(reading.action)
-            raise ActionParseError(
-                f"With this sentence the agent would read {said}, not {self._agent.action_name(action)}; word it anew."
-            )
-        return reply
 
     def _look(self, observation: Any) -> None:
         self._observation = observation

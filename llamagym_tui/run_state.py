@@ -18,10 +18,12 @@ from llamagym_tui.prompt_versions import Versions
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
     ActionsWeighed,
+    ActionAwaited,
     AnyEvent,
     CheckpointSaved,
     ConversationWeighed,
     EpisodeFinished,
+    EpisodeCorrected,
     EpisodesCounted,
     EpisodeStarted,
     EvaluationCancelled,
@@ -52,12 +54,15 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
     WatchChanged,
 )
+    WheelLetGo,
+    WheelTaken,
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.teaching import Teaching, asked_for
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import StateView, Watching, watched_text
 
+from llamagym_tui.wheel import Wheel
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
 MAX_MARKS = 32
@@ -106,6 +111,8 @@ class RunState:
     watching: Watching = field(default_factory=Watching)
     """What is watched, and how fast."""
     view: StateView = field(default_factory=StateView)
+    wheel: Wheel = field(default_factory=Wheel)
+    """Who acts in the watched environment."""
     """The drawing of the watched state."""
     inspection: Inspection = field(default_factory=Inspection)
     """The reply that is looked at token by token."""
@@ -231,6 +238,8 @@ def warm_start_asked(state: RunState, *, evaluates: bool) -> RunState:
 
 
 def warm_start_cancelled(state: RunState) -> RunState:
+    if (wheel := state.wheel.asking(command)) is not state.wheel:
+        return replace(state, wheel=wheel)
     """The state after the end of a warm start was asked for."""
     return replace(state, teaching=replace(state.teaching, cancelling=True))
 
@@ -262,6 +271,7 @@ def trainer_lost(state: RunState, message: str) -> RunState:
     return _ended(replace(state, phase="failed", failure=state.failure or message))
 
 
+        wheel=Wheel(),
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event."""
     if isinstance(event, CheckpointSaved) and state.asked.checkpoint:
@@ -281,6 +291,8 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
         case Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case PhaseChanged():
+    if (wheel := state.wheel.answered(event)) is not state.wheel:
+        state = replace(state, wheel=wheel)
             return _phase_changed(state, event)
         case RunStarted():
             return _run_started(state, event)
@@ -292,7 +304,13 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             return _episodes_counted(state, event)
         case WatchChanged():
             return replace(state, transcript=state.transcript.note(watched_text(event, state.n_envs)))
-        case PaceChanged() | StateDrawn():
+        case WheelTaken():
+            return _noted(state, f"You have the wheel of environment {event.env + 1:,}, from its next turn on.")
+        case WheelLetGo():
+            return _noted(state, f"The agent acts again{f': {event.reason}' if event.reason else ''}.")
+        case EpisodeCorrected():
+            return _noted(state, "An episode with turns of yours: in no mean return, and your turns in no update.")
+        case PaceChanged() | StateDrawn() | ActionAwaited():
             return state
         case TurnInspected():
             return replace(state, inspection=state.inspection.answered(event))
@@ -444,6 +462,10 @@ def _ended(state: RunState) -> RunState:
     return replace(
         state,
         mode_requested=None,
+def _noted(state: RunState, text: str) -> RunState:
+    return replace(state, transcript=state.transcript.note(clipped(text)))
+
+
         pause_requested=None,
         prompt_requested=None,
         asked=Asked(),
@@ -461,3 +483,4 @@ def _evaluation_text(event: EvaluationFinished) -> str:
         f"episodes; 95 % within {event.mean_return - 1.96 * event.return_stderr:+.3f} … "
         f"{event.mean_return + 1.96 * event.return_stderr:+.3f}"
     )
+        wheel=Wheel(),

@@ -28,7 +28,7 @@ class TrainingData(NamedTuple):
     @property
     def conversations(self) -> list[Conversation]:
         """What is trained on."""
-        return [demo.messages for demo in self.demonstrations]
+        return [demo.lesson for demo in self.demonstrations]
 
     def under_another_prompt(self, system_prompt: str) -> int:
         """How many were recorded under another system prompt than this one."""

@@ -39,6 +39,8 @@ class Reply(NamedTuple):
     text: str
     done: bool = False
     """Whether the turn is over; text may still come otherwise."""
+    by_person: bool = False
+    """Whether a person said it in the agent's place."""
 
 
 class Notice(NamedTuple):
@@ -130,9 +132,17 @@ class Transcript:
             case TokensStreamed():
                 return self._reply_grown(event)
             case TurnFinished():
-                said = Reply(event.episode, event.turn, clipped(event.reply), done=True)
-                name = clipped(event.action_name)
-                return self._reply_settled(said)._appended(replace(event, reply="", action=None, action_name=name))
+                by_person = event.replaced is not None
+                said = Reply(event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person)
+                told = replace(
+                    event,
+                    reply="",
+                    action=None,
+                    action_name=clipped(event.action_name),
+                    replaced=clipped(event.replaced) if event.replaced is not None else None,
+                    replaced_action=clipped(event.replaced_action),
+                )
+                return self._reply_settled(said)._appended(told)
             case ObservationShown():
                 return self._appended(replace(event, text=clipped(event.text)))
             case EpisodeStarted():
@@ -201,7 +211,7 @@ def _size(fact: Fact) -> int:
         case ObservationShown() | Reply() | Notice():
             return len(fact.text)
         case TurnFinished():
-            return len(fact.action_name)
+            return len(fact.action_name) + len(fact.replaced or "") + len(fact.replaced_action)
         case ActionsWeighed():
             return sum(map(len, fact.names))
         case EpisodeFinished():

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import UNSET
+
 from llamagym_tui.agent import Agent, prompt_sha256
 from llamagym_tui.chat import assistant, opening, user
 from llamagym_tui.demonstration import Demonstration, utc_timestamp
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.protocol.events import (
     AnyEvent,
+    EpisodeCorrected,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
@@ -33,7 +36,28 @@ class WatchedEpisode:
     observations: list[str] = field(default_factory=list)
     replies: list[str] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+    actions: list[object] = field(default_factory=list)
+    """What the environment got."""
+    replaced: dict[int, str] = field(default_factory=dict)
+    """What the model would have said in the turns in which a person acted."""
     finished: EpisodeFinished | None = None
+
+    @classmethod
+    def corrected(cls, event: EpisodeCorrected) -> WatchedEpisode:
+        """An episode in which a person acted."""
+        episode = cls(event.started.episode, event.started.system_prompt, list(event.observations))
+        for turn in event.turns:
+            episode.add(turn)
+        episode.finished = event.finished
+        return episode
+
+    def add(self, turn: TurnFinished) -> None:
+        """Take in another turn."""
+        if turn.replaced is not None:
+            self.replaced[len(self.replies)] = turn.replaced
+        self.replies.append(turn.reply)
+        self.rewards.append(turn.reward)
+        self.actions.append(turn.action)
 
     @property
     def identity(self) -> int:
@@ -72,8 +96,7 @@ class EpisodeRecorder:
             case ObservationShown() if event.turn == len(episode.observations):
                 episode.observations.append(event.text)
             case TurnFinished() if event.turn == len(episode.replies) == len(episode.observations) - 1:
-                episode.replies.append(event.reply)
-                episode.rewards.append(event.reward)
+                episode.add(event)
             case EpisodeFinished() if event.length == len(episode.replies) == len(episode.observations):
                 episode.finished = event
                 self._under_way, self.last = None, episode
@@ -86,7 +109,7 @@ class EpisodeRecorder:
 def as_demonstration(
     watched: WatchedEpisode, agent: Agent, agent_name: str, *, model: str, clock: Callable[[], datetime]
 ) -> Demonstration:
-    """A finished episode of the model as data to train on.
+    """A finished episode of the model as data to train on; a correction, if a person acted in some turns.
 
     Args:
         watched: which episode.
@@ -95,12 +118,16 @@ def as_demonstration(
         model: that said it.
         clock: the time of day.
     Raises:
-        ActionParseError: a reply names no action; such an episode teaches nothing but the fault.
+        ActionParseError: a reply names no action; such an episode teaches nothing but the fault. In a correction
+            the model's own replies may be of that kind, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
     actions = []
-    for turn, reply in enumerate(watched.replies, start=1):
+    for turn, (reply, got) in enumerate(zip(watched.replies, watched.actions, strict=True), start=1):
         reading = agent.read(reply)
+        if reading.failed and watched.replaced:
+            actions.append(got)
+            continue
         if reading.failed:
             raise ActionParseError(
                 f"Episode {watched.episode:,} was not kept: the reply of turn {turn} names no action, and would teach "
@@ -121,8 +148,9 @@ def as_demonstration(
         episode_return=watched.episode_return,
         length=len(watched.replies),
         end=watched.finished.end,
-        source="model",
+        source="correction" if watched.replaced else "model",
         model=model,
         prompt_sha256=prompt_sha256(watched.system_prompt),
         recorded_at=utc_timestamp(clock()),
+        replaced_replies=watched.replaced or UNSET,
     )

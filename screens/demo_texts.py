@@ -39,12 +39,16 @@ def episode_text(row: Row, agent: Agent, width: int) -> Content:
     turn = 0
     for message in demo.messages[:MAX_MESSAGES]:
         role = message["role"]
-        label = "you" if role == "assistant" and demo.source == "human" else SPEAKERS[role]
+        by_person = role == "assistant" and (demo.source == "human" or turn in demo.corrected)
+        label = "you" if by_person else SPEAKERS[role]
         style = "bold $primary" if role == "assistant" else ASIDE
         parts.append(_message(Content.styled(f"{label:<{GUTTER}}", style), clipped(message["content"]), width))
         if role == "assistant":
             if turn < len(demo.actions) and turn < len(demo.rewards):
                 parts.append(_turn(demo, turn, agent))
+            if turn in demo.corrected:
+                instead = Content.styled(f"{'instead':<{GUTTER}}", ASIDE)
+                parts.append(_message(instead, f"the agent: {clipped(demo.corrected[turn])}", width))
             turn += 1
     if len(demo.messages) > MAX_MESSAGES:
         parts.append(Content.styled(f"… {len(demo.messages) - MAX_MESSAGES:,} more messages", ASIDE))

@@ -10,14 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.choices import Choice
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.commands import AnyCommand
-from llamagym_tui.protocol.events import EpisodeStarted, Event, PhaseChanged, TurnFinished
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    EpisodeStarted,
+    Event,
+    PhaseChanged,
+    TurnFinished,
+    WheelLetGo,
+    WheelTaken,
+)
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 from llamagym_tui.trainer.watching import Spectator
+from llamagym_tui.trainer.wheel import Wheel
 
 STEP_S = 0.125
 UPDATE_S = 1.0
@@ -59,6 +69,7 @@ class Ended:
     length: int = 1
     parse_failures: int = 0
     actions: tuple[int, ...] = (0, 1)
+    is_corrected: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +194,8 @@ class Rollout:
         self.last_reply = "1"
         self.spectator = Spectator(emit)
         self.spectator.forget(self.n_envs)
+        self.wheel = Wheel(CoinAgent())
+        self._stands = False
 
     def restart(self) -> None:
         self.restarts += 1
@@ -212,14 +225,47 @@ class Rollout:
         batch, self._batch = self._batch, []
         return batch
 
+    @property
+    def awaits_person(self) -> bool:
+        return self._stands and self.wheel.env is not None and self.wheel.reply is None
+
+    def take_wheel(self) -> None:
+        if self.spectator.env is None:
+            raise UsageError("There is no play.")
+        choices = (Choice("0", 0, "heads"), Choice("1", 1, "tails"))
+        self.wheel.take(self.spectator.env, choices)
+        self._emit(WheelTaken(env=self.spectator.env, choices=list(choices)))
+
+    def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
+        self.wheel.choose(action, reasoning)
+
+    def let_go(self, reason: str = "") -> None:
+        self.wheel.let_go()
+        self._emit(WheelLetGo(reason=reason))
+
+    def keep_wheel_in_view(self) -> None:
+        if self.wheel.env is not None and self.wheel.env != self.spectator.env:
+            self.let_go("another conversation is watched")
+
     def step(self) -> list[Ended]:
-        self.before_step(self)
+        if not self._stands:
+            self.before_step(self)
+            self._stands = True
+            if self.wheel.env is not None:
+                self._emit(ActionAwaited(episode=self.episodes, turn=0, reply="0", action_name="heads"))
+        if self.awaits_person:
+            return []
+        self._stands = False
+        is_corrected = self.wheel.env is not None and bool(self.wheel.taken_reply())
         self._clock.now += STEP_S
         text, version = self.prompt
         started = EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train")
         self.spectator.tell(0, started)
         self.spectator.tell(0, TurnFinished(**TURN, episode=self.episodes))
-        ended = [Ended(float(won), self.mode, version, self._policy.version) for won in (0, 1)]
+        ended = [
+            Ended(float(won), self.mode, version, self._policy.version, is_corrected=is_corrected and not won)
+            for won in (0, 1)
+        ]
         self.episodes += 2
         self.env_steps += 2
         if self.mode == "train":

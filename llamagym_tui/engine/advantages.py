@@ -32,8 +32,12 @@ def batch_advantages(
     *,
     gamma: float,
     lam: float,
+    trained: Tensor | None = None,
 ) -> Advantages:
     """Generalised advantage estimates of episodes that stand one after the other; none leaks into the one before.
+
+    What someone else did is no merit of the policy's: the steps before are credited by the value at which they handed
+    over, and by nothing that came after it. That is V-trace with a ratio of 0 where the policy did not act.
 
     Args:
         rewards: (T,) reward of each step.
@@ -43,36 +47,48 @@ def batch_advantages(
         bootstraps: value after each episode; 0 if it terminated, V(final observation) if it was truncated.
         gamma: discount per turn.
         lam: lambda per turn.
+        trained: (T,) bool: the steps that the policy made. None: all.
     Raises:
         ShapeMismatch: `rewards`, `values` and `lengths` are not of as many steps.
-    Source: arXiv:1506.02438, eq. 16.
+    Source: arXiv:1506.02438, eq. 16; the cut trace: arXiv:1802.01561, eq. 1.
     """
     if not len(rewards) == len(values) == len(ends_turn) == sum(lengths):
         raise ShapeMismatch(
             f"{len(rewards)} rewards and {len(values)} values of {sum(lengths)} steps: each step has one of both."
         )
     every_reward, every_value, every_end = rewards.tolist(), values.tolist(), ends_turn.tolist()
+    every_own = [True] * len(values) if trained is None else trained.tolist()
     found: list[float] = []
     for length, bootstrap in zip(lengths, bootstraps, strict=True):
         part = slice(len(found), len(found) + length)
-        found += _gae(every_reward[part], every_value[part], every_end[part], bootstrap, gamma, lam)
+        steps = (every_reward[part], every_value[part], every_end[part], every_own[part])
+        found += _gae(*steps, bootstrap, gamma, lam)
     advantages = torch.tensor(found, dtype=values.dtype)
     return Advantages(advantages, advantages + values)
 
 
 def _gae(
-    rewards: list[float], values: list[float], ends_turn: list[bool], bootstrap: float, gamma: float, lam: float
+    rewards: list[float],
+    values: list[float],
+    ends_turn: list[bool],
+    trained: list[bool],
+    bootstrap: float,
+    gamma: float,
+    lam: float,
 ) -> list[float]:
     """Advantages of one episode; plain numbers, as episodes are short and many."""
     found: list[float] = []
     following_value, following_advantage = bootstrap, 0.0
-    for reward, value, is_end in zip(reversed(rewards), reversed(values), reversed(ends_turn), strict=True):
+    steps = zip(rewards, values, ends_turn, trained, strict=True)
+    for reward, value, is_end, is_own in reversed(list(steps)):
         # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
         discount, trace = (gamma, lam) if is_end else (1.0, 1.0)
         delta = reward + discount * following_value - value
         following_advantage = delta + discount * trace * following_advantage
         found.append(following_advantage)
         following_value = value
+        if not is_own:
+            following_advantage = 0.0
     return found[::-1]
 
 

@@ -66,6 +66,21 @@ class Episode:
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
+        return self._said(reply, is_trained=True)
+
+    def say(self, text: str, *, value: float = 0.0) -> str:
+        """Keep a reply that someone else gave in the policy's place: it earns rewards and has no loss; its text.
+
+        No sampler has seen its ids, so that the next prompt is `whole_prompt`.
+
+        Args:
+            text: what was said.
+            value: V at the prompt's last token.
+        """
+        ids = list(self.policy.chat.reply_ids(text))
+        return self._said(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
+
+    def _said(self, reply: Reply, *, is_trained: bool) -> str:
         segment = self._segments[-1]
         start = len(segment.ids)
         segment.ids += reply.ids
@@ -76,7 +91,8 @@ class Episode:
                 logprobs=tuple(reply.logprobs),
                 value=reply.value,
                 reward=0.0,
-                branches=self.policy.trie.branches(reply.ids),
+                is_trained=is_trained,
+                branches=self.policy.trie.branches(reply.ids) if is_trained else (),
                 choice=reply.choice,
             )
         )

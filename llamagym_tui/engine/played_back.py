@@ -24,6 +24,8 @@ def played_back(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
     for message in turns:
         if message["role"] == "user":
             episode.observe(message["content"])
+        elif message.get("weight") == 0:
+            episode.say(message["content"])
         else:
             ids = list(policy.chat.reply_ids(message["content"]))
             episode.reply(Reply(ids=ids, logprobs=[0.0] * len(ids), ended=True))

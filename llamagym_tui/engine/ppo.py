@@ -76,7 +76,8 @@ class PPO:
         began = time.perf_counter()
         # 1. What is aimed at, from what was sampled.
         rows = batch_rows(trajectories)
-        returns = [discounted_return(trajectory, self.config.gamma) for trajectory in trajectories]
+        own = [trajectory for trajectory in trajectories if trajectory.is_own]
+        returns = [discounted_return(trajectory, self.config.gamma) for trajectory in own]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
         self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)

@@ -58,6 +58,8 @@ class SFTStats:
 def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Example]:
     """A conversation as a rollout would have it: one row, or one a turn where the template rewrites history.
 
+    Replies of weight 0 have no loss, and a row of such replies alone is left out.
+
     Args:
         policy: whose tokenizer and chat template are used.
         conversation: a system message or none, then user and assistant in turn.
@@ -66,7 +68,8 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
     found = []
     for segment in episode.finish("terminated").segments:
         said = [token if is_said else NOT_TRAINED for token, is_said in zip(segment.ids, segment.mask, strict=True)]
-        found.append(Example([*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + said))
+        if any(segment.mask):
+            found.append(Example([*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + said))
     return found
 
 

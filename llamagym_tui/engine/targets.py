@@ -85,7 +85,9 @@ def batch_targets(
         steps = token_steps(turns, rewards, charged * kl, asked.decision_values)
         lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
     # 3. Advantages, episode by episode.
-    found = batch_advantages(*steps[:3], lengths, asked.bootstraps, gamma=config.gamma, lam=config.lam)
+    found = batch_advantages(
+        *steps[:3], lengths, asked.bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained
+    )
     used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
     return Targets(
         advantages=used.to(device),

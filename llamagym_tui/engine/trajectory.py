@@ -101,6 +101,11 @@ class Trajectory:
         return [turn for segment in self.segments for turn in segment.turns]
 
     @property
+    def is_own(self) -> bool:
+        """Whether the policy chose every turn; what someone else had a hand in says nothing of how well it plays."""
+        return all(turn.is_trained for turn in self.turns)
+
+    @property
     def episode_return(self) -> float:
         """Undiscounted sum of the environment's rewards."""
         return sum(turn.reward for turn in self.turns)

@@ -127,10 +127,10 @@ def update_stats(
     replay_episodes: int,
 ) -> PPOStats:
     """Figures of an update that has ended."""
-    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    tokens = sum(turn.end - turn.start for turn in turns if turn.is_trained)
-    decisions = sum(len(turn.decided) for turn in turns if turn.is_trained)
-    returns = [trajectory.episode_return for trajectory in trajectories]
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
+    tokens = sum(turn.end - turn.start for turn in turns)
+    decisions = sum(len(turn.decided) for turn in turns)
+    returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return PPOStats(
         mean_return=sum(returns) / max(len(returns), 1),

@@ -63,6 +63,35 @@ class WatchNext(Command, frozen=True, kw_only=True):
     """The next reply that names no action; the highest or lowest return of the last batch."""
 
 
+class InspectTurn(Command, frozen=True, kw_only=True):
+    """Look at a reply token by token; answered by ``TurnInspected``, which says why if it cannot be done."""
+
+    episode: int
+    turn: int
+    """Index from 0 within the episode."""
+
+
+class TakeWheel(Command, frozen=True, kw_only=True):
+    """Let a person act in the watched environment from its next turn on; confirmed by ``WheelTaken``, refused by
+    ``WarningRaised``. Ends a pause: the run stands still at each of the person's turns anyway."""
+
+
+class Act(Command, frozen=True, kw_only=True):
+    """Take the action of the person at the wheel; confirmed by ``TurnFinished``, refused by ``WarningRaised``."""
+
+    episode: int
+    turn: int
+    """Of the ``ActionAwaited`` that it answers."""
+    action: int
+    """One of ``WheelTaken.choices``."""
+    reasoning: str = ""
+    """A sentence that the reply begins with."""
+
+
+class LetGo(Command, frozen=True, kw_only=True):
+    """Let the agent act again, also in the turn that waits; confirmed by ``WheelLetGo``."""
+
+
 class DrawStates(Command, frozen=True, kw_only=True):
     """Draw the watched environment's states from now on, the present one first, or draw no more; ``StateDrawn``
     answers."""
@@ -74,14 +103,6 @@ class WatchPolicyMap(Command, frozen=True, kw_only=True):
     """Tell the policy map closely, or seldom again; confirmed by ``PolicyMapWatched``."""
 
     on: bool
-
-
-class InspectTurn(Command, frozen=True, kw_only=True):
-    """Look at a reply token by token; answered by ``TurnInspected``, which says why if it cannot be done."""
-
-    episode: int
-    turn: int
-    """Index from 0 within the episode."""
 
 
 class SetMode(Command, frozen=True, kw_only=True):
@@ -162,8 +183,11 @@ AnyCommand = (
     | SetPace
     | Watch
     | WatchNext
-    | InspectTurn
     | DrawStates
+    | TakeWheel
+    | Act
+    | LetGo
+    | InspectTurn
     | WatchPolicyMap
     | SetMode
     | SetSystemPrompt

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from llamagym_tui.actions import How
+from llamagym_tui.choices import Choice
 from llamagym_tui.config import Credit, Mode
 from llamagym_tui.live_settings import Value
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
@@ -22,7 +23,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
-Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start"]
+Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -144,6 +145,10 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     """How the action was read; ``failed``: the environment got the agent's fallback action."""
     reward: float
     """The environment's reward, without penalties."""
+    replaced: str | None = None
+    """The reply that the agent would have given, where a person acted in its place. None: the agent acted."""
+    replaced_action: str = ""
+    """Name of the action in that reply; empty: it names none, or the agent acted."""
 
 
 class EpisodeFinished(Event, frozen=True, kw_only=True):
@@ -207,6 +212,43 @@ class WatchChanged(Event, frozen=True, kw_only=True):
     """Whether the next reply that names no action will be told instead."""
 
 
+class WheelTaken(Event, frozen=True, kw_only=True):
+    """A person acts in an environment in the agent's place, from its next turn on."""
+
+    env: int
+    """Index from 0."""
+    choices: list[Choice]
+    """What the person can do, each on a key."""
+
+
+class ActionAwaited(Event, frozen=True, kw_only=True):
+    """The environment of the wheel waits for the person's action, and all others wait with it."""
+
+    episode: int
+    turn: int
+    reply: str
+    """What the agent would say."""
+    action_name: str
+    """The action in it; empty: it names none, and the environment would get the fallback action."""
+
+
+class WheelLetGo(Event, frozen=True, kw_only=True):
+    """The agent acts again."""
+
+    reason: str = ""
+    """Why, for people; empty: it was asked for."""
+
+
+class EpisodeCorrected(Event, frozen=True, kw_only=True):
+    """An episode in which a person acted has ended, whole, so that it can be recorded whatever is watched by then."""
+
+    started: EpisodeStarted
+    observations: list[str]
+    """What the agent was told, turn by turn."""
+    turns: list[TurnFinished]
+    finished: EpisodeFinished
+
+
 class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one."""
 
@@ -267,6 +309,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episodes since the run began, these included."""
     env_steps: int
     """Environment steps since the run began."""
+    corrected: int = 0
+    """Episodes that ended beside those in `returns`: a person acted in them, so that they count in no mean."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
 
@@ -481,6 +525,10 @@ AnyEvent = (
     | EpisodeFinished
     | TurnInspected
     | WatchChanged
+    | WheelTaken
+    | ActionAwaited
+    | WheelLetGo
+    | EpisodeCorrected
     | PolicyMapLaidOut
     | PolicyMapped
     | PolicyMapWatched

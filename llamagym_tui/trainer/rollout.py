@@ -2,7 +2,7 @@
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
 that was started counts and short ones are not favoured. Every conversation is told to a `Spectator`, which passes on
-what is watched.
+what is watched. While a person has the wheel, a step stands still between replies and actions until they have chosen.
 """
 
 from __future__ import annotations
@@ -12,23 +12,25 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.choices import choices
 from llamagym_tui.config import Mode
 from llamagym_tui.drawing import drawn, draws, renders_text
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.policy import Policy
-from llamagym_tui.engine.sampler import Sampler
+from llamagym_tui.engine.sampler import Reply, Sampler
 from llamagym_tui.engine.trajectory import End, Trajectory
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.streaming import TextStream
 from llamagym_tui.trainer.watching import Sketch, Spectator, Told
 from llamagym_tui.trainer.weighing import Standpoint
+from llamagym_tui.trainer.wheel import Wheel, episode_corrected
 
 MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
@@ -52,6 +54,16 @@ class EndedEpisode:
     policy_version: int
     actions: tuple[int, ...] = ()
     """Turns in which the reply named each action; empty: they are not counted."""
+    is_corrected: bool = False
+    """Whether a person acted in it."""
+
+
+class _Said(NamedTuple):
+    """What is said in a turn."""
+
+    text: str
+    replaced: str | None = None
+    """The agent's own reply, where a person's stands in its place."""
 
 
 @dataclass(slots=True)
@@ -70,6 +82,10 @@ class _Seat:
     episode_return: float = 0.0
     parse_failures: int = 0
     actions: list[int] = field(default_factory=list)
+    is_corrected: bool = False
+    """Whether a person acted in this episode."""
+    knows_last: bool = True
+    """Whether the sampler has seen the last reply."""
 
 
 class Rollout:
@@ -107,6 +123,7 @@ class Rollout:
         self.max_turns, self.batch_turns = max_turns, batch_turns
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._pass_on)
+        self.wheel = Wheel(agent)
         self._drawing = False
         """Whether somebody wants to see the states."""
         self.episodes = 0
@@ -114,7 +131,9 @@ class Rollout:
         self.env_steps = 0
         """Environment steps since the run began."""
         self.last_reply = ""
-        """A reply of the last step; empty if there was none."""
+        """A reply of the agent's in the last step; empty if there was none."""
+        self._said: dict[int, Reply] | None = None
+        """The agent's replies by environment, while a step stands still between them and the actions."""
         self._started = 0
         self._mode: Mode = "train"
         self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
@@ -211,6 +230,9 @@ class Rollout:
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
         self.take_batch()
+        self._said = None
+        if self.wheel.env is not None:
+            self.let_go("the episodes under way were dropped")
         for seat in self._seats:
             seat.episode = None
         self.spectator.forget(len(self._seats))
@@ -265,20 +287,64 @@ class Rollout:
             self._reset(seat)
 
     def step(self) -> list[EndedEpisode]:
-        """One turn in every live environment, new episodes started first; the episodes that ended."""
-        self.begin_episodes()
-        live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
-        self.last_reply = ""
-        if not live:
+        """One turn in every live environment, new episodes started first; the episodes that ended.
+
+        No turn is made while a person at the wheel is awaited; the next call goes on with the same replies.
+        """
+        if self._said is None:
+            self.begin_episodes()
+            self._said = self._replies()
+        if self.awaits_person or self._said is None:
             return []
-        replies = self._replies(live)
-        self.last_reply = replies[0]
-        ended = []
-        for index, text in zip(live, replies, strict=True):
-            outcome = self._act(self._seats[index], text)
-            if outcome is not None:
-                ended.append(outcome)
-        return ended
+        said, self._said = self._said, None
+        outcomes = [self._act(self._seats[index], self._settled(index, reply)) for index, reply in said.items()]
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    @property
+    def awaits_person(self) -> bool:
+        """Whether a step stands still until the person at the wheel has chosen."""
+        return self._said is not None and self.wheel.env in self._said and self.wheel.reply is None
+
+    def take_wheel(self) -> None:
+        """Let a person act in the watched environment from its next turn on.
+
+        Raises:
+            UsageError: what is watched is no play under way.
+            EnvError: its actions cannot be taken with keys.
+        """
+        env = self.spectator.env
+        if env is None:
+            raise UsageError("What is watched was played already; ] goes back to the play, where w takes the wheel.")
+        offered = choices(self.agent, self._seats[env].env.action_space)
+        if self.wheel.env is None:
+            self.wheel.take(env, offered)
+        self._emit(events.WheelTaken(env=env, choices=list(offered)))
+
+    def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
+        """Choose the action of the person at the wheel, for the next `step`.
+
+        Raises:
+            UsageError: that turn does not wait, or there is no such action.
+            ActionParseError: with this sentence the agent would read another action.
+        """
+        seat = None if self.wheel.env is None else self._seats[self.wheel.env]
+        if seat is None or not self.awaits_person or (seat.number, seat.length) != (episode, turn):
+            raise UsageError("That turn does not wait for you any more; nothing was done.")
+        self.wheel.choose(action, reasoning)
+
+    def let_go(self, reason: str = "") -> None:
+        """Let the agent act again, by what it has said if a turn waits.
+
+        Args:
+            reason: for people; empty: it was asked for.
+        """
+        self.wheel.let_go()
+        self._emit(events.WheelLetGo(reason=reason))
+
+    def keep_wheel_in_view(self) -> None:
+        """Let go of the wheel of an environment that is not watched any more."""
+        if self.wheel.env is not None and self.wheel.env != self.spectator.env:
+            self.let_go("another conversation is watched")
 
     def _may_start(self) -> bool:
         if self.episode_limit is not None and self.episodes + self.live >= self.episode_limit:
@@ -300,6 +366,7 @@ class Rollout:
         seat.episode = Episode(self.policy, self._system_prompt, prompt_version=self._prompt_version)
         seat.number, seat.mode, seat.prompt_version = self._started, self._mode, self._prompt_version
         seat.length, seat.episode_return, seat.parse_failures = 0, 0.0, 0
+        seat.is_corrected, seat.knows_last = False, True
         seat.observation = self.agent.format_observation(observation)
         seat.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self._started += 1
@@ -322,36 +389,63 @@ class Rollout:
         shown = events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation)
         self.spectator.tell(seat.index, shown)
 
-    def _replies(self, live: list[int]) -> list[str]:
-        """Texts of the live seats' replies; the watched one's tokens are emitted as they come."""
-        prompts = []
-        for index in live:
-            episode = self._seats[index].episode
-            assert episode is not None
-            prompt = episode.observe(self._seats[index].observation)
-            if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart)
-            prompts.append(prompt.ids)
+    def _replies(self) -> dict[int, Reply] | None:
+        """What the agent says in each live environment, None if there is none; the watched tokens are told."""
+        self.last_reply = ""
+        live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
+        if not live:
+            return None
+        prompts = [self._prompt(self._seats[index]) for index in live]
         replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=self._streaming(live))
-        texts = []
-        for index, reply in zip(live, replies, strict=True):
-            episode = self._seats[index].episode
-            assert episode is not None
-            texts.append(episode.reply(reply))
-        return texts
+        self.last_reply = self.policy.chat.text(replies[0].ids)
+        said = dict(zip(live, replies, strict=True))
+        if self.wheel.env in said:
+            self._await_person(self._seats[self.wheel.env], said[self.wheel.env])
+        return said
+
+    def _prompt(self, seat: _Seat) -> list[int]:
+        """Ids that the sampler has not seen of a seat's conversation, the new observation last."""
+        assert seat.episode is not None
+        prompt = seat.episode.observe(seat.observation)
+        if not seat.knows_last:
+            prompt, seat.knows_last = seat.episode.whole_prompt(), True
+        if prompt.restart is not None:
+            self._sampler.restart(seat.index, prompt.restart)
+        return prompt.ids
+
+    def _await_person(self, seat: _Seat, reply: Reply) -> None:
+        text = self.policy.chat.text(reply.ids)
+        name = self._name_of_action_in(text)
+        self._emit(events.ActionAwaited(episode=seat.number, turn=seat.length, reply=text, action_name=name))
+
+    def _name_of_action_in(self, text: str) -> str:
+        reading = self.agent.read(text)
+        return "" if reading.failed else self.agent.action_name(reading.action)
+
+    def _settled(self, index: int, reply: Reply) -> _Said:
+        """Enter what is said in a turn into its episode: the agent's reply, or the person's in its place."""
+        seat = self._seats[index]
+        assert seat.episode is not None
+        if index != self.wheel.env:
+            return _Said(seat.episode.reply(reply))
+        text = self.wheel.taken_reply()
+        seat.episode.say(text, value=reply.value)
+        seat.is_corrected, seat.knows_last = True, False
+        return _Said(text, replaced=self.policy.chat.text(reply.ids))
 
     def standpoint(self) -> Standpoint | None:
-        """Where the watched episode waits for a reply; None if none is under way."""
+        """Where the watched episode waits for a reply; None if none is under way, or it was said already."""
         env = self.spectator.env
         seat = None if env is None else self._seats[env]
-        if seat is None or seat.episode is None:
+        if seat is None or seat.episode is None or self._said is not None:
             return None
         return Standpoint(seat.index, seat.number, seat.length, seat.episode.prompt_for(seat.observation))
 
     def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
-        """What tells the watched reply's text as its tokens come; None if none of the live seats is watched."""
+        """What tells the watched reply's text as its tokens come; None if none of the live seats is watched, or a
+        person may reply in its place."""
         env = self.spectator.env
-        if env is None or env not in live:
+        if env is None or env not in live or env == self.wheel.env:
             return None
         watched, at, stream = self._seats[env], live.index(env), TextStream(self.policy.chat.text)
 
@@ -361,10 +455,11 @@ class Rollout:
 
         return on_token
 
-    def _act(self, seat: _Seat, text: str) -> EndedEpisode | None:
+    def _act(self, seat: _Seat, said: _Said) -> EndedEpisode | None:
         """Step one environment by a reply; what is counted if that ended its episode."""
         assert seat.episode is not None
-        reading = self.agent.read(text)
+        is_own = said.replaced is None
+        reading = self.agent.read(said.text)
         action = self.agent.fallback_action if reading.failed else reading.action
         try:
             observation, reward, terminated, truncated, _ = seat.env.step(action)
@@ -377,18 +472,20 @@ class Rollout:
         seat.episode.reward(float(reward), parse_failed=reading.failed)
         seat.episode_return += float(reward)
         seat.parse_failures += reading.failed
-        if not reading.failed and isinstance(action, int) and 0 <= action < len(seat.actions):
+        if is_own and not reading.failed and isinstance(action, int) and 0 <= action < len(seat.actions):
             seat.actions[action] += 1
         self.spectator.tell(
             seat.index,
             events.TurnFinished(
                 episode=seat.number,
                 turn=seat.length,
-                reply=text,
+                reply=said.text,
                 action=action if isinstance(action, int | float | str) else str(action),
                 action_name=self.agent.action_name(action),
-                how=reading.how,
+                how=reading.how if is_own else "human",
                 reward=float(reward),
+                replaced=said.replaced,
+                replaced_action="" if said.replaced is None else self._name_of_action_in(said.replaced),
             ),
         )
         seat.length += 1
@@ -407,15 +504,19 @@ class Rollout:
         trajectory.episode, seat.episode = seat.number, None
         self.episodes += 1
         self._typical_length += 0.1 * (seat.length - self._typical_length)
-        if seat.mode == "train":
+        own_turns = sum(turn.is_trained for turn in trajectory.turns)
+        if seat.mode == "train" and own_turns:
             self._trajectories.append(trajectory)
-            self._batch_turns_done += seat.length
+            self._batch_turns_done += own_turns
         elif seat.index == self.spectator.env:
             self._untrained.append(trajectory)
         finished = events.EpisodeFinished(
             episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
         )
         self.spectator.tell(seat.index, finished)
+        if seat.is_corrected:
+            self._emit(episode_corrected(self.spectator.told(seat.index)))
+        self.keep_wheel_in_view()
         return EndedEpisode(
             seat.episode_return,
             seat.length,
@@ -424,6 +525,7 @@ class Rollout:
             seat.prompt_version,
             trajectory.policy_version,
             tuple(seat.actions),
+            seat.is_corrected,
         )
 
 

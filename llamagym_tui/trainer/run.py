@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from llamagym_tui.config import Mode, RunConfig
-from llamagym_tui.errors import ConfigError, RunStoreError
+from llamagym_tui.errors import ActionParseError, ConfigError, EnvError, RunStoreError, UsageError
 from llamagym_tui.live_settings import (
     Value,
     begins_new_batch,
@@ -124,6 +124,37 @@ class Run:
             spectator.watch(command.env)
         elif not spectator.watch_next(command.kind):
             self.warn("No episode has ended yet; ask again a little later.")
+        self.parts.rollout.keep_wheel_in_view()
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether a person has the wheel of the watched environment."""
+        return self.parts.rollout.wheel.env is not None
+
+    @property
+    def awaits_person(self) -> bool:
+        """Whether a step stands still until the person at the wheel has chosen."""
+        return bool(self.parts.rollout.awaits_person)
+
+    def take_wheel(self) -> bool:
+        """Let a person act in the watched environment; False, and a warning, if that cannot be."""
+        try:
+            self.parts.rollout.take_wheel()
+        except (UsageError, EnvError) as error:
+            self.warn(str(error), refused="wheel")
+            return False
+        return True
+
+    def act(self, command: commands.Act) -> None:
+        """Take the action of the person at the wheel, or warn."""
+        try:
+            self.parts.rollout.act(command.episode, command.turn, command.action, command.reasoning)
+        except (UsageError, ActionParseError) as error:
+            self.warn(str(error), refused="wheel")
+
+    def let_go(self) -> None:
+        """Let the agent act again."""
+        self.parts.rollout.let_go()
 
     def inspect(self, command: commands.InspectTurn) -> None:
         """Tell a reply token by token."""

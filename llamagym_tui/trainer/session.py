@@ -1,9 +1,9 @@
 """A session: one run from loading to its end, steered by commands and told in events.
 
 One thread does everything, in turn: obey what was asked since the last step, step all environments, and update when a
-batch is full. So a command never meets a half-made step, and what an event says has already happened; what lasts long,
-an update or an evaluation, asks in between whether it is to end. It knows neither torch nor gymnasium: its parts come
-from `Builders`, and what happens to the run is `Run`'s.
+batch is full. So a command never meets a half-made step, but for one that waits for the person at the wheel, and what
+an event says has already happened; what lasts long, an update or an evaluation, asks in between whether it is to end.
+It knows neither torch nor gymnasium: its parts come from `Builders`, and what happens to the run is `Run`'s.
 """
 
 from __future__ import annotations
@@ -118,23 +118,34 @@ class Session:
         if run.is_limit_reached:
             self._stop(run)
             return
-        if self._is_read:
+        if run.awaits_person:
+            self._wait_for_person(run)
+            return
+        if self._is_read or run.is_driven:
             run.parts.rollout.begin_episodes()
             run.weigh()
-        if self._until != "turn" and (left_s := self._pace.left_s):
+        if self._until != "turn" and not run.is_driven and (left_s := self._pace.left_s):
             run.map_policy(self._is_asked_to_stop)
             self._inbox.wait(left_s)
             return
         began_at = self._clock()
         if run.step():
             self._pace.turn_made(began_at)
-        ended = self._until == "turn"
+        ended = self._until == "turn" and not run.awaits_person
         if run.is_batch_full:
             self._update(run)
             ended = self._until is not None
         run.map_policy(self._is_asked_to_stop)
         if ended:
             self._pause(run)
+
+    def _wait_for_person(self, run: Run) -> None:
+        """Hold still until something is asked; that is neither playing nor training."""
+        run.count()
+        run.map_policy(self._is_asked_to_stop)
+        run.stopwatch.run(False)
+        self._inbox.wait()
+        run.stopwatch.run(True)
 
     def _update(self, run: Run) -> None:
         run.count()
@@ -153,7 +164,7 @@ class Session:
     def _is_update_to_end(self, run: Run) -> bool:
         """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
         harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
-        while command := self._inbox.take_first(*harmless, commands.WeighActions):
+        while command := self._inbox.take_first(*harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo):
             self._obey(command, run)
         return self._inbox.holds(commands.Stop, commands.Pause)
 
@@ -178,6 +189,12 @@ class Session:
                 self._tell(events.PaceChanged(turn_s=turn_s))
             case commands.Watch() | commands.WatchNext():
                 run.watch(command)
+            case commands.TakeWheel():
+                self._take_wheel(run)
+            case commands.Act():
+                run.act(command)
+            case commands.LetGo():
+                run.let_go()
             case commands.InspectTurn():
                 run.inspect(command)
             case commands.DrawStates(on=on):
@@ -217,6 +234,13 @@ class Session:
             run.count()
             self._enter(Phase.PAUSED)
 
+    def _take_wheel(self, run: Run) -> None:
+        """Let a person act; the run then stands still at each of their turns, so a pause or step ends."""
+        if run.take_wheel():
+            self._until = None
+            if self.phase is Phase.PAUSED:
+                self._enter(Phase.ROLLING_OUT)
+
     def _step(self, unit: Unit, run: Run) -> None:
         """Go on until a turn, or an update, is made."""
         if unit == "update" and run.parts.rollout.mode != "train":
@@ -230,7 +254,7 @@ class Session:
             self._tell(events.PhaseChanged(phase="rolling_out", detail=detail))
 
     def _evaluate(self, command: commands.Evaluate, run: Run) -> None:
-        """Play apart from the run, then go on where it was; a stop meanwhile leaves no result."""
+        """Play apart from the run, then go on where it was; a stop or a cancel meanwhile leaves no result."""
         run.count()
         before = self.phase
         self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")

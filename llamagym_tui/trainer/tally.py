@@ -80,7 +80,7 @@ class EpisodeTally:
         for episode in ended:
             kind = Kind(episode.mode, episode.prompt_version, episode.policy_version)
             self._waiting.setdefault(kind, []).append(episode)
-            if episode.mode == "train":
+            if episode.mode == "train" and not episode.is_corrected:
                 self._recent.append(episode.episode_return)
 
     @property
@@ -113,15 +113,17 @@ class EpisodeTally:
 
     def _event(self, kind: Kind, episodes: list[EndedEpisode], env_steps: int, rate: float) -> EpisodesCounted:
         self.told += len(episodes)
+        own = [episode for episode in episodes if not episode.is_corrected]
         return EpisodesCounted(
-            returns=[episode.episode_return for episode in episodes],
-            lengths=[episode.length for episode in episodes],
-            parse_failures=sum(episode.parse_failures for episode in episodes),
-            actions=[sum(counts) for counts in zip(*(episode.actions for episode in episodes), strict=True)],
+            returns=[episode.episode_return for episode in own],
+            lengths=[episode.length for episode in own],
+            parse_failures=sum(episode.parse_failures for episode in own),
+            actions=[sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)],
             mode=kind.mode,
             prompt_version=kind.prompt_version,
             policy_version=kind.policy_version,
             episodes=self.told,
+            corrected=len(episodes) - len(own),
             env_steps=env_steps,
             episodes_per_s=rate,
         )

@@ -70,6 +70,10 @@ class Spectator:
         """Environment that is told as it is played; None while an ended episode is."""
         return None if self._holds else self._now.env
 
+    def told(self, env: int) -> list[Event]:
+        """The events that tell an environment's episode, so far or, until the next one begins, to its end."""
+        return [told for told in self._told[env] if isinstance(told, Event)]
+
     def forget(self, n_envs: int) -> None:
         """The episodes under way are dropped, and there are so many environments now."""
         self._told = [[] for _ in range(n_envs)]

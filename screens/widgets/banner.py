@@ -13,6 +13,7 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.teaching import Teaching
+from llamagym_tui.wheel import wheel_texts
 
 
 class Tone(StrEnum):
@@ -49,7 +50,7 @@ def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
         return [Sentence(_farewell(state), Tone.NOTE)]
     if state.stopping:
         return [Sentence("The trainer writes its checkpoint and ends. q again leaves at once.", Tone.NOTE)]
-    said = []
+    said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel)]
     if state.mode == "inference":
         said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
     if state.phase == "paused":

@@ -77,11 +77,11 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
             return [Said("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
-            return [Said("you" if by_person else "agent", "agent-label", (Piece(text, "agent"),))]
+            return [Said("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))]
         case ActionsWeighed():
             return [_weighed(fact)]
         case TurnFinished():
-            return [_action(fact)]
+            return [_action(fact), *_replaced(fact)]
         case EpisodeFinished():
             return [_end(fact)]
         case Notice():
@@ -123,6 +123,15 @@ def _action(turn: TurnFinished) -> Said:
             Piece(f" · reward {number(turn.reward)}", "aside"),
         ),
     )
+
+
+def _replaced(turn: TurnFinished) -> list[Said]:
+    """What the agent would have said where a person acted."""
+    if turn.replaced is None:
+        return []
+    action = literal(turn.replaced_action) or "no action in it"
+    pieces = (Piece(f"the agent: {literal(turn.replaced)}", "aside"), Piece(f" · {action}", "aside"))
+    return [Said("instead", "label", pieces)]
 
 
 def _end(episode: EpisodeFinished) -> Said:

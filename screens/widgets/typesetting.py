@@ -66,6 +66,8 @@ def block(entry: Entry, told: str | None, *, by_person: bool) -> Block:
         if paragraph.rule or paragraph.one_line:
             fixed += 1
             continue
+        if length >= 0:  # the one before may have more lines than this
+            fixed, is_plain = fixed + 1, False
         length, breaks = sum(len(piece.text) for piece in paragraph.pieces), 0
         for piece in paragraph.pieces:
             breaks += piece.text.count("\n")

@@ -30,6 +30,10 @@ def example(kind: Any) -> Any:
             return info.values[-1]
         case msgspec.inspect.UnionType():
             return example(info.types[0])
+        case msgspec.inspect.TypedDictType():
+            return {field.name: example(field.type) for field in info.fields}
+        case msgspec.inspect.NamedTupleType():
+            return info.cls(*(example(field.type) for field in info.fields))
         case msgspec.inspect.ListType():
             return [example(info.item_type), example(info.item_type)]
         case msgspec.inspect.TupleType():

@@ -1,0 +1,74 @@
+"""What stands around the wheel, as text: who acts, what the agent would say, the actions on their keys."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.style import Style
+
+from llamagym_tui.protocol.commands import LetGo
+from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.run_header import PHASES
+
+ASIDE = "$foreground 60%"
+BADGE = "bold $background on $warning"
+
+
+def header_text(state: RunState) -> Content:
+    """Who acts, and where."""
+    wheel = state.wheel
+    if wheel.taken is None:
+        return Content.assemble((" THE WHEEL IS ASKED FOR ", BADGE), (" you act from the next turn on", ASIDE))
+    if isinstance(wheel.asked, LetGo):
+        return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
+    where = f" environment {wheel.taken.env + 1:,}"
+    if wheel.awaited is None:
+        return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (where, "bold"), (" · not your turn yet", ASIDE))
+    at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
+    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (where, "bold"), (at, ASIDE), " · all others wait for you")
+
+
+def agent_text(state: RunState) -> Content:
+    """What the agent would do in the turn that waits, or what is waited for."""
+    awaited = state.wheel.awaited
+    if awaited is None:
+        return Content.styled(_waiting_for(state), ASIDE)
+    action = one_line(awaited.action_name) or "no action in it: the fallback"
+    said = one_line(awaited.reply) or "(nothing)"
+    return Content.assemble(("The agent would ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
+
+
+def choices_text(state: RunState) -> Content:
+    """The actions on their keys, dim while it is not the person's turn, and what a key does."""
+    wheel = state.wheel
+    row = Content("")
+    for index, choice in enumerate(wheel.taken.choices if wheel.taken else ()):
+        chosen = wheel.acted is not None and wheel.acted.action == choice.action
+        name = f" ▶ {one_line(choice.name)} ◀" if chosen else f" {one_line(choice.name)}"
+        cell = Content.assemble((f" {literal(choice.key)} ", "bold reverse"), (name, "bold" if chosen else ""))
+        row += ("   " if row else "") + cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"}))
+    if not wheel.is_persons_turn:
+        row = row.stylize("dim")
+    return Content("\n").join([row, Content.styled(_what_now(state), ASIDE)])
+
+
+def _what_now(state: RunState) -> str:
+    if state.phase == "paused":
+        return "Paused: space goes on."
+    if state.wheel.is_persons_turn:
+        return "a key takes its action at once · tab says why first · escape lets go"
+    if state.wheel.acted is not None:
+        return "taken …"
+    return "escape lets go"
+
+
+def _waiting_for(state: RunState) -> str:
+    if state.wheel.taken is None:
+        return f"The trainer is asked: {_doing(state)} …"
+    if state.phase == "rolling_out":
+        return "The other environments of the batch play on …"
+    return f"{_doing(state)} …"
+
+
+def _doing(state: RunState) -> str:
+    return f"{PHASES[state.phase]} {one_line(state.detail)}".strip()
