@@ -36,6 +36,9 @@ WATCHING_KEYS: list[BindingType] = [
     _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
     _key("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
     _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
+    _key(
+        "i", "inspect", "Inspect tokens", "The reply you look at, token by token: ratio, clip, alternatives.", "inspect"
+    ),
     _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
     _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
 ]
@@ -54,6 +57,8 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
         able = able and other != watching.turn_s_intended
     elif action == "view":
         able = state.view.drawn is not None or (state.run is not None and state.run.draws)
+    elif action == "inspect":
+        able = state.inspection.found is not None or (able and state.watched is not None)
     return True if able else None
     elif action == "take_wheel":
         able = able and (state.wheel.is_wanted or state.watching.now.kind in ("env", "failure"))
@@ -91,6 +96,12 @@ class WatchingActions(Base):
         if watching.now.kind in ("best", "worst") and watching.asked is None:
             by = 0
         self._ask_at_once(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
+
+    def action_inspect(self) -> None:
+        """Open the reply that is looked at, token by token."""
+        from llamagym_tui.screens.inspector import open_inspector
+
+        open_inspector(self, self._state)  # type: ignore[arg-type]
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
         """Watch the next failure, or an episode of the last batch."""

@@ -214,6 +214,6 @@ def _ratio(log_ratio: float) -> float:
 
 def _not_kept(episode: int) -> str:
     return (
-        f"The tokens of episode {episode:,} are not kept: those of another time are let go; "
-        "only the last batch, the one under way and a few watched in inference mode can be inspected."
+        f"Episode {episode:,} is of another time: only tokens of the last batch, of the one under way and of some "
+        "watched in inference mode are kept."
     )

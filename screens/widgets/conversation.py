@@ -480,6 +480,19 @@ class ConversationView(ScrollView, can_focus=True):
         lines, within = self._lines_of(at), number - self._index.start(at)
         return lines[within] if within < len(lines) else None
 
+    def pointed_at(self) -> Entry | None:
+        """The entry of the selected text, else of the match, else the lowest one in view; None: at the tail."""
+        if self.text_selection is not None and self._blocks:
+            start = self.text_selection.start
+            line = self._index.first if start is None else start.y
+            return self._blocks[self._index.find(min(max(line, self._index.first), self._index.end - 1))].entry
+        if self._search is not None and (match := self._search.current) is not None:
+            at = match.serial - self._first_serial if self._blocks else -1
+            return self._blocks[at].entry if at >= 0 else None
+        if self._following or not self._blocks:
+            return None
+        return self._blocks[self._index.find(min(self._top + self.size.height, self._index.end) - 1)].entry
+
     @property
     def line_numbers(self) -> range:
         """Numbers of all lines."""
