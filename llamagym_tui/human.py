@@ -87,6 +87,16 @@ class HumanGame:
         return sum(self._rewards)
 
     @property
+    def messages(self) -> Conversation:
+        """What the agent would have been told so far, and what was said."""
+        return list(self._messages)
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Seed, episode and turn: another one wherever something else is to be chosen."""
+        return (self._seed, len(self.returns), len(self._actions))
+
+    @property
     def path(self) -> Path:
         """File of the finished episodes."""
         return self._writer.path

@@ -14,12 +14,16 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from llamagym_tui.choices import Choice
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.human import HumanGame
+from llamagym_tui.policy_hint import PolicyHint
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.table_texts import choices_text, drawing_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -41,7 +45,7 @@ class HumanTableScreen(Screen[None]):
         Binding("backspace", "discard", "Discard", tooltip="Take the episode out of your file.", id="table.discard"),
         Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
         Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
-        Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what the expert would do.", id="table.hint"),
+        Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what policy and expert would do.", id="table.hint"),
         Binding(
             "ctrl+o",
             "one_key",
@@ -61,16 +65,27 @@ class HumanTableScreen(Screen[None]):
         ),
     ]
 
-    def __init__(self, game: HumanGame, title: str) -> None:
+    class PolicyAsked(Message):
+        """The trainer is to be asked what the policy would do."""
+
+        def __init__(self, question: WeighActions) -> None:
+            self.question = question
+            super().__init__()
+
+    def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
         """A screen for a table that may have been played at before.
 
         Args:
             game: the table.
             title: name of what is played.
+            policy_hint: what the policy says beside it.
+            state: of the run.
         """
         super().__init__()
         self._game = game
         self._title = title
+        self._policy_hint = policy_hint
+        self._state = state
         self._fault = ""
         self._opened = False
         self._one_key = False
@@ -95,6 +110,11 @@ class HumanTableScreen(Screen[None]):
         self.query_one("#table-header", Static).update(header_text(self._title))
         self._draw()
         self._open()
+
+    def show(self, state: RunState) -> None:
+        """Hear what the policy says, while hints are shown."""
+        self._state = state
+        self._show_hint()
 
     @work(exclusive=True, group="table")
     async def _open(self) -> None:
@@ -138,8 +158,6 @@ class HumanTableScreen(Screen[None]):
                 return game.last is not None and (action == "keep") == game.discarded
             case "reason":
                 return True if self._opened and not game.over else None
-            case "hint":
-                return game.has_expert
             case "save":
                 return game.saved.waiting > 0
         return True
@@ -231,10 +249,13 @@ class HumanTableScreen(Screen[None]):
         self._draw()
 
     def _take(self) -> None:
-        sentence = self.query_one(SentenceInput)
+        sentence, chosen = self.query_one(SentenceInput), self._game.chosen
+        heard = self._policy_hint.answer(self._game, self._state) if self._hints else None
         try:
             if self._game.take(sentence.value):
                 self._save()
+            if chosen is not None:
+                self._policy_hint.taken(chosen.action, heard)
             sentence.value = ""
             self._fault = ""
         except LlamaGymError as error:
@@ -257,11 +278,19 @@ class HumanTableScreen(Screen[None]):
         self.query_one("#choices", Static).update(choices_text(game, one_key=self._one_key) if self._opened else "")
         sentence = self.query_one(SentenceInput)
         sentence.display = self._writing or bool(sentence.value)
-        hint = self.query_one("#hint", Static)
-        hint.display = self._hints and not game.over
-        hint.update(hint_text(game))
-        self.query_one("#score", Static).update(score_text(game))
+        self._show_hint()
+        self.query_one("#score", Static).update(score_text(game, self._policy_hint))
         saved = self.query_one("#saved", Static)
         saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.saved.fault or self._fault), "-fault")
         self.refresh_bindings()
+
+    def _show_hint(self) -> None:
+        """Show it, and ask for it where that was not done."""
+        game, hint = self._game, self.query_one("#hint", Static)
+        hint.display = self._hints and not game.over
+        if not hint.display:
+            return
+        if (question := self._policy_hint.question(game, self._state)) is not None:
+            self.post_message(self.PolicyAsked(question))
+        hint.update(hint_text(game, self._policy_hint.words(game, self._state)))

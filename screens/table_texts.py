@@ -6,6 +6,7 @@ from textual.content import Content
 from textual.style import Style
 
 from llamagym_tui.human import HumanGame
+from llamagym_tui.policy_hint import PolicyHint
 from llamagym_tui.return_series import mean_return
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
@@ -62,24 +63,29 @@ def _what_now(game: HumanGame, one_key: bool) -> str:
     return "a key takes its action at once" if one_key else "a key chooses, the same key or enter takes it"
 
 
-def hint_text(game: HumanGame) -> Content:
-    """What the expert would do."""
-    hint = game.hint()
-    told = f"The expert would {one_line(hint)}." if hint else "The expert has nothing to say here."
+def hint_text(game: HumanGame, policy: str) -> Content:
+    """What policy and expert would do.
+
+    Args:
+        game: the table.
+        policy: the policy's choice in words, or why it is not there.
+    """
+    told = f"policy: {one_line(policy)}"
+    if game.has_expert:
+        told += f"; expert: {one_line(game.hint()) or 'nothing to say here'}"
     return Content.styled(told, "$text-accent italic")
 
 
-def score_text(game: HumanGame) -> Content:
-    """The return of this episode, and their mean so far."""
-    mean = mean_return(game.returns)
-    if mean is None:
-        return Content(f"this episode {number(game.score)}")
-    plural = "" if mean.episodes == 1 else "s"
-    total = number(sum(game.returns))
-    return Content(
-        f"this episode {number(game.score)} · {mean.episodes:,} episode{plural}, "
-        f"sum {total}, mean return {number(mean.mean, 3)}"
-    )
+def score_text(game: HumanGame, hint: PolicyHint) -> Content:
+    """The return of this episode, their mean so far, and how often the person did what the policy would have done."""
+    told = f"this episode {number(game.score)}"
+    if (mean := mean_return(game.returns)) is not None:
+        plural = "" if mean.episodes == 1 else "s"
+        total = number(sum(game.returns))
+        told += f" · {mean.episodes:,} episode{plural}, sum {total}, mean return {number(mean.mean, 3)}"
+    if hint.compared:
+        told += f" · as the policy {hint.agreed} of {hint.compared}"
+    return Content(told)
 
 
 def saved_text(game: HumanGame, fault: str) -> Content:

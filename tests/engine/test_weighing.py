@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llamagym_tui.chat import assistant, system, user
 from llamagym_tui.engine.action_probabilities import action_probabilities
+from llamagym_tui.engine.played_back import prompt_after
 from llamagym_tui.engine.scoring import reply_logprobs
 from llamagym_tui.protocol import events
+from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.trainer.rollout import Rollout
 from llamagym_tui.trainer.weighing import Weighing
 from tests.toy_env import CountAgent, EndlessAgent
@@ -104,3 +107,37 @@ def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
     assert rollout.standpoint().env == 1
     rollout.restart()
     assert rollout.standpoint() is None
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_conversation_that_a_person_plays_is_weighed_on_the_ids_that_a_rollout_would_have(rollout, turns):
+    rollout.begin_episodes()
+    for _ in range(turns):
+        rollout.step()
+    where, seat = rollout.standpoint(), rollout._seats[0]
+    messages = [*seat.episode.conversation, user(seat.observation)]
+    canonical = [
+        assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message for message in messages
+    ]
+    found = prompt_after(rollout.policy, messages if turns == 0 else canonical)
+    assert found.prefix == where.prompt.prefix
+    if turns == 0:
+        assert found == where.prompt
+    else:
+        assert rollout.policy.chat.prompt(canonical) == [*found.prefix, *found.rest]
+
+
+def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(make_policy):
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    policy.version = 7
+    question = WeighActions(ticket=5, messages=[system("Play."), user("a b")])
+    answer = Weighing(CountAgent(), policy).weigh_conversation(question)
+    shares = action_probabilities(policy, policy.chat.opening("Play.", "a b"))
+    assert (answer.ticket, answer.policy_version, answer.names) == (5, 7, list(CountAgent.action_names))
+    assert answer.shares == shares
+
+
+def test_where_actions_have_no_names_nothing_is_weighed(make_policy):
+    question = WeighActions(ticket=5, messages=[user("a b")])
+    answer = Weighing(CountAgent(), make_policy(replies=())).weigh_conversation(question)
+    assert (answer.names, answer.shares) == ([], [])

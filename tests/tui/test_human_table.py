@@ -9,7 +9,8 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demo_edits import trash_path
-from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.events import ConversationWeighed, PromptChanged, UpdateFinished
 from llamagym_tui.screens.dialogs import QuitDialog
 from llamagym_tui.screens.human_table import HumanTableScreen
 from llamagym_tui.screens.playground import PlaygroundScreen
@@ -197,11 +198,69 @@ async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_asked_for
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "░░")
-        assert "The expert would" not in shown(pilot)
+        assert "expert:" not in shown(pilot)
         await pilot.press("ctrl+e")
-        await sees(pilot, "The expert would")
+        await sees(pilot, "expert: ")
         await pilot.press("ctrl+e")
-        await until(pilot, lambda: "The expert would" not in shown(pilot), "the hint is hidden")
+        await until(pilot, lambda: "expert:" not in shown(pilot), "the hint is hidden")
+
+
+def questions(client: fakes.FakeClient) -> list[WeighActions]:
+    return [command for command in client.asked if isinstance(command, WeighActions)]
+
+
+def weighed(ticket: int, *shares: float) -> ConversationWeighed:
+    return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares), policy_version=3)
+
+
+async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        assert not questions(client)
+        await pilot.press("ctrl+e")
+        await sees(pilot, "policy: asked; the trainer answers between two steps; expert: ")
+        await until(pilot, lambda: questions(client))
+        [question] = questions(client)
+        assert [message["role"] for message in question.messages] == ["system", "user"]
+        assert question.messages[1]["content"].startswith("Your total:")
+        client.tell(weighed(question.ticket, 0.29, 0.71))
+        await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
+        await pilot.press("s", "s")
+        await sees(pilot, "as the policy 0 of 1")
+
+
+async def test_the_policys_word_on_another_turn_is_not_shown_and_another_policy_is_asked_anew(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h", "ctrl+e")
+        await until(pilot, lambda: len(questions(client)) == 1)
+        await pilot.press("s", "s", "enter")
+        await until(pilot, lambda: len(questions(client)) == 2)
+        first, second = questions(client)
+        client.tell(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
+        client.tell(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
+        await until(pilot, lambda: len(questions(client)) == 3)
+        assert questions(client)[2].messages == second.messages
+        assert "stick 90 %" not in shown(pilot)
+        client.tell(weighed(questions(client)[2].ticket, 0.2, 0.8))
+        await sees(pilot, "policy: hit 80 %, stick 20 %")
+
+
+async def test_while_the_model_loads_the_hint_says_so_and_asks_once_it_is_there(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "loading the model")
+        await pilot.press("h", "ctrl+e")
+        await sees(pilot, "policy: the model is still loading; expert: ")
+        client.tell(fakes.run_started())
+        await until(pilot, lambda: questions(client))
 
 
 async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
