@@ -168,7 +168,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
-            case "advance" | "pace" | "watch" | "watch_next" | "inspect" | "inspect" | "view" | "take_wheel":
+            case "advance" | "pace" | "watch" | "watch_next" | "inspect" | "view" | "take_wheel":
                 return watching_allowed(action, parameters, state)
             case _:
                 return steering_allowed(action, state)

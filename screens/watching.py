@@ -41,10 +41,10 @@ WATCHING_KEYS: list[BindingType] = [
     ),
     _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
     _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
+    _key("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
 ]
 """For `BINDINGS` of a screen with `WatchingActions`."""
 
-    _key("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
 
 def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
     """Whether an action of these keys can be done now; None: its key is shown dim."""
@@ -55,17 +55,15 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
         watching = state.watching
         other = watching.slower() if parameters == ("slower",) else watching.faster()
         able = able and other != watching.turn_s_intended
+    elif action == "take_wheel":
+        able = able and (state.wheel.is_wanted or state.watching.now.kind in ("env", "failure"))
     elif action == "view":
         able = state.view.drawn is not None or (state.run is not None and state.run.draws)
     elif action == "inspect":
         able = state.inspection.found is not None or (able and state.watched is not None)
     return True if able else None
-    elif action == "take_wheel":
-        able = able and (state.wheel.is_wanted or state.watching.now.kind in ("env", "failure"))
 
 
-    elif action == "inspect":
-        able = state.inspection.found is not None or (able and state.watched is not None)
 class WatchingActions(Base):
     """Actions of `WATCHING_KEYS`, for a screen that knows a run state."""
 
@@ -106,16 +104,7 @@ class WatchingActions(Base):
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
         """Watch the next failure, or an episode of the last batch."""
         self._ask_at_once(WatchNext(kind=kind))
-    def action_inspect(self) -> None:
-        """Open the reply that is looked at, token by token."""
-        from llamagym_tui.screens.inspector import open_inspector
 
-        open_inspector(self, self._state)  # type: ignore[arg-type]
-
-
-    def action_view(self) -> None:
-        """Show the drawing of the watched state, or hide it; so it stays in later runs."""
-        if self._panels is None:
     def action_take_wheel(self) -> None:
         """Act in the agent's place; if that is so already, go back to it."""
         from llamagym_tui.screens.wheel import WheelScreen
@@ -123,6 +112,9 @@ class WatchingActions(Base):
         self._ask_at_once(TakeWheel())
         self.app.push_screen(WheelScreen(self._state))
 
+    def action_view(self) -> None:
+        """Show the drawing of the watched state, or hide it; so it stays in later runs."""
+        if self._panels is None:
             return
         try:
             self._panels.drawing.choose(not self._panels.drawing.is_on(self))
