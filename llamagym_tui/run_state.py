@@ -17,13 +17,13 @@ from llamagym_tui.live_settings import FINAL, Value
 from llamagym_tui.prompt_versions import Versions
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
-    ActionsWeighed,
     ActionAwaited,
+    ActionsWeighed,
     AnyEvent,
     CheckpointSaved,
     ConversationWeighed,
-    EpisodeFinished,
     EpisodeCorrected,
+    EpisodeFinished,
     EpisodesCounted,
     EpisodeStarted,
     EvaluationCancelled,
@@ -53,16 +53,16 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
     WarningRaised,
     WatchChanged,
-)
     WheelLetGo,
     WheelTaken,
+)
 from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.teaching import Teaching, asked_for
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import StateView, Watching, watched_text
-
 from llamagym_tui.wheel import Wheel
+
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
 MAX_MARKS = 32
@@ -110,9 +110,9 @@ class RunState:
     """Other commands that are not confirmed."""
     watching: Watching = field(default_factory=Watching)
     """What is watched, and how fast."""
-    view: StateView = field(default_factory=StateView)
     wheel: Wheel = field(default_factory=Wheel)
     """Who acts in the watched environment."""
+    view: StateView = field(default_factory=StateView)
     """The drawing of the watched state."""
     inspection: Inspection = field(default_factory=Inspection)
     """The reply that is looked at token by token."""
@@ -226,6 +226,8 @@ def command_asked(state: RunState, command: AnyCommand) -> RunState:
     """The state after something without a field of its own was asked for, the same if it was asked for already."""
     if (view := state.view.asking(command)) is not state.view:
         return replace(state, view=view)
+    if (wheel := state.wheel.asking(command)) is not state.wheel:
+        return replace(state, wheel=wheel)
     asked, watching = state.asked.asking(command), state.watching.asking(command)
     inspection = state.inspection.asking(command)
     same = asked is state.asked and watching is state.watching and inspection is state.inspection
@@ -238,8 +240,6 @@ def warm_start_asked(state: RunState, *, evaluates: bool) -> RunState:
 
 
 def warm_start_cancelled(state: RunState) -> RunState:
-    if (wheel := state.wheel.asking(command)) is not state.wheel:
-        return replace(state, wheel=wheel)
     """The state after the end of a warm start was asked for."""
     return replace(state, teaching=replace(state.teaching, cancelling=True))
 
@@ -259,6 +259,7 @@ def restarted(state: RunState) -> RunState:
         settings={},
         watched=None,
         watching=Watching(),
+        wheel=Wheel(),
         view=StateView(),
         failure="",
         finished=None,
@@ -271,7 +272,6 @@ def trainer_lost(state: RunState, message: str) -> RunState:
     return _ended(replace(state, phase="failed", failure=state.failure or message))
 
 
-        wheel=Wheel(),
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event."""
     if isinstance(event, CheckpointSaved) and state.asked.checkpoint:
@@ -279,6 +279,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
     asked, watching = state.asked.answered(event), state.watching.answered(event)
     if asked != state.asked or watching is not state.watching:
         state = replace(state, asked=asked, watching=watching)
+    if (wheel := state.wheel.answered(event)) is not state.wheel:
+        state = replace(state, wheel=wheel)
     if (view := state.view.answered(event)) is not state.view:
         state = replace(state, view=view)
     if (teaching := state.teaching.heard(event)) is not state.teaching:
@@ -291,8 +293,6 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
         case Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case PhaseChanged():
-    if (wheel := state.wheel.answered(event)) is not state.wheel:
-        state = replace(state, wheel=wheel)
             return _phase_changed(state, event)
         case RunStarted():
             return _run_started(state, event)
@@ -447,6 +447,10 @@ def _settings_changed(state: RunState, event: SettingsChanged) -> RunState:
     return _marked(changed, clipped(label), "from now on")
 
 
+def _noted(state: RunState, text: str) -> RunState:
+    return replace(state, transcript=state.transcript.note(clipped(text)))
+
+
 def _marked(state: RunState, label: str, meaning: str) -> RunState:
     """A notice and a mark; the recent mean starts anew, for play is another now."""
     return replace(
@@ -462,14 +466,11 @@ def _ended(state: RunState) -> RunState:
     return replace(
         state,
         mode_requested=None,
-def _noted(state: RunState, text: str) -> RunState:
-    return replace(state, transcript=state.transcript.note(clipped(text)))
-
-
         pause_requested=None,
         prompt_requested=None,
         asked=Asked(),
         watching=state.watching.ended(),
+        wheel=Wheel(),
         inspection=state.inspection.ended(),
         stopping=False,
         episodes_per_s=0.0,
@@ -483,4 +484,3 @@ def _evaluation_text(event: EvaluationFinished) -> str:
         f"episodes; 95 % within {event.mean_return - 1.96 * event.return_stderr:+.3f} … "
         f"{event.mean_return + 1.96 * event.return_stderr:+.3f}"
     )
-        wheel=Wheel(),

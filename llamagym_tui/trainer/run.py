@@ -64,8 +64,8 @@ class Run:
         self._batch_began_s = began.elapsed_s
         self._monitor = CollapseMonitor()
         self._weighing = Weighing(parts.agent, parts.policy)
-        self._inspecting = Inspecting(parts.policy, parts.ppo, parts.rollout)
         self.mapping = PolicyMapping(parts.agent, parts.policy, tell, clock)
+        self._inspecting = Inspecting(parts.policy, parts.ppo, parts.rollout)
         self._verdict = Verdict()
         self._told: dict[tuple[str, tuple[str, ...]], int] = {}
         """Update at which each finding was told last."""
