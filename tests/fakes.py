@@ -31,6 +31,7 @@ from llamagym_tui.protocol.commands import (
     Stop,
     Watch,
     WatchNext,
+    WatchPolicyMap,
 )
 from llamagym_tui.protocol.events import (
     PROTOCOL_VERSION,
@@ -43,6 +44,7 @@ from llamagym_tui.protocol.events import (
     ObservationShown,
     PaceChanged,
     PhaseChanged,
+    PolicyMapWatched,
     PromptChanged,
     RolledBack,
     RunFinished,
@@ -249,6 +251,8 @@ class FakeClient:
                 return WatchChanged(kind="env", env=0, awaits_failure=True)
             case WatchNext(kind=kind):
                 return WatchChanged(kind=kind, env=0)
+            case WatchPolicyMap(on=on):
+                return PolicyMapWatched(on=on)
             case SetMode():
                 return ModeChanged(mode=command.mode)
             case SetSystemPrompt():

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from benchmarks.exact_blackjack import STATES, State, expected_return
 from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.action_probabilities import probabilities_of_actions
 from llamagym_tui.engine.models import load_model_and_tokenizer
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.scoring import reply_logprobs
@@ -34,8 +35,8 @@ def load_policy(path: Path) -> Policy:
 def hit_probabilities(policy: Policy, system_prompt: str, states: Sequence[State] = STATES) -> dict[State, float]:
     """P(hit) on the first turn in each state, over the two canonical replies."""
     prompts = [policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states]
-    logprobs = reply_logprobs(policy, prompts, [policy.chat.reply_ids(reply) for reply in REPLIES])
-    return dict(zip(states, logprobs.softmax(-1)[:, 1].tolist(), strict=True))
+    shares = probabilities_of_actions(policy, prompts)
+    return {state: hit / (stick + hit) for state, (stick, hit) in zip(states, shares, strict=True)}
 
 
 def following(policy: Policy, families: int = 15) -> dict[str, float]:
