@@ -74,7 +74,7 @@ class ReturnChart(Vertical):
     def show(self, state: RunState) -> None:
         """Draw another state, if anything in the chart is new."""
         self._state = state
-        if not self.visible_on_screen or len(state.returns.sums) < 2:
+        if not self.visible_on_screen or not _has_line(state):
             return
         if self._library is None:
             self._load()
@@ -96,7 +96,7 @@ class ReturnChart(Vertical):
         plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
         self._plot = plot
         if self._state is not None:
-            self._draw(self._state, plot)
+            self.show(self._state)
 
     def _draw(self, state: RunState, plot: PlotWidget) -> None:
         self._drawn = state.returns
@@ -156,6 +156,11 @@ class ReturnChart(Vertical):
         dots = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DOT)
         across = [first + (last - first) * (dot + 0.5) / dots for dot in range(dots)]
         plot.scatter(across, [value] * dots, marker="╌", marker_style=color)
+
+
+def _has_line(state: RunState) -> bool:
+    """Whether there are two points to draw a line between: fewer episodes than a window are one."""
+    return len(state.returns.trailing(smoothing_window(state.returns.episodes))) >= 2
 
 
 def nice_ticks(low: float, high: float, about: int) -> list[float]:

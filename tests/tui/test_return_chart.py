@@ -1,0 +1,33 @@
+"""The chart of mean return, from its first episode on."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.screens.widgets.return_chart import ReturnChart
+from tests import fakes
+from tests.tui.conftest import MakeApp
+from tests.tui.steps import sees, until
+
+
+@pytest.mark.parametrize("episodes", [2, 8, 10])
+async def test_a_run_of_few_episodes_has_no_line_yet(make_app: MakeApp, episodes: int):
+    client = fakes.FakeClient([*fakes.opening_events(), fakes.counted([1.0, -1.0] * (episodes // 2), episodes)])
+    app: LlamaGymApp = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await until(pilot, lambda: app._state.episodes == episodes)
+        await sees(pilot, "The curve begins with the first episodes.")
+        await until(pilot, lambda: app.screen.query(ReturnChart) and not app.screen._chart_due)  # type: ignore[attr-defined]
+        assert app.screen.query_one(ReturnChart)._drawn is None
+
+
+@pytest.mark.parametrize("episodes", [11, 30])
+async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes: int):
+    returns = [1.0, -1.0] * (episodes // 2) + [1.0] * (episodes % 2)
+    client = fakes.FakeClient([*fakes.opening_events(), fakes.counted(returns, episodes)])
+    app: LlamaGymApp = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await until(pilot, lambda: app.screen.query(ReturnChart))
+        chart = app.screen.query_one(ReturnChart)
+        await until(pilot, lambda: chart._drawn is app._state.returns is not None and app._state.episodes == episodes)
