@@ -111,25 +111,26 @@ class PolicyMapScreen(Screen[None]):
         """How far policy and best strategy agree; on the right, of when and under which prompt that is."""
         if policy is None:
             return Content(why_no_map(self._state))
-        width = self.query_one("#map-count").content_size.width
-        right = Content.styled(self._of_when(policy), ASIDE)
         if self.query_one(PolicyGrid).best_instead:
             lines = [Content.styled("the optimal strategy; o shows the policy again", "bold")]
         elif policy.mapped is None:
             lines = [Content.styled("the policy has not been asked yet", "$accent")]
         else:
             lines = agreement(policy, self._first)
-        left = next((line for line in lines if line.cell_length + right.cell_length + 2 <= width), lines[-1])
-        gap = max(1, width - left.cell_length - right.cell_length)
-        return Content.assemble(left, " " * gap, right)
+        width = self.query_one("#map-count").content_size.width
+        pairs = [(left, right) for left in lines for right in self._of_when(policy)]
+        fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
+        left, right = next(iter(fitting), (lines[-1], Content("")))
+        return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
 
-    def _of_when(self, policy: MappedPolicy) -> str:
+    def _of_when(self, policy: MappedPolicy) -> list[Content]:
+        """Of which update and prompt the map is, the longest text first."""
         state, mapped = self._state, policy.mapped
         if mapped is None:
-            return ""
+            return [Content("")]
         newer = f" (v{state.prompt_version} to come)" if mapped.prompt_version != state.prompt_version else ""
-        live = " · live" if state.map_watched and state.live else ""
-        return f"update {mapped.update:,} · prompt v{mapped.prompt_version}{newer}{live}"
+        version = f"v{mapped.prompt_version}{newer}" + (" · live" if state.map_watched and state.live else "")
+        return [Content.styled(text, ASIDE) for text in (f"update {mapped.update:,} · prompt {version}", version)]
 
     def _field(self, policy: MappedPolicy | None) -> Content:
         """The field under the cursor in words."""
