@@ -47,6 +47,10 @@ class EpisodesInput(Input):
         super().__init__("1000", type="integer", id="episodes")
         self._may_begin = may_begin
 
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Letters are no part of a number, so that they are left to the dialog's keys."""
+        return super().check_consume_key(key, character) and not (character or "").isalpha()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """One evaluation at a time, of a number of episodes."""
         return super().check_action(action, parameters) if action != "submit" or self._may_begin() else None

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from llamagym_tui.engine.batch import Row, batch_rows
 from llamagym_tui.engine.trajectory import Trajectory
 
-Key = tuple[tuple[tuple[int, ...], ...], ...]
+Key = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
 class ReplayBuffer:
@@ -30,12 +30,12 @@ class ReplayBuffer:
         """Take in the successes of a batch; the oldest make room.
 
         Args:
-            trajectories: the batch; an episode in which the policy chose nothing itself is left out.
+            trajectories: the batch; an episode in which someone else had a hand is no success of the policy's.
             min_return: of the environment, undiscounted, from which on an episode is a success.
             size: episodes kept at most; 0 empties the buffer.
         """
         for trajectory in trajectories:
-            if trajectory.episode_return >= min_return and any(turn.is_trained for turn in trajectory.turns):
+            if trajectory.is_own and trajectory.episode_return >= min_return:
                 key = _key(trajectory)
                 self._kept.pop(key, None)  # so that it is among the newest again
                 self._kept[key] = trajectory
@@ -59,5 +59,5 @@ class ReplayBuffer:
 
 
 def _key(trajectory: Trajectory) -> Key:
-    """What was told and said, and who said it: equal for episodes from which the same would be learnt."""
-    return tuple((segment.prefix, tuple(segment.ids), tuple(segment.mask)) for segment in trajectory.segments)
+    """What was told and said: equal for episodes from which the same would be learnt."""
+    return tuple((segment.prefix, tuple(segment.ids)) for segment in trajectory.segments)

@@ -12,7 +12,7 @@ from llamagym_tui.engine.batch import Row, batch_rows
 from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.trajectory import Trajectory
-from tests.engine.test_update import STILL, assert_gradient, logprobs, told, written_down
+from tests.engine.test_update import STILL, assert_gradient, told, written_down
 
 IMITATING = replaced(STILL, replay_episodes=8, replay_coef=0.5)
 
@@ -49,9 +49,9 @@ def test_the_oldest_make_room_and_one_that_comes_again_is_the_newest(make_policy
     assert kept(buffer) == [again, c]
 
 
-def test_an_episode_that_others_played_is_not_kept(make_policy):
+def test_an_episode_in_which_someone_else_had_a_hand_is_not_kept(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
-    buffer.add([told(policy, "a", reward=[1.0], is_trained=[False])], min_return=1.0, size=8)
+    buffer.add([told(policy, "ab", reward=[0.0, 1.0], is_trained=[True, False])], min_return=1.0, size=8)
     assert not len(buffer)
 
 
@@ -82,14 +82,6 @@ def test_the_gradient_is_that_of_ppo_and_of_the_weighted_cross_entropy(make_poli
     policy_loss, value_loss, _ = written_down(policy, rows, targets)
     assert_gradient(policy.model.pretrained_model, policy_loss + 0.5 * value_loss + 0.5 * surprise(policy, rows[0]))
     assert_gradient(policy.model.v_head, value_loss)
-
-
-def test_a_turn_that_someone_else_chose_is_not_imitated(make_policy):
-    policy = make_policy()
-    batch = [told(policy, "ab", reward=[0.0, 1.0], is_trained=[True, False])]
-    stats = PPO(policy, IMITATING).update(batch)
-    [row] = batch_rows(batch)
-    assert stats.replay_loss == pytest.approx(-float(logprobs(policy, row, 0).detach().sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize("off", [{"replay_coef": 0.0}, {"replay_episodes": 0}, {"replay_min_return": 9.0}])

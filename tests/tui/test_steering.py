@@ -11,9 +11,10 @@ from textual.events import Key
 from textual.widgets import Input, OptionList
 
 from llamagym_tui.figure_texts import FIGURES
-from llamagym_tui.protocol.commands import ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.commands import CancelEvaluation, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
     RolledBack,
@@ -159,6 +160,27 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % within −0.198 … −0.002  400 greedy in 2.0 s")
         await sees(pilot, "optimal −0.047")
+
+
+async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await pilot.press("e")
+        assert client.asked == [], "there is none to cancel"
+        await pilot.press("enter")
+        client.tell(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
+        await sees(pilot, "playing: 128 of 1000 episodes · e cancels")
+        await pilot.press("e", "e")
+        await sees(pilot, "cancelled; it ends between two steps")
+        assert client.asked == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
+        client.tell(EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out"))
+        await sees(pilot, "enter begins")
+        await pilot.press("escape")
+        await sees(pilot, "The evaluation was cancelled after 130 of 1,000 episodes.")
 
 
 async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.asked import Asked
-from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, Evaluate, Pause, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    CancelEvaluation,
+    ChangeSettings,
+    Evaluate,
+    Pause,
+    RollBack,
+    SaveCheckpoint,
+)
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
+    EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
     RolledBack,
@@ -21,6 +30,9 @@ EVALUATED = EvaluationFinished(
 )
 ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (Evaluate(episodes=10), EVALUATED),
+    (Evaluate(episodes=10), EvaluationCancelled(played=3, episodes=10)),
+    (CancelEvaluation(), EvaluationCancelled(played=3, episodes=10)),
+    (CancelEvaluation(), EVALUATED),
     (SaveCheckpoint(), CheckpointSaved(path="model", update=3)),
     (SaveCheckpoint(), WarningRaised(message="full disk", refused="checkpoint")),
     (RollBack(), RolledBack(update=1, path="good", reason="asked for")),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from llamagym_tui.figure_texts import CHARTED, FIGURES, health
+from llamagym_tui.figure_texts import CHARTED, FIGURES, health, shown_figures
 from llamagym_tui.protocol.events import UpdateStats
 from tests import fakes
 
@@ -75,3 +75,15 @@ def test_a_peak_and_a_rise_are_measured_by_the_run_itself():
     assert health("grad_norm", stats, [2.0, 2.0, 10.5]).ok is True
     assert health("entropy", stats, [0.1, 0.7]).ok is False
     assert health("entropy", stats, [0.3, 0.7]).ok is True
+
+
+def test_figures_of_a_replay_buffer_are_shown_where_one_is_kept():
+    without = fakes.config(Path("run"))
+    within = replace(without, ppo=replace(without.ppo, replay_episodes=64))
+    assert set(shown_figures(within)) - set(shown_figures(without)) == {"replay_loss", "replay_episodes"}
+    assert set(shown_figures(within)) == set(FIGURES)
+
+
+def test_updates_of_before_there_was_a_replay_buffer_are_read():
+    old = {k: v for k, v in msgspec.to_builtins(fakes.STATS).items() if not k.startswith("replay")}
+    assert msgspec.convert(old, UpdateStats) == fakes.STATS
