@@ -16,7 +16,7 @@ from textual.app import App
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import WarmStart
-from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancelled
 from llamagym_tui.screens.widgets.literal import literal
@@ -97,7 +97,7 @@ class DemoActions(App[None]):
         before = desk.keepable
         try:
             if desk.hear(event, self._model):
-                self._save(f"Episode {event.started.episode:,} is kept" if isinstance(event, EpisodeCorrected) else "")
+                self._save()
         except LlamaGymError as error:
             self._tell_error(error)
         if (desk.keepable is None) != (before is None):

@@ -63,6 +63,7 @@ from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import StateView, Watching, watched_text
 from llamagym_tui.wheel import Wheel
 
+CORRECTED = "You acted in this episode: it is a demonstration now, counts in no mean, and your turns are in no update."
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
 MAX_MARKS = 32
@@ -309,7 +310,7 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
         case WheelLetGo():
             return _noted(state, f"The agent acts again{f': {event.reason}' if event.reason else ''}.")
         case EpisodeCorrected():
-            return _noted(state, "An episode with turns of yours: in no mean return, and your turns in no update.")
+            return _noted(state, CORRECTED)
         case PaceChanged() | StateDrawn() | ActionAwaited():
             return state
         case TurnInspected():

@@ -74,6 +74,10 @@ class WatchingActions(Base):
         """Ask something of the trainer."""
         raise NotImplementedError
 
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        raise NotImplementedError
+
     def _ask_at_once(self, command: AnyCommand) -> None:
         """Ask, and know of it before the app has painted: the next press of the key counts from here."""
         self._state = command_asked(self._state, command)
@@ -110,7 +114,12 @@ class WatchingActions(Base):
         from llamagym_tui.screens.wheel import WheelScreen
 
         self._ask_at_once(TakeWheel())
-        self.app.push_screen(WheelScreen(self._state))
+        self.app.push_screen(WheelScreen(self._state), self._wheel_left)
+
+    def _wheel_left(self, state: RunState | None) -> None:
+        """Catch up with what happened behind the wheel."""
+        if state is not None:
+            self.show(state)
 
     def action_view(self) -> None:
         """Show the drawing of the watched state, or hide it; so it stays in later runs."""

@@ -26,8 +26,8 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
 
-class WheelScreen(Screen[None]):
-    """A person at the wheel."""
+class WheelScreen(Screen[RunState]):
+    """A person at the wheel; dismissed with the state of the run by then."""
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
@@ -76,7 +76,7 @@ class WheelScreen(Screen[None]):
         self._state = state
         if not state.wheel.is_wanted:
             if self.is_current:
-                self.dismiss()
+                self.dismiss(state)
             return
         self.query_one(ConversationView).show(state.transcript.entries)
         self._draw()
@@ -146,7 +146,7 @@ class WheelScreen(Screen[None]):
         if self._writing:
             self.action_end_reason()
         elif isinstance(self._state.wheel.asked, LetGo):
-            self.dismiss()
+            self.dismiss(self._state)
         else:
             self._ask_at_once(LetGo())
 

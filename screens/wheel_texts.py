@@ -21,11 +21,11 @@ def header_text(state: RunState) -> Content:
         return Content.assemble((" THE WHEEL IS ASKED FOR ", BADGE), (" you act from the next turn on", ASIDE))
     if isinstance(wheel.asked, LetGo):
         return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
-    where = f" environment {wheel.taken.env + 1:,}"
+    where = f" · environment {wheel.taken.env + 1:,}"
     if wheel.awaited is None:
-        return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (where, "bold"), (" · not your turn yet", ASIDE))
-    at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
-    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (where, "bold"), (at, ASIDE), " · all others wait for you")
+        return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
+    at = f", episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,} · all others wait for you"
+    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (" it is your turn", "bold"), (where + at, ASIDE))
 
 
 def agent_text(state: RunState) -> Content:
