@@ -173,10 +173,10 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
     change = count.agreeing - first.agreeing if first is not None else 0
     signed = f"{change:+,}".replace("-", MINUS)
     since = [f" · {signed} since you opened it", f" · {signed}", ""] if change else [""]
-    bold = f"agrees on {count.agreeing:,} of {count.states:,} states"
+    long, short = (f"agrees on {count.agreeing:,}{of}{count.states:,}" for of in (" of ", "/"))
     return [
-        Content.assemble((bold + unit, "bold"), parts, (ago, "$accent"))
-        for unit, parts in (("", panels), ("", ""))
+        Content.assemble((words, "bold"), parts, (ago, "$accent"))
+        for words, parts in ((f"{long} states", panels), (short, panels), (f"{long} states", ""))
         for ago in since
     ]
 
@@ -189,6 +189,8 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     names = [one_line(name) for name in layout.action_names]
     form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
     parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
+    if layout.action is not None:
+        parts.insert(0, parts.pop(layout.action))
     if (rest := 1 - sum(cell.shares)) >= WORTH_TELLING:
         parts.append(f"other words {rest:.1%}")
     if not cell.cell.best:

@@ -60,7 +60,7 @@ async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
         await pilot.press(*["down"] * 5)
-        await sees(pilot, "agrees, optimal is stick · P(stick) 65.8% · P(hit) 33.2% · other words 1.0%")
+        await sees(pilot, "agrees, optimal is stick · P(hit) 33.2% · P(stick) 65.8% · other words 1.0%")
         await pilot.press(*["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
         await sees(pilot, "× differs, optimal is hit")
