@@ -14,6 +14,7 @@ from llamagym_tui.asked import Asked
 from llamagym_tui.config import Mode, RunConfig
 from llamagym_tui.inspection import Inspection
 from llamagym_tui.live_settings import FINAL, Value
+from llamagym_tui.play_counts import Manner, PlayCounts
 from llamagym_tui.prompt_versions import Versions
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
@@ -126,6 +127,8 @@ class RunState:
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     recent: tuple[float, ...] = ()
     """Last returns of the present mode and prompt, at most `RECENT`."""
+    play: PlayCounts = field(default_factory=PlayCounts)
+    """How the policy played in either mode."""
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     stats: UpdateStats | None = None
@@ -189,6 +192,15 @@ class RunState:
         """Environments that are stepped together; 0 while it is not known."""
         changed = self.settings.get("n_envs")
         return int(changed) if changed is not None else self.run.n_envs if self.run else 0
+
+    @property
+    def manner(self) -> Manner:
+        """In which the policy plays now: its prompt, and how replies are sampled."""
+        generation = self.config.generation
+        names = ("temperature", "policy", "normalization", "max_new_tokens")
+        now = {name: self.settings.get(f"generation.{name}", getattr(generation, name)) for name in names}
+        rule = str(now["policy"]) + (f" {now['normalization']}" if now["policy"] == "score" else "")
+        return Manner(self.prompt_version, float(now["temperature"]), f"{rule}, {now['max_new_tokens']} tokens")
 
     @property
     def recent_mean(self) -> MeanReturn | None:
@@ -341,11 +353,12 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
         case WarmStartProgressed():
             return replace(state, detail=f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}")
         case WarmStartFinished():
-            return _marked(state, "warm start", clipped(warm_start_text(event)))
+            taught = replace(state, play=PlayCounts())
+            return _marked(taught, "warm start", clipped(warm_start_text(event)))
         case CheckpointSaved():
             return replace(state, checkpoint=event)
         case RolledBack():
-            rolled = replace(state, updates=event.update)
+            rolled = replace(state, updates=event.update, play=PlayCounts())
             return _marked(rolled, "rolled back", clipped(f"to update {event.update:,}; {event.reason}"))
         case SettingsChanged():
             return _settings_changed(state, event)
@@ -413,6 +426,7 @@ def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
         state,
         returns=state.returns.counted(event.returns, event.episodes),
         recent=recent,
+        play=state.play.counted(event, state.manner) if event.prompt_version == state.prompt_version else state.play,
         prompts=prompt_versions.counted(state.prompts, event),
         marks=tuple(mark for mark in state.marks if mark.episode <= event.episodes),
         episodes=event.episodes,
@@ -436,7 +450,8 @@ def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
 
 def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
     asked = None if state.mode_requested == event.mode else state.mode_requested
-    changed = replace(state, mode=event.mode, mode_requested=asked)
+    play = state.play.switched_to_inference() if event.mode == "inference" != state.mode else state.play
+    changed = replace(state, mode=event.mode, mode_requested=asked, play=play)
     meaning = "episodes train the model" if event.mode == "train" else "nothing is trained"
     return _marked(changed, event.mode, meaning)
 

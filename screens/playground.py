@@ -108,7 +108,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         with self.app.batch_update():
             await self.mount(panels.banner, after="#run-header")
             await self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0)
-            await self.query_one("#body").mount(panels.side, panels.strip)
+            await self.query_one("#body").mount(panels.side, panels.strip, panels.comparison)
         self._panels = panels
         self.show(self._state)
 
@@ -119,7 +119,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
     def on_resize(self) -> None:
         """The chart may have come into view."""
         self.call_after_refresh(self._draw_chart)
-        self.call_after_refresh(self.show_drawing)
+        self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
         """Show another state of the run."""
@@ -134,6 +134,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         panels.banner.show(state, self._demos_path)
         panels.watch_line.show(state)
         panels.strip.show(state)
+        panels.comparison.show(state)
         panels.side.show(state)
         self.show_drawing()
         if not self._chart_due:

@@ -218,6 +218,7 @@ class Run:
             return
         if self._checkpoints.has_news(self.counters()):
             self.save_or_warn()
+        self.count()  # what was played by the settings before
         self._go_by(config)
         self._tell_changed(changes)
 

@@ -10,9 +10,14 @@ from textual.containers import Vertical
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.banner import Banner
 from llamagym_tui.screens.widgets.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.widgets.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.widgets.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.state_drawing import DrawingPlaces, StateDrawing
+from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.screens.widgets.watch_line import WatchLine
+
+HIGH_ENOUGH_FOR_BOTH = 44
+"""Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
 
 
 class SidePanel(Vertical):
@@ -27,12 +32,18 @@ class SidePanel(Vertical):
         """The curve above the figures."""
         yield ReturnChart()
         yield FiguresColumn(self._state, id="figures-column")
+        yield ComparisonColumn(self._state, id="comparison-column")
         yield self._drawing
 
     def show(self, state: RunState) -> None:
         """Show the figures of another state; `show_chart` draws the curve."""
-        for column in self.query(FiguresColumn):  # none in an app that is closing
+        for column in self.query(StateText).exclude("StateDrawing"):  # none in an app that is closing
             column.show(state)
+        if not self.is_attached:
+            return
+        played = state.play.inference.manner is not None
+        self.screen.set_class(state.mode == "inference", "-inference")
+        self.screen.set_class(played and self.screen.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
 
     def show_chart(self, state: RunState) -> None:
         """Draw the curve of a state."""
@@ -47,6 +58,7 @@ class Panels(NamedTuple):
     watch_line: WatchLine
     side: SidePanel
     strip: FiguresStrip
+    comparison: ComparisonStrip
     drawing: DrawingPlaces
 
 
@@ -54,4 +66,5 @@ def make_panels(state: RunState) -> Panels:
     """The panels of a run, not mounted yet."""
     drawing = DrawingPlaces(state)
     side = SidePanel(state, drawing.side)
-    return Panels(Banner(), WatchLine(), side, FiguresStrip(state, id="figures-strip"), drawing)
+    strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
+    return Panels(Banner(), WatchLine(), side, strip, comparison, drawing)
