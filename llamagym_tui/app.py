@@ -206,6 +206,9 @@ class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
     def _take_in(self, state: RunState) -> None:
         """Keep a state, and paint it soon with whatever else comes until then."""
         self.run_state = state
+        self._paint_soon()
+
+    def _paint_soon(self) -> None:
         if not self._paint_due:
             self._paint_due = True
             self.set_timer(PAINT_S, self._paint)
@@ -213,7 +216,9 @@ class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
     def _paint(self) -> None:
         self._paint_due = False
         for screen in reversed(self.screen_stack):
-            if show := getattr(screen, "show", None):
+            if not screen.is_mounted:  # it has just been opened
+                self._paint_soon()
+            elif show := getattr(screen, "show", None):
                 show(self._state)
             if not isinstance(screen, ModalScreen):
                 return

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     WarningRaised,
 )
-from llamagym_tui.run_state import initial_state
+from llamagym_tui.run_state import initial_state, reduce
 from llamagym_tui.screens.dialogs import ConfirmDialog
 from llamagym_tui.screens.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics import MetricsScreen
@@ -258,3 +258,14 @@ def burst(app: App[None], *keys: str) -> None:
     """Keys that come at once, as from a paste or a slow connection."""
     for key in keys:
         app.post_message(Key(key, {"full_stop": "."}.get(key, key if len(key) == 1 else None)))
+
+
+async def test_what_is_told_while_a_screen_opens_is_shown_once_it_is_there(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "episode 20,480")
+        app.push_screen(MetricsScreen(app.run_state))
+        app._take_in(reduce(app.run_state, fakes.counted([1.0], 30_000)))
+        app._paint()  # before anything of the screen is mounted
+        await sees(pilot, "episode 30,000")
+        assert isinstance(app.screen, MetricsScreen)
