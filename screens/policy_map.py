@@ -22,7 +22,8 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import MINUS
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.policy_grid import DIFFERS, PolicyGrid
+from llamagym_tui.screens.widgets.map_fields import DIFFERS
+from llamagym_tui.screens.widgets.policy_grid import PolicyGrid
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 

@@ -12,7 +12,6 @@ from typing import ClassVar
 from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.color import Color
 from textual.events import MouseMove, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -22,12 +21,8 @@ from textual.style import Style
 
 from llamagym_tui.mapped_policy import MappedCell, MappedPolicy, Spot
 from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.map_fields import best_text, best_warmth, colours, policy_text, policy_warmth
 from llamagym_tui.screens.widgets.map_places import GAP, Place, Places, places_for
-
-DIFFERS = "×"
-UNKNOWN = "·"
-LEVELS = 10
-"""Steps of the colour scale."""
 
 
 class PolicyGrid(ScrollView, can_focus=True):
@@ -218,70 +213,19 @@ class PolicyGrid(ScrollView, can_focus=True):
         cell = self.policy.cells.get(spot)
         if cell is None:
             return self._segment(" " * width)
-        text = (self._best_text(cell) if best else self._text(cell, width)) if middle else ""
-        style = self._style(self._best_warmth(cell) if best else self._warmth(cell))
+        layout = self.policy.layout
+        text = (best_text(layout, cell) if best else policy_text(layout, cell, width)) if middle else ""
+        warmth = best_warmth(layout, cell) if best else policy_warmth(layout, cell)
+        style = self.visual_style + colours(self.app, warmth)
         if spot == self.cursor:
             style += Style(reverse=True, bold=True)
         elif cell.cell.sign or cell.agrees is False:
             style += Style(bold=True)
         return Segment(_centred(text, width), style.rich_style)
 
-    def _text(self, cell: MappedCell, width: int) -> str:
-        """What the policy does: a probability in digits, or an action and its probability."""
-        assert self.policy is not None
-        if cell.cell.sign:
-            return one_line(cell.cell.sign)
-        if cell.choice is None:
-            return UNKNOWN
-        layout, mark = self.policy.layout, DIFFERS if cell.agrees is False else " "
-        if layout.action is not None:
-            share = cell.share(layout.action)
-            return f"{100 * share:3.0f}{mark}" if width > 3 else f" {_tenth(share)}{mark}"
-        sign, share = one_line(layout.signs[cell.choice]), cell.share(cell.choice)
-        return f"{sign}{100 * share:3.0f}%{mark}" if width > 5 else f"{sign}{_tenth(share)}{mark}"
-
-    def _best_text(self, cell: MappedCell) -> str:
-        assert self.policy is not None
-        signs = self.policy.layout.signs
-        return one_line(cell.cell.sign or "".join(signs[action] for action in cell.cell.best))
-
-    def _warmth(self, cell: MappedCell) -> float | None:
-        """Place on the colour scale, 0 to 1; None: it has no colour."""
-        assert self.policy is not None
-        if cell.choice is None:
-            return None
-        action = self.policy.layout.action
-        return cell.share(action) if action is not None else 0.5 - 0.5 * cell.share(cell.choice)
-
-    def _best_warmth(self, cell: MappedCell) -> float | None:
-        assert self.policy is not None
-        action, best = self.policy.layout.action, cell.cell.best
-        if not best:
-            return None
-        return 0.0 if action is None else 0.5 * ((action in best) + (best == [action]))
-
-    def _style(self, warmth: float | None) -> Style:
-        """Colours of a field: from cold over neutral to warm."""
-        if warmth is None:
-            return self.visual_style
-        level = round(warmth * LEVELS) / LEVELS
-        if self.app.native_ansi_color:
-            if 0.3 < level < 0.7:
-                return self.visual_style
-            return Style(Color.parse("ansi_blue" if level < 0.5 else "ansi_yellow"), Color.parse("ansi_black"))
-        colours = self.app.theme_variables
-        cold, neutral, warm = (Color.parse(colours[name]) for name in ("secondary", "panel", "warning"))
-        ground = neutral.blend(cold if level < 0.5 else warm, abs(level - 0.5) * 2)
-        return Style(ground, ground.get_contrast_text(1.0))
-
     def _segment(self, text: str, *, bold: bool = False, aside: bool = False) -> Segment:
         style = self.visual_style + Style(bold=bold or None, dim=aside or None)
         return Segment(text, style.rich_style)
-
-
-def _tenth(share: float) -> int:
-    """A probability as a digit: 0 below a tenth, 9 from nine tenths on."""
-    return min(int(10 * share), 9)
 
 
 def _fitted(text: str, width: int, *, right: bool = False) -> str:
