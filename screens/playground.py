@@ -24,7 +24,7 @@ from llamagym_tui.screens.steering import STEERING_KEYS, Steering, steering_allo
 from llamagym_tui.screens.watching import WATCHING_KEYS, WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.conversation_pane import ConversationPane
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -128,7 +128,8 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         if panels is None:
             return
         conversation = self.query_one(ConversationView)
-        conversation.say_while_empty(waiting_text(state))
+        if not state.transcript.entries:
+            conversation.say_while_empty(waiting_text(state, key_of(self, "table", "h")))
         conversation.show(state.transcript.entries)
         self.query_one(RunHeader).show(state)
         panels.banner.show(state, self._demos_path)
@@ -192,11 +193,11 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         self.ask(SetMode(mode="train" if mode == "train" else "inference"))
 
 
-def waiting_text(state: RunState) -> str:
+def waiting_text(state: RunState, table_key: str = "h") -> str:
     """What stands in place of a conversation that has not begun."""
     if state.failure:
         return "No conversation."
     if state.recorded:
         return "Nothing was said until here."
     doing = one_line(state.detail) or PHASES[state.phase]
-    return f"{doing} … h opens a table for you meanwhile"
+    return f"{doing} … {table_key} opens a table for you meanwhile"

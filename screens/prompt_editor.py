@@ -26,7 +26,7 @@ from textual.widgets import Input, OptionList, Static, TextArea
 from llamagym_tui.errors import PromptFileError
 from llamagym_tui.prompt_draft import Draft, read_prompt, write_prompt
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.version_list import VersionList, word_diff
 
@@ -116,8 +116,10 @@ class PromptEditor(ModalScreen[str | None]):
     def _say(self, text: str) -> None:
         """Say something above the status; empty: the status alone."""
         self._said = text
-        restored = "A draft from earlier is restored; escape forgets it. " if self._restored else ""
-        told = Content.assemble((f"{text} " if text else "", "bold"), restored + status_text(self._state))
+        forget = key_of(self, "prompt.revert", "escape")
+        restored = f"A draft from earlier is restored; {forget} forgets it. " if self._restored else ""
+        status = status_text(self._state, key_of(self, "prompt.apply", "ctrl+s"))
+        told = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
         self.query_one("#editor-status", Static).update(told)
 
     # The draft on disk
@@ -237,7 +239,7 @@ class PromptEditor(ModalScreen[str | None]):
                 self._say(one_line(f"The editor {editor} did not work: {error}"))
 
 
-def status_text(state: RunState) -> str:
+def status_text(state: RunState, apply_key: str) -> str:
     """Which prompt is active and what becomes of the draft."""
     if state.run is None:
         return "The model is still loading: the prompt is asked for when the run begins."
@@ -245,5 +247,5 @@ def status_text(state: RunState) -> str:
         return "The run has ended: there is nobody to take a new prompt."
     active = f"v{state.prompt_version} is active"
     if state.prompt_requested is not None:
-        return f"{active}, a newer one is pending. ctrl+s replaces the pending one."
-    return f"{active}. ctrl+s applies the draft from the next reset on."
+        return f"{active}, a newer one is pending. {apply_key} replaces the pending one."
+    return f"{active}. {apply_key} applies the draft from the next reset on."

@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import number
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.teaching import Teaching
 from llamagym_tui.wheel import wheel_texts
@@ -31,39 +32,49 @@ class Sentence(NamedTuple):
     tone: Tone
 
 
-def sentences(state: RunState, demos_path: Callable[[], str]) -> list[Sentence]:
+def sentences(state: RunState, demos_path: Callable[[], str], key: Callable[[str, str], str]) -> list[Sentence]:
     """Everything there is to say, the weightiest first.
 
     Args:
         state: of the run.
         demos_path: tells where demonstrations are kept; asked when the trainer is gone.
+        key: tells the key of a binding, from its id and what to say if it has none.
     """
     if state.recorded:
         return _recorded(state)
     if state.failure:
         return [
             Sentence(state.failure, Tone.ERROR),
-            Sentence(f"Your demonstrations are safe in {demos_path()}; h still opens the table.", Tone.ERROR),
-            Sentence("r starts the trainer again, from its last checkpoint if there is one.", Tone.ERROR),
+            Sentence(
+                f"Your demonstrations are safe in {demos_path()}; {key('table', 'h')} still opens the table.",
+                Tone.ERROR,
+            ),
+            Sentence(
+                f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one.", Tone.ERROR
+            ),
         ]
     if state.finished is not None:
         return [Sentence(_farewell(state), Tone.NOTE)]
     if state.stopping:
-        return [Sentence("The trainer writes its checkpoint and ends. q again leaves at once.", Tone.NOTE)]
+        again = f"{key('quit', 'q')} again leaves at once."
+        return [Sentence(f"The trainer writes its checkpoint and ends. {again}", Tone.NOTE)]
     said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel)]
     if state.mode == "inference":
-        said.append(Sentence("Inference: nothing is trained, no episode enters a batch. t trains again.", Tone.WARNING))
+        train = f"{key('mode', 't')} trains again."
+        said.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))
     if state.phase == "paused":
-        said.append(Sentence("Paused. space goes on. A period makes one turn, u one update.", Tone.NOTE))
+        turn, update = key("advance.turn", "."), key("advance.update", "u")
+        steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
+        said.append(Sentence(f"Paused. {key('pause', 'space')} goes on. {steps}", Tone.NOTE))
     if state.teaching.under_way:
-        said.append(Sentence(_warm_start(state.teaching), Tone.NOTE))
+        said.append(Sentence(f"{_warm_start(state.teaching)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
     return said + _awaited(state)
 
 
 def _warm_start(teaching: Teaching) -> str:
     """How far a warm start is, for whoever has closed its dialog."""
     far = f": step {teaching.step:,} of {teaching.steps:,}" if teaching.steps and teaching.result is None else ""
-    return f"A warm start is under way{far}. f shows it."
+    return f"A warm start is under way{far}."
 
 
 def _recorded(state: RunState) -> list[Sentence]:
@@ -135,10 +146,11 @@ class Banner(Static):
         """A banner with nothing to say."""
         super().__init__(id="banner", markup=False)
         self._said: list[Sentence] = []
+        self._keys: dict[str, str] = {}
 
     def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
         """Say what a state calls for."""
-        said = sentences(state, demos_path)
+        said = sentences(state, demos_path, self._key)
         if said == self._said:
             return
         self._said = said
@@ -146,3 +158,9 @@ class Banner(Static):
         for tone in Tone:
             self.set_class(bool(said) and said[0].tone is tone, tone.value)
         self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in said]))
+
+    def _key(self, id: str, otherwise: str) -> str:
+        """The key of a binding; looked up once, for keys are moved at the start alone."""
+        if id not in self._keys:
+            self._keys[id] = key_of(self.screen, id, otherwise)
+        return self._keys[id]

@@ -6,7 +6,7 @@ clicked, and says more in its tooltip.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from textual.content import Content
 from textual.events import Leave, MouseMove, MouseUp
@@ -100,6 +100,19 @@ class KeyBar(Widget):
         """A click is the key."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)
+
+
+def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
+    """How the key of a binding is shown, as it is bound now.
+
+    Args:
+        screen: that has it.
+        id: the binding's.
+        otherwise: what is said while the key does nothing.
+    """
+    active = screen.active_bindings.values()
+    shown = next((screen.app.get_key_display(each.binding) for each in active if each.binding.id == id), otherwise)
+    return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
 
 
 def _cell(key: Key) -> Content:

@@ -197,3 +197,22 @@ async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: M
         await pilot.resize_terminal(*LARGE)
         await sees(pilot, "^r Roll back")
         assert "…  ?" not in shown(pilot)
+
+
+async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
+    moved = {"pause": "f5", "mode": "y", "advance.turn": "1", "advance.update": "2", "table": "z", "prompt.apply": "f9"}
+    write_keys(config_dir, "[keys]\n" + "".join(f'"{name}" = "{key}"\n' for name, key in moved.items()))
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "loading the model … z opens a table for you meanwhile")
+        client.tell(*list(fakes.opening_events())[2:])
+        await sees(pilot, "rolling out")
+        await pilot.press("f5", "y")
+        await sees(pilot, "no episode enters a batch. y trains again.")
+        await sees(pilot, "Paused. f5 goes on. 1 makes one turn, 2 one update.")
+        await pilot.press("p")
+        await sees(pilot, "f9 applies the draft from the next reset on.")
+        await pilot.press("escape")
+        client.die("The trainer died.")
+        await sees(pilot, "z still opens the table.")
