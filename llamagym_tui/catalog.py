@@ -10,6 +10,7 @@ import difflib
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,11 +100,13 @@ def _as_built_in(spec: str) -> str:
     return name if _agent_in(name) is not None else spec
 
 
+@cache
 def _agent_modules() -> list[str]:
     """Names of the modules of agents; nothing is imported."""
     return sorted(path.stem for path in Path(agents.__file__).parent.glob("[!_]*.py"))
 
 
+@cache
 def _agent_in(name: str) -> type[Agent] | None:
     """The agent of a module among those that ship, None if there is none; only that module is imported."""
     if name not in _agent_modules():
