@@ -316,11 +316,14 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
 
 
 class UpdateStats(Struct, frozen=True, kw_only=True):
-    """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each."""
+    """Figures of one PPO update; `docs/METRICS.md` has formula and healthy range of each.
+
+    Those with a default are not in every older log.
+    """
 
     mean_return: float
     """Mean undiscounted return of the batch's episodes, without penalties."""
-    return_std: float
+    return_std: float = 0.0
     """Standard deviation of the same returns."""
     policy_loss: float
     value_loss: float
@@ -357,8 +360,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     them."""
     lr: float
     kl_coef: float
-    entropy_coef: float
-    reward_scale: float
+    entropy_coef: float = 0.0
+    reward_scale: float = 1.0
     """Factor on the environment's reward."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from llamagym_tui import event_log
@@ -19,7 +20,9 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     TokensStreamed,
     TurnFinished,
+    UpdateFinished,
 )
+from tests import fakes
 
 
 class Clock:
@@ -141,3 +144,14 @@ def test_a_number_that_json_cannot_say_becomes_zero_and_the_log_stays_readable(t
     assert kept[0] == started
     assert (kept[1].reply, kept[1].action, kept[1].reward) == ("null", None, 0.0)
     assert kept[2].episode_return == 0.0
+
+
+def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
+    newer = {"return_std", "entropy_coef", "reward_scale", "replay_loss", "replay_episodes"}
+    stats = {name: value for name, value in msgspec.to_builtins(fakes.STATS).items() if name not in newer}
+    older = {"type": "UpdateFinished", "at_s": 1.0, "update": 1, "episodes": 540, "stats": stats}
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(msgspec.json.encode(older) + b"\n")
+    (event,) = event_log.read(path)
+    assert isinstance(event, UpdateFinished)
+    assert (event.stats.turns, event.stats.return_std, event.stats.reward_scale) == (781, 0.0, 1.0)
