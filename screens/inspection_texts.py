@@ -71,12 +71,13 @@ def visible(text: str) -> str:
     return literal(text).translate(_VISIBLE) or "∅"
 
 
-def headline(inspection: Inspection, episode: int, turn: int) -> str:
-    """A sentence about what is looked at."""
+def headline(inspection: Inspection, episode: int, turn: int, *, live: bool) -> str:
+    """A sentence about what is looked at; `live`: whether a trainer is there to ask."""
     name = f"Reply {turn + 1:,} of episode {episode:,}"
     found = inspection.of(episode, turn)
     if found is None:
-        return f"{name}: {inspection.why_not(episode, turn) or 'asked; the trainer answers between two steps.'}"
+        waiting = "asked; the trainer answers between two steps." if live else "no trainer is there to ask."
+        return f"{name}: {inspection.why_not(episode, turn) or waiting}"
     return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_judged(found)}"
 
 

@@ -41,6 +41,20 @@ ROOMY = 80
 """Cells of the screen from which the names' column is wide."""
 
 
+def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
+    """A key that goes to another reply, before any that the table has."""
+    return Binding(
+        key,
+        f"turn({by})",
+        description,
+        show=shown is not None,
+        key_display=shown,
+        priority=True,
+        tooltip=tooltip,
+        id=f"inspector.{'next' if by > 0 else 'previous'}{'' if shown else '_by_arrow'}",
+    )
+
+
 class TurnPlace(NamedTuple):
     """A turn of an episode."""
 
@@ -84,24 +98,10 @@ class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "right_square_bracket,right",
-            "turn(1)",
-            "Next reply",
-            key_display="]",
-            priority=True,
-            tooltip="The next reply of the episode.",
-            id="inspector.next",
-        ),
-        Binding(
-            "left_square_bracket,left",
-            "turn(-1)",
-            "Reply before",
-            key_display="[",
-            priority=True,
-            tooltip="The reply before.",
-            id="inspector.previous",
-        ),
+        _turn("left_square_bracket", -1, "Reply before", "The reply before.", shown="["),
+        _turn("right_square_bracket", 1, "Next reply", "The next reply of the episode.", shown="]"),
+        _turn("left", -1, "Reply before", "The reply before."),
+        _turn("right", 1, "Next reply", "The next reply of the episode."),
         Binding("r", "ask", "Refresh", tooltip="Ask the policy again as it is now.", id="inspector.refresh"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
         Binding("escape,i,q", "back", "Back", tooltip="Back to the conversation.", id="inspector.back"),
@@ -170,7 +170,7 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        self.query_one("#inspector-headline", Static).update(headline(inspection, *self._place))
+        self.query_one("#inspector-headline", Static).update(headline(inspection, *self._place, live=self._state.live))
         words = status(inspection, *self._place)
         self.query_one("#inspector-status", Static).update(words)
         self.query_one("#inspector-status").display = bool(words)

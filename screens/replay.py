@@ -77,6 +77,14 @@ class ReplayScreen(PlaygroundScreen):
         _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
         _key("minus", "speed(-1)", "Slower", "Half as fast."),
         _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
+        Binding(
+            "i",
+            "inspect",
+            "Inspect tokens",
+            show=False,
+            tooltip="The reply that was inspected last while this was recorded; others would need the run's trainer.",
+            id="inspect",
+        ),
         Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
         Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
     ]

@@ -15,11 +15,10 @@ class TooSmall(Static):
 
     DEFAULT_CSS = """
     TooSmall { display: none; width: 1fr; height: 1fr; content-align: center middle; }
-    .-too-narrow, .-too-short {
-        & > * { display: none; }
-        & > TooSmall { display: block; }
-    }
+    .-too-narrow > *, .-too-short > * { display: none; }
+    .-too-narrow > TooSmall, .-too-short > TooSmall { display: block; }
     """
+    SCOPED_CSS = False  # what surrounds it gives way
 
     def __init__(self) -> None:
         """The sentence."""
