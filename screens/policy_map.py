@@ -195,10 +195,10 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     if (rest := 1 - sum(cell.shares)) >= WORTH_TELLING:
         parts.append(f"other words {rest:.1%}")
     if not cell.cell.best:
-        return Content(" · ".join(parts))
+        return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)
     verdict = "agrees, optimal is" if cell.agrees else f"{DIFFERS} differs, optimal is"
-    return Content.assemble((f"{verdict} {best}", "bold"), "".join(f" · {part}" for part in parts))
+    return Content.assemble((f"{verdict} {best}", "bold"), f": {', '.join(parts)}")
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:

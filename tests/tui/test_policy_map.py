@@ -60,7 +60,7 @@ async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
         await pilot.press(*["down"] * 5)
-        await sees(pilot, "agrees, optimal is stick · P(hit) 33.2% · P(stick) 65.8% · other words 1.0%")
+        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other words 1.0%")
         await pilot.press(*["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
         await sees(pilot, "× differs, optimal is hit")
@@ -120,7 +120,7 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "agrees on 8 of 11 states")
         await pilot.press("down", "down", "right")
         await sees(pilot, "You are at row 2, column 1: left ice, down ice, right ice, up hole.")
-        await sees(pilot, "agrees, optimal is down or right · left 5% · down 81%")
+        await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
         await sees(pilot, "nobody acts here")
 
