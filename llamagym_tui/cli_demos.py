@@ -43,7 +43,8 @@ def check(
     files: Files,
     agent: Annotated[str | None, typer.Option(help="Agent by which the replies must read as the actions.")] = None,
 ) -> None:
-    """Find what is wrong with files, line by line; exit code 1 if anything is."""
+    """Find what is wrong with files, line by line; exit code 1 if anything is. With an agent, warn of episodes whose
+    observations it words otherwise now."""
     from llamagym_tui import catalog, demos
 
     reader = catalog.find_agent(agent)() if agent else None
@@ -53,6 +54,8 @@ def check(
         count += len(found)
         for fault in found:
             typer.echo(f"{path}:{fault.line}: {fault.sentence}")
+        for warning in demos.reworded(path, reader) if reader is not None else ():
+            typer.echo(f"{path}:{warning.line}: warning: {warning.sentence}")
         if not found:
             typer.echo(f"{path}: {len(demos.read(path))} episodes, nothing wrong")
     raise typer.Exit(1 if count else 0)

@@ -6,6 +6,7 @@ The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,7 @@ __all__ = [
     "demos_dir",
     "merge",
     "read",
+    "reworded",
     "summaries",
     "utc_timestamp",
     "write",
@@ -128,16 +130,47 @@ def check(path: Path, agent: Agent | None = None) -> list[Fault]:
     return faults(_lines(path), agent)
 
 
+def reworded(path: Path, agent: Agent) -> list[Fault]:
+    """What the agent words otherwise now, by line: a warning, and no fault. Lines that are no demonstration have none.
+
+    Raises:
+        DemoFileError: the file cannot be read at all.
+    """
+    from llamagym_tui import demo_wording
+
+    numbered = {}
+    for line in _lines(path):
+        with contextlib.suppress(msgspec.DecodeError):
+            numbered[line.number] = decode(line.content)
+    return demo_wording.reworded(numbered, agent)
+
+
 def merge(paths: Sequence[Path], output: Path) -> Merged:
     """Write the demonstrations of several files to one, in order, equal ones once.
+
+    The output is read, if it is one of the inputs, and replaced while no other program can append to it.
 
     Raises:
         DemoFileError: an input is faulty, or the output cannot be written; it is then left as it was.
     """
-    episodes = [encode(demo) for path in paths for demo in read(path)]
-    unique = list(dict.fromkeys(episodes))
-    _replace(output, unique)
-    return Merged(len(unique), len(episodes) - len(unique))
+    episodes = _encoded(paths)  # a fault is found before anything is touched
+
+    def change(present: Sequence[bytes]) -> Sequence[bytes]:
+        episodes[:] = _encoded(paths)
+        return list(dict.fromkeys(episodes))
+
+    try:
+        jsonl.rewrite(output, change, is_whole=is_whole)
+    except Timeout as error:
+        raise DemoFileError(f"{output} is held by another program; try again when that one is done.") from error
+    except OSError as error:
+        raise DemoFileError(f"{output} cannot be written ({error.strerror or error}); choose another place.") from error
+    different = len(set(episodes))
+    return Merged(different, len(episodes) - different)
+
+
+def _encoded(paths: Sequence[Path]) -> list[bytes]:
+    return [encode(demo) for path in paths for demo in read(path)]
 
 
 def summaries(folder: Path) -> list[DemoFile]:

@@ -35,7 +35,7 @@ def agent_text(state: RunState) -> Content:
         return Content.styled(_waiting_for(state), ASIDE)
     action = one_line(awaited.action_name) or "no action in it: the fallback"
     said = one_line(awaited.reply) or "(nothing)"
-    return Content.assemble(("The agent would ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
+    return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
 
 
 def choices_text(state: RunState) -> Content:

@@ -94,7 +94,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  it is your turn · environment 1, episode 7, turn 1 · all others" in shown(pilot)
-        assert f"The agent would hit, saying: {HIT}" in shown(pilot)
+        assert f"The agent would choose hit, saying: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]

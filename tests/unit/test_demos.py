@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from llamagym_tui import demos
+from llamagym_tui import demos, jsonl
 from llamagym_tui.agent import prompt_sha256
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.chat import assistant, system, user
@@ -278,6 +278,42 @@ def test_a_merge_can_write_to_one_of_its_inputs(tmp_path: Path) -> None:
     demos.append(two, a_demo(seed=2))
     demos.merge([one, two], one)
     assert [demo.seed for demo in demos.read(one)] == [1, 2]
+
+
+def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    demos.append(one, a_demo(seed=1))
+    demos.append(two, a_demo(seed=2))
+    rewrite = jsonl.rewrite
+
+    def after_another_writer(*arguments: Any, **named: Any) -> None:
+        demos.append(one, a_demo(seed=3))
+        rewrite(*arguments, **named)
+
+    monkeypatch.setattr(jsonl, "rewrite", after_another_writer)
+    assert demos.merge([one, two], one) == demos.Merged(3, 0)
+    assert [demo.seed for demo in demos.read(one)] == [1, 3, 2]
+
+
+def test_a_merge_waits_for_its_output_and_says_so_if_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, out = tmp_path / "one.jsonl", tmp_path / "out.jsonl"
+    demos.append(one, a_demo(seed=1))
+    monkeypatch.setattr(jsonl, "LOCK_TIMEOUT_S", 0.05)
+    with FileLock(f"{out}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+        demos.merge([one], out)
+    assert not out.exists()
+
+
+def test_a_merge_of_a_faulty_file_leaves_no_new_output(tmp_path: Path) -> None:
+    bad, out = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
+    bad.write_bytes(b"{}\n")
+    with pytest.raises(DemoFileError, match="line 1"):
+        demos.merge([bad], out)
+    assert not out.exists()
 
 
 def test_a_merge_of_a_faulty_file_leaves_the_output_as_it_was(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""A person at the wheel of a real trainer: they act, the run goes on, and nothing hangs when they go away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llamagym_tui.protocol.commands import Act, Evaluate, InspectTurn, LetGo, SetMode, Stop, TakeWheel
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    EpisodeCorrected,
+    EpisodesCounted,
+    EvaluationFinished,
+    ModeChanged,
+    RunFinished,
+    TurnFinished,
+    TurnInspected,
+    UpdateFinished,
+    WheelLetGo,
+    WheelTaken,
+)
+from tests.e2e.test_trainer_process import SMALL
+from tests.e2e.trainer_process import TrainerProcess
+
+
+def act(trainer: TrainerProcess, action: int, reasoning: str = "") -> TurnFinished:
+    """Act in the next turn that waits."""
+    awaited = trainer.wait_for(ActionAwaited)
+    trainer.send(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=reasoning))
+    return trainer.wait_for(TurnFinished, lambda event: event.how == "human")
+
+
+def test_a_person_acts_while_a_run_trains_and_it_goes_on_without_them(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(EpisodesCounted)
+        trainer.send(TakeWheel())
+        assert [choice.name for choice in trainer.wait_for(WheelTaken).choices] == ["stick", "hit"]
+        turn = act(trainer, 0, "Enough.")
+        assert (turn.reply, turn.action_name) == ('Enough. {"action": 0}', "stick")
+        assert turn.replaced is not None
+        whole = trainer.wait_for(EpisodeCorrected)
+        assert (whole.turns[-1].reply, whole.turns[-1].replaced) == (turn.reply, turn.replaced)
+        trainer.wait_for(ActionAwaited)
+        trainer.send(Evaluate(episodes=4))  # obeyed while the turn waits
+        trainer.wait_for(EvaluationFinished)
+        trainer.send(InspectTurn(episode=turn.episode, turn=turn.turn))
+        assert not trainer.wait_for(TurnInspected).said_by_policy
+        trainer.send(SetMode(mode="inference"))
+        trainer.wait_for(ModeChanged)
+        trainer.send(LetGo())
+        trainer.wait_for(WheelLetGo)
+        trainer.send(SetMode(mode="train"))
+        update = trainer.wait_for(UpdateFinished)
+        assert update.stats.first_ratio < 1e-3
+        trainer.send(Stop())
+        assert trainer.ends() == 0
+        counted = sum(event.corrected for event in trainer.of(EpisodesCounted))
+        assert counted == len(trainer.of(EpisodeCorrected)) == 1
+
+
+def test_a_trainer_that_waits_for_a_person_ends_with_its_parent(tmp_path: Path, model: str) -> None:
+    with TrainerProcess(tmp_path) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.send(TakeWheel())
+        trainer.wait_for(ActionAwaited)
+        trainer.end_commands()
+        assert trainer.ends() == 0
+        assert trainer.of(RunFinished)[0].env_steps == 0
