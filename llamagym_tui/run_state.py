@@ -64,9 +64,10 @@ from llamagym_tui.update_series import UpdateSeries
 from llamagym_tui.watching import StateView, Watching, watched_text
 from llamagym_tui.wheel import Wheel
 
-CORRECTED = "You acted in this episode: it is a demonstration now, counts in no mean, and your turns are in no update."
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
+CORRECTED = "You acted in this episode: it is a demonstration now, counts in no mean, and your turns are in no update."
+"""Told at the end of an episode in which a person acted."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 
