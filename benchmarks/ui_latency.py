@@ -204,7 +204,7 @@ class Notes(msgspec.Struct):
 
 def app(notes_path: str, run_dir: str) -> None:
     """The app as it is, and a pulse that SIGUSR1 turns on and off."""
-    from llamagym_tui.app import LlamaGymApp
+    from llamagym_tui.app import LlamaGymApp, run_app
     from llamagym_tui.config import RunConfig
     from llamagym_tui.trainer_client import TrainerClient
 
@@ -231,7 +231,7 @@ def app(notes_path: str, run_dir: str) -> None:
 
     client = TrainerClient((sys.executable, "-m", "benchmarks.ui_latency", "--role", "trainer"))
     measured = Measured(RunConfig(agent="blackjack", run_dir=run_dir, seed=1), client_factory=lambda: client)
-    measured.run()
+    run_app(measured)
     Path(notes_path).write_bytes(msgspec.json.encode(notes))
 
 

@@ -34,7 +34,7 @@ KEPT = 512
 """Entries whose lines are kept."""
 MEASURED = 100
 """Entries that are measured between two looks at the keyboard."""
-LOOKED_THROUGH = 1000
+LOOKED_THROUGH = 250
 """Entries that are searched between two looks at the keyboard."""
 SOON_S = 0.02
 """Seconds between two such pieces of work."""
