@@ -21,7 +21,7 @@ from llamagym_tui.screens.widgets.literal import literal
 ASIDE = "$foreground 60%"
 TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
 """Marks of rows; they tell without colour what is trained on, and which reply was chosen."""
-BAR = 16
+BAR = 10
 """Cells of a bar that stands for certainty."""
 NARROW_NAME, WIDE_NAME = 12, 24
 """Cells of a token, or of a reply."""
