@@ -63,10 +63,10 @@ class PastRunActions(App[None]):
         return super().check_action(action, parameters)
 
     def action_runs(self) -> None:
-        """List past runs."""
+        """List past runs; while one is open, only to be looked at."""
         from llamagym_tui.screens.runs import RunsScreen
 
-        self.push_screen(RunsScreen())
+        self.push_screen(RunsScreen(looks_only=self.run_state is not None))
 
     def on_run_list_replay_asked(self, message: RunList.ReplayAsked) -> None:
         """Replay the run."""

@@ -60,6 +60,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         *STEERING_KEYS,
         *WATCHING_KEYS,
         *DEMO_KEYS,
+        Binding("o", "app.runs", "Past runs", show=False, tooltip="Look at past runs, compare two.", id="runs"),
         Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
         Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
     ]
@@ -114,7 +115,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """Catch up with what happened behind another screen."""
-        self.show(self._state)
+        self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self) -> None:
         """The chart may have come into view."""

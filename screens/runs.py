@@ -32,7 +32,7 @@ class RunsScreen(Screen[None]):
         Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
         Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="The other way round."),
-        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back home."),
+        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]
 
     @dataclass
@@ -42,12 +42,21 @@ class RunsScreen(Screen[None]):
         first: RunRow
         second: RunRow
 
+    def __init__(self, *, looks_only: bool = False) -> None:
+        """A list of what there is.
+
+        Args:
+            looks_only: whether a run is open already, beside which none can be replayed or resumed.
+        """
+        super().__init__()
+        self._looks_only = looks_only
+
     def compose(self) -> ComposeResult:
         """Structure only."""
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
         yield RunHeading(id="runs-heading")
-        yield RunList(id="runs")
+        yield RunList(id="runs", looks_only=self._looks_only)
         yield Static(id="runs-chosen", markup=False)
         yield KeyBar()
 
@@ -69,7 +78,8 @@ class RunsScreen(Screen[None]):
         """Titles, and all that there is to say of the chosen run."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
-        header = Content.assemble((" RUNS ", "bold $background on $accent"), (count, "$foreground 60%"))
+        only = " to look at and compare while a run is open ·" if self._looks_only else ""
+        header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())
         self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
@@ -111,7 +121,7 @@ class RunsScreen(Screen[None]):
             self.post_message(self.CompareAsked(*pair))
 
     def action_leave(self) -> None:
-        """Back home."""
+        """Back to where it was opened."""
         self.dismiss()
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:

@@ -63,15 +63,17 @@ class RunList(OptionList):
     class Changed(Message):
         """Rows, order, marks or the cursor are others now."""
 
-    def __init__(self, *, at_most: int | None = None, id: str | None = None) -> None:
+    def __init__(self, *, at_most: int | None = None, looks_only: bool = False, id: str | None = None) -> None:
         """A list that is read when it is mounted.
 
         Args:
             at_most: runs that are shown, the latest. None: all of them.
+            looks_only: whether none may be replayed or resumed.
             id: id of the widget.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
+        self._looks_only = looks_only
         self.rows: dict[str, RunRow] = {}
         """By their folders, in the order shown."""
         self.marked: list[str] = []
@@ -125,6 +127,8 @@ class RunList(OptionList):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
+        if self._looks_only and action in ("resume", "select"):
+            return None
         if action == "resume":
             return True if row is not None and row.info.has_checkpoint else None
         if action == "select":
@@ -140,7 +144,7 @@ class RunList(OptionList):
     def replay(self, event: OptionList.OptionSelected) -> None:
         """Watch the chosen run."""
         event.stop()
-        if (row := self.chosen) is not None and not row.fault:
+        if (row := self.chosen) is not None and not row.fault and not self._looks_only:
             self.post_message(self.ReplayAsked(row))
 
     @on(OptionList.OptionHighlighted)

@@ -20,6 +20,7 @@ from llamagym_tui.screens.runs import RunsScreen
 from llamagym_tui.screens.widgets.run_list import RunList
 from tests import fakes
 from tests.recorded_run import record
+from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, until
 from tests.tui.test_literal import NASTY, harmful
 
@@ -183,3 +184,27 @@ async def test_without_runs_the_screens_say_so():
         await sees(pilot, "There are no runs in")
         await pilot.press("space", "c", "s", "r", "enter", "escape")
         await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+
+
+async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_alone(
+    three_runs: None, make_app: MakeApp
+):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("o")
+        await sees(pilot, "to look at and compare while a run is open")
+        await sees(pilot, "1,536")
+        await pilot.press("enter", "r")
+        await pilot.click(RunList, offset=(5, 1))
+        assert isinstance(app.screen, RunsScreen)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        client.tell(fakes.counted([1.0], 77))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await sees(pilot, "episode 77")
+        assert app._state.live
