@@ -19,6 +19,7 @@ AFTER_THE_FIRST_FRAME = {
         f"llamagym_tui.{name}"
         for name in (
             *("agents.frozen_lake", "assignments", "demo_desk", "demonstration", "event_log", "human", "jsonl"),
+            *("mapped_policy", "policy_map", "screens.policy_map"),
             *("run_summary", "screens.help", "screens.home", "screens.metrics", "screens.widgets.line_chart"),
             *("screens.widgets.run_panels", "trainer_client", "watched_episode"),
         )
