@@ -140,6 +140,8 @@ class Agent(ABC):
         The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, beside
         what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
 
+            from llamagym_tui.agent import Agent, Panel, PolicyMap
+            ...
             def policy_map(self):
                 totals, dealer = range(21, 3, -1), [2, 3, 4, 5, 6, 7, 8, 9, 10, 1]
                 states = [[(total, card, 0) for card in dealer] for total in totals]
