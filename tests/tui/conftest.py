@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 from llamagym_tui.app import LlamaGymApp
 from tests import fakes
@@ -28,7 +28,8 @@ MakeApp = Callable[..., LlamaGymApp]
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setattr(TextArea, "cursor_blink", False, raising=False)
+    for field in (Input, TextArea):
+        monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from textual.pilot import Pilot
 
 from llamagym_tui import demos
 from llamagym_tui.chat import assistant, system, user
-from llamagym_tui.protocol.events import EvaluationFinished, PhaseChanged, WarmStartProgressed
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.events import ConversationWeighed, EvaluationFinished, PhaseChanged, WarmStartProgressed
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees
+from tests.tui.steps import sees, until
 from tests.unit.test_demos import a_demo
 
 SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
@@ -54,14 +55,23 @@ def record_some() -> None:
 
 @sizes
 def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    client = fakes.FakeClient(fakes.opening_events())
+
     async def settled(pilot: Pilot[None]) -> None:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("s", "s")
         await sees(pilot, "chosen by you")
-        await pilot.press("enter", "ctrl+e", "h", "tab", *"Low enough.")
+        await pilot.press("enter", "ctrl+e")
+        await until(pilot, lambda: client.asked, "the question to the policy")
+        [question] = client.asked
+        assert isinstance(question, WeighActions)
+        weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71], "policy_version": 3}
+        client.tell(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
+        await sees(pilot, "hit 71 %")
+        await pilot.press("h", "tab", *"Low enough.")
 
-    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 
 
 @sizes
