@@ -142,7 +142,7 @@ class Session:
     def _wait_for_person(self, run: Run) -> None:
         """Hold still until something is asked; that is neither playing nor training."""
         run.count()
-        run.map_policy(self._is_asked_to_stop)
+        run.map_policy(self._is_asked_to_stop, at_once=True)
         run.stopwatch.run(False)
         self._inbox.wait()
         run.stopwatch.run(True)
