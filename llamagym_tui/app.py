@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
-COLLECTIONS = (700, 10, 200)
+COLLECTIONS = (700, 10, 40)
 """Thresholds of the garbage collection; Python's own have 10 for the last, a full one."""
 STOP_S = 20.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
@@ -344,7 +344,7 @@ def open_replay(run_dir: Path) -> int:
 
 def run_app(app: LlamaGymApp) -> int:
     """Run an app in the terminal; the exit code."""
-    # A full collection of garbage looks at all that was told, for 50 ms in a long run, and finds next to nothing.
+    # A full collection of garbage is a pause of 20 ms and more: it passes over what is imported, and comes seldom.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     app.run()

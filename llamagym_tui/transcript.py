@@ -1,15 +1,17 @@
 """The conversation of one environment as a bounded list of facts, in the order in which they were told.
 
 Entries carry serial numbers that only grow, so that a widget can tell what is new, what changed and what was let go.
-Used for the watched environment and for a person's table alike; knows nothing of how it is drawn.
+Used for the watched environment and for a person's table alike; knows nothing of how it is drawn. Entries are no
+matter of the garbage collector (they hold no cycles), which would look through all of them again and again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, overload
+from typing import overload
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
@@ -31,7 +33,7 @@ MAX_ENTRY = 8_000
 """Characters kept of one text."""
 
 
-class Reply(NamedTuple):
+class Reply(Struct, frozen=True, gc=False):
     """What the agent said in a turn, so far."""
 
     episode: int
@@ -43,7 +45,7 @@ class Reply(NamedTuple):
     """Whether a person said it in the agent's place."""
 
 
-class Notice(NamedTuple):
+class Notice(Struct, frozen=True, gc=False):
     """Something that happened to the run, told between the lines of the conversation."""
 
     text: str
@@ -53,7 +55,7 @@ Fact = ActionsWeighed | EpisodeStarted | ObservationShown | Reply | TurnFinished
 ConversationEvent = ActionsWeighed | EpisodeStarted | ObservationShown | TokensStreamed | TurnFinished | EpisodeFinished
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True, gc=False):
     """A fact and its place in the conversation."""
 
     serial: int
@@ -160,7 +162,7 @@ class Transcript:
             return self._appended(Reply(event.episode, event.turn, clipped(event.text)))
         if len(last.text) > MAX_ENTRY:
             return self
-        return self._last_replaced(last._replace(text=clipped(last.text + event.text)))
+        return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
 
     def _reply_settled(self, reply: Reply) -> Transcript:
         """The streamed reply gives way to the whole one."""

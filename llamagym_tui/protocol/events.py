@@ -26,8 +26,8 @@ End = Literal["terminated", "truncated"]
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
 
-class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all events."""
+class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """Base of all events; they hold no cycles, so the garbage collector need not look through those that are kept."""
 
     at_s: float = 0.0
     """Seconds since the session began, stamped by the session."""

@@ -32,7 +32,7 @@ CURRENT = Style(bold=True, reverse=True)
 """Of the match that is looked at."""
 KEPT = 512
 """Entries whose lines are kept."""
-MEASURED = 100
+MEASURED = 200
 """Entries that are measured between two looks at the keyboard."""
 LOOKED_THROUGH = 250
 """Entries that are searched between two looks at the keyboard."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct
 from textual.content import Content
 from textual.style import Style
 
@@ -22,7 +23,7 @@ NARROWEST = 8
 """Cells of text at least, below which nothing is set."""
 
 
-class Block(NamedTuple):
+class Block(Struct, frozen=True, gc=False):
     """An entry, and how much room its text takes."""
 
     entry: Entry
