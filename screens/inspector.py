@@ -179,10 +179,12 @@ class InspectorScreen(Screen[None]):
             return
         self._drawn = (self._found, width)
         self._table = None if self._found is None else table(self._found)
-        self.query_one("#inspector-body").display = self._table is not None
-        if self._table is not None:
+        if self._table is None:
+            self.query_one(TokenTable).clear()
+            self.query_one("#inspector-text", Static).update("")
+        else:
             self.query_one(TokenTable).show(self._table, width)
-        self._tell()
+            self._tell()
 
     @on(DataTable.RowHighlighted)
     def _tell(self) -> None:
