@@ -66,6 +66,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as data:
         env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LLAMAGYM_TUI_DATA": data}
+        # As an installed program has it: compiled at the first start, which is not counted.
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env["PYTHONPYCACHEPREFIX"] = f"{data}/compiled"
         subjects = {
             "empty": ([sys.executable, "-c", EMPTY], b"first-frame"),
             "playground": ([sys.executable, "-m", "llamagym_tui", "blackjack"], b"Play yourself"),
