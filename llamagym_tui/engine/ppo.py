@@ -225,8 +225,9 @@ class PPO:
         sums.begin_epoch()
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         steps = range(0, len(parts), self.config.gradient_accumulation_steps)
-        replayed = self.replay.parts(len(steps), self._replay_rng) if self._imitates else [[] for _ in steps]
-        for at, kept in zip(steps, replayed, strict=True):
+        turns_a_step = self.config.mini_batch_size * self.config.gradient_accumulation_steps
+        imitated = self.replay.parts(len(steps), turns_a_step, self._replay_rng)
+        for at, kept in zip(steps, imitated, strict=True):
             is_first = first and at == 0
             if not is_first and should_stop():
                 return at / len(parts)
@@ -237,8 +238,9 @@ class PPO:
                 progress()
                 for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
                     (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
-            self._imitate(kept, sums)
-            if turns or kept:
+            if self._imitates:
+                self._imitate(kept, sums)
+            if turns or (kept and self._imitates):
                 self._step(sums)
         return 1.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from itertools import accumulate
 
 from llamagym_tui.engine.batch import Row, batch_rows
 from llamagym_tui.engine.trajectory import Trajectory
@@ -46,18 +47,25 @@ class ReplayBuffer:
         """Forget everything."""
         self._kept.clear()
 
-    def parts(self, count: int, rng: random.Random) -> list[list[Row]]:
-        """All rows in random order, in so many parts of about equal size; with fewer rows than parts, some are empty.
+    def parts(self, count: int, turns: int, rng: random.Random) -> list[list[Row]]:
+        """Rows in random order, in so many parts of about equal size; with fewer rows than parts, some are empty.
 
         Args:
             count: parts.
+            turns: of a part at most (one row may have more), so that a large buffer does not make an update long.
             rng: of the order.
         """
         rows = batch_rows(list(self._kept.values()))
         rng.shuffle(rows)
-        return [rows[at::count] for at in range(count)]
+        return [_up_to(rows[at::count], turns) for at in range(count)]
 
 
 def _key(trajectory: Trajectory) -> Key:
     """What was told and said: equal for episodes from which the same would be learnt."""
     return tuple((segment.prefix, tuple(segment.ids)) for segment in trajectory.segments)
+
+
+def _up_to(rows: list[Row], turns: int) -> list[Row]:
+    """The first rows, of so many turns in all."""
+    ends = accumulate(len(row.segment.turns) for row in rows)
+    return [row for at, (row, end) in enumerate(zip(rows, ends, strict=True)) if end <= turns or at == 0]

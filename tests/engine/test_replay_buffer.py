@@ -58,9 +58,16 @@ def test_an_episode_in_which_someone_else_had_a_hand_is_not_kept(make_policy):
 def test_a_pass_goes_over_every_kept_row_once(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
     buffer.add([won(policy, name) for name in "abcde"], min_return=1.0, size=8)
-    parts = buffer.parts(2, random.Random(0))
+    parts = buffer.parts(2, 100, random.Random(0))
     assert sorted(map(len, parts)) == [2, 3]
     assert sorted(row.first_turn for part in parts for row in part) == [0, 1, 2, 3, 4]
+
+
+def test_of_a_large_buffer_a_step_takes_no_more_turns_than_a_minibatch_has(make_policy):
+    policy, buffer = make_policy(), ReplayBuffer()
+    buffer.add([told(policy, name * 2, reward=[0.0, 1.0]) for name in "abcdef"], min_return=1.0, size=8)
+    assert [len(part) for part in buffer.parts(2, 5, random.Random(0))] == [2, 2]
+    assert [len(part) for part in buffer.parts(2, 1, random.Random(0))] == [1, 1], "a row is kept whole"
 
 
 def test_the_loss_is_the_mean_cross_entropy_of_kept_replies(make_policy):
