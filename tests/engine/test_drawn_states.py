@@ -142,13 +142,14 @@ def test_an_episode_that_is_told_again_shows_its_last_state_if_the_agent_draws(m
 
 
 def test_it_is_counted_how_often_each_action_was_named(make_rollout: Make) -> None:
-    rollout, _ = make_rollout(CountAgent())
-    replies = {"wait": '{"action": 0}', "go": '{"action": 1}', "none": "hm"}
-    said = [["wait", "go"], ["go", "none"]]
-    rollout._replies = lambda live: [replies[word] for word in said.pop(0)]  # type: ignore[method-assign]
-    for seat in rollout._seats:
-        rollout._reset(seat)
-        seat.episode.reward = lambda *args, **kwargs: None  # type: ignore[union-attr,method-assign]
-    rollout._end = lambda seat, end: tuple(seat.actions)  # type: ignore[method-assign,assignment,return-value]
+    class ReadsAsTold(CountAgent):
+        told = [0, 1, 1, None]  # noqa: RUF012
+
+        def extract_action(self, response: str) -> Any:
+            return self.told.pop(0)
+
+    rollout, _ = make_rollout(ReadsAsTold())
     assert rollout.step() == []
-    assert rollout.step() == [(1, 1), (0, 1)]
+    first, second = rollout.step()
+    assert (first.actions, first.parse_failures) == ((1, 1), 0)
+    assert (second.actions, second.parse_failures) == ((0, 1), 1), "a reply that names none counts as none"
