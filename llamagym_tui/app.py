@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
-COLLECTIONS = (700, 10, 40)
-"""Thresholds of the garbage collection; Python's own have 10 for the last, a full one."""
+COLLECTIONS = (10_000, 10, 10)
+"""Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
 STOP_S = 20.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
 YIELD_EVENTS = 64
@@ -344,7 +344,7 @@ def open_replay(run_dir: Path) -> int:
 
 def run_app(app: LlamaGymApp) -> int:
     """Run an app in the terminal; the exit code."""
-    # A full collection of garbage is a pause of 20 ms and more: it passes over what is imported, and comes seldom.
+    # What a painting leaves are cycles; those that outlive two collections wait for a full one, a pause of 100 ms.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     app.run()
