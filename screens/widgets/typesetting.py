@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct
+from rich.cells import cell_len
 from textual.content import Content
 from textual.style import Style
 
@@ -72,7 +73,7 @@ def block(entry: Entry, told: str | None, *, by_person: bool) -> Block:
         length, breaks = sum(len(piece.text) for piece in paragraph.pieces), 0
         for piece in paragraph.pieces:
             breaks += piece.text.count("\n")
-            is_plain = is_plain and piece.text.isascii() and "\t" not in piece.text
+            is_plain = is_plain and cell_len(piece.text) == len(piece.text) and "\t" not in piece.text
     return Block(entry, told, prompt_is_new, fixed, length, breaks, is_plain)
 
 
