@@ -34,7 +34,6 @@ STEERING_KEYS: list[BindingType] = [
         "g",
         "policy_map",
         "Policy map",
-        show=False,
         tooltip="What the policy does in each state, beside what is best.",
         id="policy_map",
     ),
