@@ -156,6 +156,8 @@ class DemoDesk:
         return offers
 
     def close(self) -> None:
-        """Close the table."""
+        """Close the table; what waits is written, if it can be."""
+        if self.waiting:
+            self.writer.save()
         if self.game is not None:
             self.game.close()

@@ -191,6 +191,7 @@ class Rollout:
         self.batch_turns = 0
         self.n_envs = 2
         self.restarts = 0
+        self.corrections_told = 0
         self.last_reply = "1"
         self.spectator = Spectator(emit)
         self.spectator.forget(self.n_envs)
@@ -200,6 +201,9 @@ class Rollout:
     def restart(self) -> None:
         self.restarts += 1
         self._batch = []
+
+    def tell_corrections(self) -> None:
+        self.corrections_told += 1
 
     def resize(self, n_envs: int) -> None:
         self.n_envs = n_envs

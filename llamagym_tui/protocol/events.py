@@ -240,7 +240,8 @@ class WheelLetGo(Event, frozen=True, kw_only=True):
 
 
 class EpisodeCorrected(Event, frozen=True, kw_only=True):
-    """An episode in which a person acted has ended, whole, so that it can be recorded whatever is watched by then."""
+    """An episode in which a person acted has ended, whole, so that it can be recorded whatever is watched by then; or
+    it was dropped under way, and is told as truncated there."""
 
     started: EpisodeStarted
     observations: list[str]

@@ -230,12 +230,22 @@ class Rollout:
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
         self.take_batch()
+        self.tell_corrections()
         self._said = None
         if self.wheel.env is not None:
             self.let_go("the episodes under way were dropped")
         for seat in self._seats:
             seat.episode = None
         self.spectator.forget(len(self._seats))
+
+    def tell_corrections(self) -> None:
+        """Tell the episodes under way in which a person acted as cut off where they stand: they will not go on."""
+        for seat in self._seats:
+            if seat.episode is not None and seat.is_corrected:
+                cut_off = events.EpisodeFinished(
+                    episode=seat.number, episode_return=seat.episode_return, length=seat.length, end="truncated"
+                )
+                self._emit(episode_corrected([*self.spectator.told(seat.index), cut_off]))
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.

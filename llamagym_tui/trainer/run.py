@@ -335,6 +335,7 @@ class Run:
         Raises:
             OSError: the checkpoint cannot be written.
         """
+        self.parts.rollout.tell_corrections()
         counters = self.counters()
         if self._checkpoints.has_news(counters):
             self.save()

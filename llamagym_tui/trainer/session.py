@@ -295,6 +295,7 @@ class Session:
                 should_stop=lambda: self._inbox.holds(commands.Stop, commands.CancelWarmStart),
             )
             run.taught()
+            run.map_policy(self._is_asked_to_stop)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)
 

@@ -64,12 +64,10 @@ class Wheel:
 
 
 def episode_corrected(told: Sequence[Event]) -> EpisodeCorrected:
-    """An episode in which a person acted, from the events that told it, first to last."""
+    """An episode in which a person acted, from the events that told it, first to last; an observation that nobody
+    answered is left out."""
     started, finished = told[0], told[-1]
     assert isinstance(started, EpisodeStarted) and isinstance(finished, EpisodeFinished)
-    return EpisodeCorrected(
-        started=started,
-        observations=[event.text for event in told if isinstance(event, ObservationShown)],
-        turns=[event for event in told if isinstance(event, TurnFinished)],
-        finished=finished,
-    )
+    turns = [event for event in told if isinstance(event, TurnFinished)]
+    observations = [event.text for event in told if isinstance(event, ObservationShown)]
+    return EpisodeCorrected(started=started, observations=observations[: len(turns)], turns=turns, finished=finished)

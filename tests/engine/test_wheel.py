@@ -152,6 +152,28 @@ def test_a_restart_lets_go_and_forgets_the_step_that_waited(make_driven):
     fill(rollout)
 
 
+def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(make_driven):
+    rollout, emitted = make_driven()
+    act(rollout, emitted)
+    rollout.step()
+    act(rollout, emitted)
+    rollout.step()
+    rollout.let_go()
+    rollout.resize(2)
+    (corrected,) = of(emitted, events.EpisodeCorrected)
+    assert corrected.observations == ["Steps: 0.", "Steps: 1."], "the third one was not answered"
+    assert [turn.replaced is not None for turn in corrected.turns] == [True, True]
+    assert (corrected.finished.length, corrected.finished.end) == (2, "truncated")
+    fill(rollout)
+    assert len(of(emitted, events.EpisodeCorrected)) == 1
+
+
+def test_a_turn_that_still_waits_is_no_correction(make_driven):
+    rollout, emitted = make_driven()
+    rollout.restart()
+    assert not of(emitted, events.EpisodeCorrected)
+
+
 def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
     rollout, emitted = make_driven()
     rollout.mode = "inference"

@@ -23,6 +23,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.run_state import initial_state, reduce, warm_start_text
+from llamagym_tui.trainer.mapping import Mapping
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.training_data import shipped, training_data
 from tests.fake_parts import CoinAgent, Stage
@@ -65,6 +66,16 @@ def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
     assert (finished.path, finished.demonstrations, finished.episodes, finished.cancelled) == (file, 3, 0, False)
     assert [len(conversation) for conversation in stage.taught] == [3, 3, 3]
     assert stage.events.index(stage.of(CheckpointSaved)[0]) > stage.events.index(finished)
+
+
+def test_the_taught_policy_is_mapped_before_anything_else_is_done(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
+    mapped_in: list[str] = []
+    monkeypatch.setattr(Mapping, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
+    stage.session.run()
+    assert mapped_in[0] == "warm_starting"
 
 
 def test_a_resumed_run_is_not_taught_again_and_gets_its_reference_back(tmp_path: Path, file: str) -> None:

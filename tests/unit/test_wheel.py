@@ -136,6 +136,12 @@ def test_watching_something_else_lets_go(tmp_path: Path) -> None:
     assert driven.stage.of(WheelLetGo)[0].reason == "another conversation is watched"
 
 
+def test_what_a_person_did_is_told_before_a_run_ends(tmp_path: Path) -> None:
+    driven = Driven(tmp_path, act(2))
+    driven.run()
+    assert driven.stage.builders.made["rollout"].corrections_told == 1
+
+
 def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.also_before_step = lambda rollout: rollout.spectator.__setattr__("_holds", True)
