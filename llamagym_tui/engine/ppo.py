@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -32,6 +33,9 @@ from llamagym_tui.engine.targets import Asked, Targets, batch_targets
 from llamagym_tui.engine.trajectory import Trajectory, Turn
 from llamagym_tui.engine.update_stats import PPOStats, UpdateSums, update_stats
 
+KEPT_BATCHES = 2
+"""Updates whose batches can be looked at: an episode told as the best of the last one is in the one before, soon."""
+
 
 class PPO:
     """The learner of one policy."""
@@ -48,8 +52,8 @@ class PPO:
         """Updates made so far."""
         self.return_moments = ReturnMoments()
         """Of the discounted returns of all episodes trained on."""
-        self.last: UsedBatch | None = None
-        """What the last update was made of, for whoever looks at it; None before the first."""
+        self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
+        """What the last updates were made of, the newest last, for whoever looks at it."""
         self.replay = ReplayBuffer()
         """Successful episodes that updates imitate; used with `replay_episodes` alone."""
         self._adapted_kl_coef: float | None = None
@@ -115,13 +119,15 @@ class PPO:
         self._adapt_kl_coef(stats.kl_ref)
         self.updates += 1
         self.policy.version += 1
-        self.last = UsedBatch(
-            self.updates,
-            trajectories,
-            targets,
-            self.config.credit,
-            self.config.clip_range,
-            self.policy.generation.temperature,
+        self.used.append(
+            UsedBatch(
+                self.updates,
+                trajectories,
+                targets,
+                self.config.credit,
+                self.config.clip_range,
+                self.policy.generation.temperature,
+            )
         )
         return stats
 

@@ -1,4 +1,4 @@
-"""Replies told token by token: those of episodes under way, of the batch under way, and of the last update's.
+"""Replies told token by token: those of episodes under way, of the batch under way, and of the last two updates'.
 
 It computes what the policy says of a reply now, in a forward of its own, and puts what was kept beside it: log-
 probabilities from sampling, values and advantages from the update. It changes nothing and draws no random number.
@@ -69,9 +69,8 @@ class Inspecting:
         return self._told(episode, place, stage, used[0] if used else None)
 
     def _used(self, episode: int) -> tuple[UsedBatch, Trajectory] | None:
-        batch = self._ppo.last
-        found = next((each for each in batch.trajectories if each.episode == episode), None) if batch else None
-        return None if batch is None or found is None else (batch, found)
+        pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
+        return next((pair for pair in pairs if pair[1].episode == episode), None)
 
     def _told(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
         from llamagym_tui.engine.inspection import choice_now, tokens_now
@@ -214,6 +213,6 @@ def _ratio(log_ratio: float) -> float:
 
 def _not_kept(episode: int) -> str:
     return (
-        f"Episode {episode:,} is of another time: only tokens of the last batch, of the one under way and of some "
-        "watched in inference mode are kept."
+        f"Episode {episode:,} is of another time: only tokens of the last two batches, of the one under way and of "
+        "some watched in inference mode are kept."
     )
