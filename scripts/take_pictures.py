@@ -1,7 +1,7 @@
 """Takes the pictures of the README from the app itself, on a live run of the real trainer.
 
-``python scripts/take_pictures.py --live 240`` trains that many seconds in a folder of its own and writes
-``docs/pictures/playground.svg`` (160x45), ``playground-80x24.svg`` and ``human-table.svg``.
+``python scripts/take_pictures.py --live 240`` trains that many seconds in a folder of its own and writes the pictures
+of `PICTURES` into ``docs/pictures``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,40 @@ import tempfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from textual.pilot import Pilot
 
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 
-PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-LARGE, SMALL, TABLE = (160, 45), (80, 24), (100, 30)
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+SETTLED_S = 3.0
+"""Seconds that a screen has to be drawn, and the trainer to answer it."""
 START_S = 90.0
 """Seconds that the model has to load."""
+
+
+class Picture(NamedTuple):
+    """What stands on one picture."""
+
+    name: str
+    size: tuple[int, int]
+    """Columns and lines."""
+    keys: tuple[str, ...] = ()
+    """Pressed in the playground before it is taken."""
+    leave: tuple[str, ...] = ()
+    """Pressed after it, back to the playground."""
+
+
+PICTURES = [
+    Picture("playground", (160, 45)),
+    Picture("playground-80x24", (80, 24)),
+    Picture("policy-map", (120, 30), ("g",), ("escape",)),
+    Picture("inspector", (110, 30), ("space", "b", "i"), ("escape", "space")),
+    Picture("metrics", (110, 34), ("m",), ("escape",)),
+    Picture("human-table", (100, 30), ("h", "ctrl+e", "s"), ("escape",)),
+]
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: float) -> None:
@@ -38,41 +62,34 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
 
 
 async def take(live_s: float) -> None:
-    """Play, and take the three pictures of one run."""
+    """Play, and take all pictures of one run."""
     seeds = count(11)
-    app = LlamaGymApp(
-        RunConfig(agent="blackjack", run_dir="data/run", seed=1),
-        next_seed=lambda: next(seeds),
-    )
-    async with app.run_test(size=LARGE) as pilot:
+    app = LlamaGymApp(RunConfig(agent="blackjack", run_dir="data/run", seed=1), next_seed=lambda: next(seeds))
+    async with app.run_test(size=PICTURES[0].size) as pilot:
         await until(pilot, lambda: app.run_state is not None and app.run_state.updates > 0, START_S)
         await pilot.pause(live_s)
         await until(pilot, lambda: app.run_state is not None and app.run_state.phase == "rolling_out", START_S)
-        await pilot.pause(0.3)
-        _save(app, "playground.svg")
-        await pilot.resize_terminal(*SMALL)
-        await pilot.pause(1.0)
-        _save(app, "playground-80x24.svg")
-        await pilot.resize_terminal(*TABLE)
-        await pilot.press("h")
-        await pilot.pause(2.0)
-        await pilot.press("s")
-        await pilot.pause(0.5)
-        await pilot.press("enter")
-        await pilot.pause(0.5)
-        _save(app, "human-table.svg")
-        await pilot.press("escape", "q", "y")
-        await pilot.pause(2.0)
+        for picture in PICTURES:
+            await pilot.resize_terminal(*picture.size)
+            await pilot.pause(SETTLED_S)
+            for key in picture.keys:
+                await pilot.press(key)
+                await pilot.pause(SETTLED_S)
+            save(app, picture.name)
+            await pilot.press(*picture.leave)
+        await pilot.press("q", "y")
+        await pilot.pause(SETTLED_S)
 
 
-def _save(app: LlamaGymApp, name: str) -> None:
-    svg = app.export_screenshot(title="llamagym-tui")
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    (PICTURES / name).write_text(svg, encoding="utf-8")
-    print(f"docs/pictures/{name}")
+def save(app: LlamaGymApp, name: str) -> None:
+    """Write what the terminal shows."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="llamagym-tui"), encoding="utf-8")
+    print(f"docs/pictures/{name}.svg")
 
 
 def main() -> None:
+    """Read the options and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before")
     options = parser.parse_args()

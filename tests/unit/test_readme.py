@@ -1,4 +1,4 @@
-"""The examples of the README are programs, and its commands exist."""
+"""The examples of the README and the guide are programs, and their commands exist."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from llamagym_tui import catalog
 from llamagym_tui.cli import app
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "GUIDE.md"]
+README, GUIDE = (path.read_text(encoding="utf-8") for path in PAGES)
+EXAMPLES = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
 
 
 def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
@@ -27,18 +29,18 @@ def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text])
-def test_the_library_examples_of_the_readme_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_examples_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert example.count("range(1000)") == 1
     names: dict[str, Any] = {}
-    exec(compile(example.replace("range(1000)", "range(3)"), "README.md", "exec"), names)
+    exec(compile(example.replace("range(1000)", "range(3)"), "example", "exec"), names)
     assert names["agent"].model is not None
 
 
-def test_the_examples_of_the_readme_are_python() -> None:
+def test_the_examples_are_python() -> None:
     assert len(EXAMPLES) == 3
     for example in EXAMPLES:
-        compile(example, "README.md", "exec")
+        compile(example, "example", "exec")
 
 
 def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
@@ -48,6 +50,7 @@ def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
         assert all(option in text for option in re.findall(r"--[a-z-]+", line))
 
 
-def test_every_page_and_picture_that_the_readme_links_to_is_there() -> None:
-    for target in re.findall(r"\]\(((?!https?:)[^)]+)\)", README):
-        assert (Path(__file__).resolve().parents[2] / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_and_picture_that_is_linked_to_is_there(page: Path) -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
