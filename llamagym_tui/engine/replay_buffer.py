@@ -31,12 +31,13 @@ class ReplayBuffer:
         """Take in the successes of a batch; the oldest make room.
 
         Args:
-            trajectories: the batch; an episode in which someone else had a hand is no success of the policy's.
+            trajectories: the batch; an episode in which someone else had a hand, or the fallback action stood in for
+                a reply that named none, is no success of the policy's.
             min_return: of the environment, undiscounted, from which on an episode is a success.
             size: episodes kept at most; 0 empties the buffer.
         """
         for trajectory in trajectories:
-            if trajectory.is_own and trajectory.episode_return >= min_return:
+            if _is_example(trajectory) and trajectory.episode_return >= min_return:
                 key = _key(trajectory)
                 self._kept.pop(key, None)  # so that it is among the newest again
                 self._kept[key] = trajectory
@@ -58,6 +59,11 @@ class ReplayBuffer:
         rows = batch_rows(list(self._kept.values()))
         rng.shuffle(rows)
         return [_up_to(rows[at::count], turns) for at in range(count)]
+
+
+def _is_example(trajectory: Trajectory) -> bool:
+    """Whether every turn is the policy's own, and names the action that was taken."""
+    return all(turn.is_trained and not turn.parse_failed for turn in trajectory.turns)
 
 
 def _key(trajectory: Trajectory) -> Key:

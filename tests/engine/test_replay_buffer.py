@@ -55,6 +55,12 @@ def test_an_episode_in_which_someone_else_had_a_hand_is_not_kept(make_policy):
     assert not len(buffer)
 
 
+def test_an_episode_that_the_fallback_action_helped_to_win_is_not_kept(make_policy):
+    policy, buffer = make_policy(), ReplayBuffer()
+    buffer.add([told(policy, "ab", reward=[0.0, 1.0], parse_failed=[True, False])], min_return=1.0, size=8)
+    assert not len(buffer), "it would teach to name no action"
+
+
 def test_a_pass_goes_over_every_kept_row_once(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
     buffer.add([won(policy, name) for name in "abcde"], min_return=1.0, size=8)
