@@ -228,6 +228,11 @@ class FakeClient:
         self.stopped = True
         self._queue.put_nowait(None)
 
+    @property
+    def heard_out(self) -> bool:
+        """Whether the app has taken in all that was told."""
+        return self._queue.empty()
+
     def tell(self, *events: AnyEvent) -> None:
         for event in events:
             self._queue.put_nowait(event)

@@ -9,7 +9,10 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
-PATIENCE_S = 8.0
+from tests.fakes import FakeClient
+
+PATIENCE_S = 60.0
+"""Far more than anything takes, on any machine: only a test that fails waits for so long."""
 STILL = 5
 """Looks at a picture that find it unchanged before it is taken."""
 
@@ -41,7 +44,7 @@ def widget_text(widget: Widget) -> str:
 
 
 async def stands_still(pilot: Pilot[None]) -> None:
-    """Wait until nothing is under way that changes the picture: threads, timers that fire once, and paints."""
+    """Wait until nothing is under way that changes the picture: events, threads, timers that fire once, and paints."""
     await until(pilot, lambda: not under_way(pilot), "an end of what is under way")
     looks, before = 0, ""
     while looks < STILL:
@@ -52,9 +55,12 @@ async def stands_still(pilot: Pilot[None]) -> None:
 
 
 def under_way(pilot: Pilot[None]) -> list[object]:
-    """Workers other than the one that listens to the trainer, and timers that have yet to fire once."""
+    """Untold events, workers other than the one that listens to the trainer, and timers that have yet to fire once."""
     app = pilot.app
+    client = getattr(app, "_client", None)
+    untold = [client] if isinstance(client, FakeClient) and not client.heard_out else []
     widgets = [app, *app.screen_stack, *app.screen.walk_children()]
     timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
     due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
-    return [worker for worker in app.workers if worker.is_running and worker.group != "trainer"] + due
+    workers = [worker for worker in app.workers if worker.is_running and worker.group != "trainer"]
+    return [*untold, *workers, *due]
