@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.policy import Policy
     from llamagym_tui.engine.ppo import PPO
     from llamagym_tui.engine.sft import SFTStats
-    from llamagym_tui.trainer.rollout import Evaluation, Rollout
+    from llamagym_tui.trainer.evaluating import Evaluation
+    from llamagym_tui.trainer.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
@@ -148,9 +149,9 @@ class Builders:
         progress: Callable[[int], None],
     ) -> Evaluation:
         """Episodes in environments of their own, on seeds that training does not see."""
-        from llamagym_tui.trainer import rollout
+        from llamagym_tui.trainer.evaluating import evaluate
 
-        return rollout.evaluate(
+        return evaluate(
             agent,
             policy,
             episodes=episodes,

@@ -25,7 +25,7 @@ from llamagym_tui.engine.model_shape import ModelShape, counted_shape, read_conf
 from llamagym_tui.engine.models import LARGEST_FULLY_TRAINED, local_path, resolve_device
 from llamagym_tui.engine.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError
-from llamagym_tui.trainer.rollout import make_env
+from llamagym_tui.trainer.seats import make_env
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""

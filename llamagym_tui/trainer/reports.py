@@ -14,8 +14,8 @@ from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, Session
 if TYPE_CHECKING:
     from llamagym_tui.engine.update_stats import PPOStats
     from llamagym_tui.trainer.collapse import Verdict
+    from llamagym_tui.trainer.evaluating import Evaluation
     from llamagym_tui.trainer.parts import Parts
-    from llamagym_tui.trainer.rollout import Evaluation
 
 
 def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_version: int) -> RunStarted:

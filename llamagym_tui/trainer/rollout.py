@@ -7,26 +7,23 @@ what is watched. While a person has the wheel, a step stands still between repli
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-import gymnasium
 import numpy as np
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.choices import choices
 from llamagym_tui.config import Mode
-from llamagym_tui.drawing import drawn, draws, renders_text
+from llamagym_tui.drawing import drawn, draws
 from llamagym_tui.engine.episode import Episode
 from llamagym_tui.engine.policy import Policy
 from llamagym_tui.engine.sampler import Reply, Sampler
 from llamagym_tui.engine.trajectory import End, Trajectory
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.protocol import events
+from llamagym_tui.trainer.seats import EndedEpisode, EnvMaker, Seat
 from llamagym_tui.trainer.streaming import TextStream
 from llamagym_tui.trainer.watching import Sketch, Spectator, Told
 from llamagym_tui.trainer.weighing import Standpoint
@@ -42,50 +39,12 @@ Stage = Literal["under_way", "waiting", "trained", "inference"]
 """Where an episode stands: `llamagym_tui.protocol.events.TurnInspected` says what each means."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedEpisode:
-    """What is counted of an episode, watched or not."""
-
-    episode_return: float
-    length: int
-    parse_failures: int
-    mode: Mode
-    prompt_version: int
-    policy_version: int
-    actions: tuple[int, ...] = ()
-    """Turns in which the reply named each action; empty: they are not counted."""
-    is_corrected: bool = False
-    """Whether a person acted in it."""
-
-
 class _Said(NamedTuple):
     """What is said in a turn."""
 
     text: str
     replaced: str | None = None
     """The agent's own reply, where a person's stands in its place."""
-
-
-@dataclass(slots=True)
-class _Seat:
-    """One environment and the episode that is played in it."""
-
-    index: int
-    env: gymnasium.Env[Any, Any]
-    seed: int | None
-    episode: Episode | None = None
-    number: int = 0
-    mode: Mode = "train"
-    prompt_version: int = 0
-    observation: str = ""
-    length: int = 0
-    episode_return: float = 0.0
-    parse_failures: int = 0
-    actions: list[int] = field(default_factory=list)
-    is_corrected: bool = False
-    """Whether a person acted in this episode."""
-    knows_last: bool = True
-    """Whether the sampler has seen the last reply."""
 
 
 class Rollout:
@@ -143,9 +102,8 @@ class Rollout:
         self._typical_length = float(max_turns)
         """Turns of an episode, about: how many to start for a batch follows from it."""
         self._seed = seed
-        self._seats: list[_Seat] = []
-        self._rendering: dict[str, str] = {}
-        """Arguments by which environments render text; none if they cannot."""
+        self._seats: list[Seat] = []
+        self._make_env = EnvMaker(agent)
         self.resize(n_envs)
 
     @property
@@ -257,30 +215,12 @@ class Rollout:
         entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
         seeds = np.random.SeedSequence(entropy).generate_state(more)
         for env_seed in seeds:
-            self._seats.append(_Seat(len(self._seats), self._made_env(), int(env_seed)))
+            self._seats.append(Seat(len(self._seats), self._make_env(), int(env_seed)))
         for seat in self._seats[n_envs:]:
             seat.env.close()
         del self._seats[n_envs:]
         self._sampler = Sampler(self.policy, n_envs)
         self.restart()
-
-    def _made_env(self) -> gymnasium.Env[Any, Any]:
-        """An environment; one that renders text if it can and the agent draws nothing.
-
-        Raises:
-            EnvError: it cannot be made.
-        """
-        env = make_env(self.agent, **self._rendering)
-        if self._seats or draws(self.agent) or not renders_text(env, self.agent.env_kwargs):
-            return env
-        self._rendering = {"render_mode": "ansi"}  # the first one shows what all can do
-        try:
-            rendering = make_env(self.agent, **self._rendering)
-        except EnvError:
-            self._rendering = {}
-            return env
-        env.close()
-        return rendering
 
     def close(self) -> None:
         """Close the environments."""
@@ -367,7 +307,7 @@ class Rollout:
         under_way = sum(max(seat.length + 1, self._typical_length) for seat in training)
         return self._batch_turns_done + under_way < self.batch_turns
 
-    def _reset(self, seat: _Seat) -> None:
+    def _reset(self, seat: Seat) -> None:
         try:
             observation, _ = seat.env.reset(seed=seat.seed)
         except Exception as error:
@@ -392,10 +332,10 @@ class Rollout:
         self._sketch(seat, observation)
         self._show(seat)
 
-    def _sketch(self, seat: _Seat, observation: Any) -> None:
+    def _sketch(self, seat: Seat, observation: Any) -> None:
         self.spectator.sketch(Sketch(seat.index, seat.number, seat.length, observation))
 
-    def _show(self, seat: _Seat) -> None:
+    def _show(self, seat: Seat) -> None:
         shown = events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation)
         self.spectator.tell(seat.index, shown)
 
@@ -413,7 +353,7 @@ class Rollout:
             self._await_person(self._seats[self.wheel.env], said[self.wheel.env])
         return said
 
-    def _prompt(self, seat: _Seat) -> list[int]:
+    def _prompt(self, seat: Seat) -> list[int]:
         """Ids that the sampler has not seen of a seat's conversation, the new observation last."""
         assert seat.episode is not None
         prompt = seat.episode.observe(seat.observation)
@@ -423,7 +363,7 @@ class Rollout:
             self._sampler.restart(seat.index, prompt.restart)
         return prompt.ids
 
-    def _await_person(self, seat: _Seat, reply: Reply) -> None:
+    def _await_person(self, seat: Seat, reply: Reply) -> None:
         text = self.policy.chat.text(reply.ids)
         name = self._name_of_action_in(text)
         self._emit(events.ActionAwaited(episode=seat.number, turn=seat.length, reply=text, action_name=name))
@@ -465,7 +405,7 @@ class Rollout:
 
         return on_token
 
-    def _act(self, seat: _Seat, said: _Said) -> EndedEpisode | None:
+    def _act(self, seat: Seat, said: _Said) -> EndedEpisode | None:
         """Step one environment by a reply; what is counted if that ended its episode."""
         assert seat.episode is not None
         is_own = said.replaced is None
@@ -508,7 +448,7 @@ class Rollout:
         self._show(seat)
         return None
 
-    def _end(self, seat: _Seat, end: End) -> EndedEpisode:
+    def _end(self, seat: Seat, end: End) -> EndedEpisode:
         assert seat.episode is not None
         trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
         trajectory.episode, seat.episode = seat.number, None
@@ -527,93 +467,4 @@ class Rollout:
         if seat.is_corrected:
             self._emit(episode_corrected(self.spectator.told(seat.index)))
         self.keep_wheel_in_view()
-        return EndedEpisode(
-            seat.episode_return,
-            seat.length,
-            seat.parse_failures,
-            seat.mode,
-            seat.prompt_version,
-            trajectory.policy_version,
-            tuple(seat.actions),
-            seat.is_corrected,
-        )
-
-
-def make_env(agent: Agent, **more: Any) -> gymnasium.Env[Any, Any]:
-    """The agent's environment, with more arguments than the agent's own.
-
-    Raises:
-        EnvError: Gymnasium cannot make it.
-    """
-    try:
-        return gymnasium.make(agent.env_id, disable_env_checker=True, **{**agent.env_kwargs, **more})
-    except Exception as error:
-        raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What an evaluation found."""
-
-    episodes: int
-    mean_return: float
-    return_stderr: float
-    parse_failure_rate: float
-    elapsed_s: float
-
-
-def evaluate(
-    agent: Agent,
-    policy: Policy,
-    *,
-    episodes: int,
-    greedy: bool,
-    seed: int,
-    n_envs: int,
-    max_turns: int,
-    system_prompt: str | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Evaluation:
-    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
-
-    Args:
-        agent: tells observations and reads replies.
-        policy: chooses replies; its own randomness is left as it was.
-        episodes: to play.
-        greedy: take the most probable token instead of sampling.
-        seed: of environments and sampling.
-        n_envs: environments stepped together.
-        max_turns: after which an episode is truncated.
-        system_prompt: None: the agent's own.
-        should_stop: asked between steps.
-        progress: told how many episodes have ended.
-    """
-    began = time.perf_counter()
-    rollout = Rollout(
-        agent,
-        policy,
-        n_envs=min(n_envs, episodes),
-        max_turns=max_turns,
-        batch_turns=1,
-        seed=seed,
-        greedy=greedy,
-        episode_limit=episodes,
-    )
-    rollout.mode = "inference"
-    if system_prompt is not None:
-        rollout.set_system_prompt(system_prompt, 0)
-    ended: list[EndedEpisode] = []
-    with closing(rollout), policy.evaluation_seed(seed):
-        while len(ended) < episodes and not should_stop():
-            ended += rollout.step()
-            progress(len(ended))
-    returns = np.array([episode.episode_return for episode in ended])
-    turns = sum(episode.length for episode in ended)
-    return Evaluation(
-        episodes=len(ended),
-        mean_return=float(returns.mean()) if len(ended) else 0.0,
-        return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
-        parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
-        elapsed_s=time.perf_counter() - began,
-    )
+        return seat.ended(trajectory.policy_version)

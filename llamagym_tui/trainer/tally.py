@@ -15,7 +15,7 @@ from llamagym_tui.protocol.events import EpisodesCounted
 from llamagym_tui.return_series import MeanReturn, mean_return
 
 if TYPE_CHECKING:
-    from llamagym_tui.trainer.rollout import EndedEpisode
+    from llamagym_tui.trainer.seats import EndedEpisode
 
 TELL_EVERY_S = 0.2
 """Seconds between two tellings at least: five a second at most."""

@@ -9,7 +9,8 @@ import torch
 from llamagym_tui.engine.sampler import Sampler
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout import Rollout, evaluate
+from llamagym_tui.trainer.evaluating import evaluate
+from llamagym_tui.trainer.rollout import Rollout
 from llamagym_tui.trainer.streaming import TextStream
 from tests.toy_env import CountAgent, CountEnv, EndlessAgent
 
