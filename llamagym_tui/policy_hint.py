@@ -78,6 +78,8 @@ class PolicyHint:
 
 def weighed_words(weighed: ConversationWeighed) -> str:
     """Actions with their probabilities, the most probable first."""
+    if weighed.why_not:
+        return weighed.why_not
     if not weighed.names:
         return "its actions have no names, so none is weighed"
     ranked = sorted(zip(weighed.shares, weighed.names, strict=True), key=lambda pair: -pair[0])

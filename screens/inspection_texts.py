@@ -16,7 +16,7 @@ from llamagym_tui.inspection import Inspection
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.screens.widgets.facts import MINUS, number
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.literal import literal, one_line
 
 ASIDE = "$foreground 60%"
 TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
@@ -77,13 +77,13 @@ def headline(inspection: Inspection, episode: int, turn: int, *, live: bool) -> 
     found = inspection.of(episode, turn)
     if found is None:
         waiting = "asked; the trainer answers between two steps." if live else "no trainer is there to ask."
-        return f"{name}: {inspection.why_not(episode, turn) or waiting}"
+        return f"{name}: {one_line(inspection.why_not(episode, turn)) or waiting}"
     return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_judged(found)}"
 
 
 def status(inspection: Inspection, episode: int, turn: int) -> str:
     """Why the figures may be old; empty if they are not."""
-    found, why_not = inspection.of(episode, turn), inspection.why_not(episode, turn)
+    found, why_not = inspection.of(episode, turn), one_line(inspection.why_not(episode, turn))
     return f"These figures are of policy {found.policy:,}. {why_not}" if found is not None and why_not else ""
 
 

@@ -251,7 +251,8 @@ class EpisodeCorrected(Event, frozen=True, kw_only=True):
 
 
 class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
-    """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one."""
+    """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one, and again without
+    panels if the policy cannot be asked after all."""
 
     why_not: str = ""
     """Why there is no map after all; then all else is empty."""
@@ -426,6 +427,8 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other words."""
     policy_version: int
     """Updates made before, and roll backs."""
+    why_not: str = ""
+    """Why they could not be weighed; then there are no names."""
 
 
 class WarmStartProgressed(Event, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ probabilities from sampling, values and advantages from the update. It changes n
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,7 @@ MOST_REPLIES = 64
 """Scored replies that are told."""
 BEFORE, AFTER = 64, 24
 """Tokens told before and after a reply."""
+log = logging.getLogger(__name__)
 
 
 class _Place(NamedTuple):
@@ -66,7 +68,11 @@ class Inspecting:
         place = _place(trajectory, turn)
         if place is None:
             return TurnInspected(episode=episode, turn=turn, why_not=f"Reply {turn + 1} has not come yet.")
-        return self._told(episode, place, stage, used[0] if used else None)
+        try:
+            return self._told(episode, place, stage, used[0] if used else None)
+        except Exception as error:  # its forward is not the run's: memory may be short for it alone
+            log.exception("a reply was not inspected")
+            return TurnInspected(episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}.")
 
     def _used(self, episode: int) -> tuple[UsedBatch, Trajectory] | None:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)

@@ -6,6 +6,7 @@ over all states: while nobody looks it may take `SHARES` of the time since the r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ AT_ONCE = 64
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
 """Of the words of all states."""
+log = logging.getLogger(__name__)
 
 
 class Mapping:
@@ -112,7 +114,13 @@ class Mapping:
             self.forget()
         if not self._is_due():
             return
-        shares = self._shares(system_prompt, should_stop)
+        try:
+            shares = self._shares(system_prompt, should_stop)
+        except Exception as error:  # its states are not the run's: memory may be short for them alone
+            log.exception("the policy map is given up")
+            self._states = []
+            self._tell(PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}."))
+            return
         if shares is None:
             return
         self._key = key

@@ -6,6 +6,7 @@ It takes a forward of its own, so it is done only where somebody has the time to
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from llamagym_tui.agent import Agent
@@ -15,6 +16,8 @@ from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
 if TYPE_CHECKING:
     from llamagym_tui.engine.policy import Policy
     from llamagym_tui.engine.tokenization import Opening
+
+log = logging.getLogger(__name__)
 
 
 class Standpoint(NamedTuple):
@@ -60,16 +63,23 @@ class Weighing:
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
 
     def weigh_conversation(self, question: WeighActions) -> ConversationWeighed:
-        """Weigh the actions after a conversation that somebody else plays."""
+        """Weigh the actions after a conversation that somebody else plays, or tell why that cannot be."""
+        names, why_not = self._names, ""
+        try:
+            shares = self._shares_after(question) if names else []
+        except Exception as error:  # a person may play on for longer than the model can read; the run does not
+            log.exception("a conversation was not weighed")
+            names, shares, why_not = [], [], f"the model cannot say: {type(error).__name__}: {error}"
+        version = self._policy.version
+        return ConversationWeighed(
+            ticket=question.ticket, names=names, shares=shares, policy_version=version, why_not=why_not
+        )
+
+    def _shares_after(self, question: WeighActions) -> list[float]:
         from llamagym_tui.engine.action_probabilities import action_probabilities
         from llamagym_tui.engine.played_back import prompt_after
 
-        policy, shares = self._policy, list[float]()
-        if self._names:
-            shares = action_probabilities(policy, prompt_after(policy, question.messages))
-        return ConversationWeighed(
-            ticket=question.ticket, names=self._names, shares=shares, policy_version=policy.version
-        )
+        return action_probabilities(self._policy, prompt_after(self._policy, question.messages))
 
     def _shares(self, where: Standpoint) -> list[float]:
         from llamagym_tui.engine.action_probabilities import action_probabilities

@@ -253,3 +253,12 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     assert (course.policy.generator.get_state() == before[0]).all()
     assert all(torch.equal(a, b) for a, b in zip(before[1], course.policy.model.parameters(), strict=True))
     assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
+
+
+def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("llamagym_tui.engine.inspection.tokens_now", fail)
+    course.rollout.step()
+    assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."

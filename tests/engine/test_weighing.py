@@ -141,3 +141,14 @@ def test_where_actions_have_no_names_nothing_is_weighed(make_policy):
     question = WeighActions(ticket=5, messages=[user("a b")])
     answer = Weighing(CountAgent(), make_policy(replies=())).weigh_conversation(question)
     assert (answer.names, answer.shares) == ([], [])
+
+
+def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_run(make_policy, monkeypatch):
+    def fail(*_: object) -> list[float]:
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr("llamagym_tui.engine.action_probabilities.action_probabilities", fail)
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    answer = Weighing(CountAgent(), policy).weigh_conversation(WeighActions(ticket=3, messages=[user("a")]))
+    assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
+    assert answer.why_not == "the model cannot say: IndexError: index out of range"

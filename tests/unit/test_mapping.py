@@ -170,6 +170,16 @@ def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None
     ]
 
 
+def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Table, monkeypatch) -> None:
+    def fail(*_: Any) -> list[list[float]]:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(Mapping, "_asked", fail)
+    assert table.map() == 0
+    assert table.map() == 0
+    assert [event.why_not for event in table.told] == ["", "The map is given up: RuntimeError: out of memory."]
+
+
 # In a session
 
 

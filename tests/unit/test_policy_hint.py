@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replaced
 
 from llamagym_tui.policy_hint import PolicyHint, weighed_words
 from llamagym_tui.protocol.events import ConversationWeighed, RunFinished
@@ -33,6 +34,7 @@ def running(tmp_path: Path) -> RunState:
         (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, other words 30 %"),
         (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40 %, d 25 %, c 20 %, a 10 %, …"),
         (weighed(), "its actions have no names, so none is weighed"),
+        (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
     ],
 )
 def test_actions_are_told_the_most_probable_first(answer: ConversationWeighed, words: str):
