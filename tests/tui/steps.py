@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from textual._context import visible_screen_stack
 from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets._toast import Toast
@@ -29,6 +30,8 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
 
 def shown(pilot: Pilot[None]) -> str:
     """What the terminal shows, as text."""
+    # A dialog that is painted without what it lies over would keep an empty background for the picture.
+    visible_screen_stack.set(pilot.app._background_screens)
     strips = pilot.app.screen._compositor.render_strips()
     return "\n".join(strip.text for strip in strips)
 
