@@ -33,7 +33,13 @@ class PersonalApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "f1", "focus_help", "Help on this", show=False, id="focus_help", tooltip="What has the focus, and keys."
+            "f1",
+            "focus_help",
+            "Help on this",
+            show=False,
+            priority=True,  # or no dialog would hear of it
+            id="focus_help",
+            tooltip="What has the focus, and keys.",
         ),
     ]
 
@@ -88,8 +94,10 @@ class PersonalApp(App[None]):
             self.push_screen(HelpDialog(self.screen))
 
     def action_focus_help(self) -> None:
-        """Say what the focused widget is for, and which keys do something now."""
+        """Say what the focused widget is for, and which keys do something now; the second time, back."""
         from llamagym_tui.screens.help import FocusHelp, HelpDialog
 
-        if not isinstance(self.screen, HelpDialog):
+        if isinstance(self.screen, HelpDialog):
+            self.screen.dismiss()
+        else:
             self.push_screen(FocusHelp(self.screen))

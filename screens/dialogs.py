@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.style import Style
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.literal import literal
@@ -34,7 +35,7 @@ class QuitDialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """The reasons and the two answers."""
-        keys = Content.assemble((" y ", "bold reverse"), " leave   ", (" n ", "bold reverse"), " stay")
+        keys = answers("leave", "stay")
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "quit?"
             yield Static(Content("\n\n").join([*(Content(literal(reason)) for reason in self._reasons), keys]))
@@ -67,7 +68,7 @@ class ConfirmDialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """The question and its two answers."""
-        keys = Content.assemble((" y ", "bold reverse"), f" {self._yes}   ", (" n ", "bold reverse"), f" {self._no}")
+        keys = answers(self._yes, self._no)
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = self._title
             yield Static(Content("\n\n").join([Content(literal(self._question)), keys]))
@@ -75,3 +76,14 @@ class ConfirmDialog(ModalScreen[bool]):
     def action_answer(self, yes: bool) -> None:
         """Do it, or leave it."""
         self.dismiss(yes)
+
+
+def answers(yes: str, no: str) -> Content:
+    """Two answers by their keys; a click gives one, too."""
+    told = [
+        Content.assemble((f" {key} ", "bold reverse"), f" {literal(words)}").stylize(
+            Style.from_meta({"@click": f"screen.answer({answer})"})
+        )
+        for key, words, answer in (("y", yes, True), ("n", no, False))
+    ]
+    return Content("   ").join(told)

@@ -56,6 +56,21 @@ class EpisodesInput(Input):
         return super().check_action(action, parameters) if action != "submit" or self._may_begin() else None
 
 
+class GreedyBox(Checkbox):
+    """Whether the likeliest reply is taken each time: marked or empty, as Textual's differ in colour alone."""
+
+    HELP = "Greedy: the likeliest reply each time. Else replies are sampled, as in the run."
+
+    def __init__(self) -> None:
+        """A marked box."""
+        super().__init__("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
+
+    def watch_value(self) -> None:
+        """Show it by a character, too."""
+        self.BUTTON_INNER = "X" if self.value else " "
+        super().watch_value()
+
+
 class EvaluationDialog(ModalScreen[None]):
     """Asks for evaluations and shows their results."""
 
@@ -92,7 +107,7 @@ class EvaluationDialog(ModalScreen[None]):
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
                 yield EpisodesInput(self._may_begin)
-                yield Checkbox("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
+                yield GreedyBox()
             yield Static(id="evaluation-status", markup=False)
             yield Static(id="evaluation-results", markup=False)
         yield KeyBar()
@@ -148,7 +163,7 @@ class EvaluationDialog(ModalScreen[None]):
         """Ask for the evaluation."""
         episodes = self._episodes()
         if episodes is not None and self._may_begin():
-            self._begin(episodes, self.query_one(Checkbox).value)
+            self._begin(episodes, self.query_one(GreedyBox).value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what is under way, or asked for, can be cancelled."""

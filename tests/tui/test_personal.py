@@ -15,6 +15,7 @@ from llamagym_tui.preferences import Preferences
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help import FocusHelp, HelpDialog
+from llamagym_tui.screens.settings import SettingsDialog
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
@@ -103,6 +104,16 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
         await sees(pilot, "Back to the conversation.")
         await pilot.press("f1")
         await until(pilot, lambda: not isinstance(app.screen, HelpDialog))
+
+
+async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s", "f1")
+        await sees(pilot, "Settings that may change while the run is under way.")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
 
 
 async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):

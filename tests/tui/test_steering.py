@@ -162,6 +162,20 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await sees(pilot, "optimal −0.047")
 
 
+async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e")
+        await sees(pilot, "▐X▌ greedy")
+        await pilot.press("tab", "space")
+        await sees(pilot, "▐ ▌ greedy")
+        await pilot.press("shift+tab", "enter")
+        await until(pilot, lambda: client.asked)
+        assert client.asked == [Evaluate(episodes=1000, greedy=False)]
+
+
 async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
@@ -204,6 +218,23 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
         client.tell(CheckpointSaved(path="/runs/demo/model", update=3))
         await sees(pilot, "Checkpoint written, after update 3.")
         assert "is asked for" not in shown(pilot)
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
+async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: str, asked: list[RollBack]):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await sees(pilot, " n  stay")
+        rows = shown(pilot).splitlines()
+        y, row = next((y, row) for y, row in enumerate(rows) if " n  stay" in row)
+        await pilot.click(offset=(row.index(f" {answer}  ") + 1, y))
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.pause()
+        assert client.asked == asked
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
