@@ -15,8 +15,8 @@ from llamagym_tui.preferences import Preferences
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help import FocusHelp, HelpDialog
-from llamagym_tui.screens.settings import SettingsDialog
 from llamagym_tui.screens.playground import PlaygroundScreen
+from llamagym_tui.screens.settings import SettingsDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.tui.conftest import MakeApp
