@@ -5,7 +5,8 @@ Made of what the trainer told; knows neither Textual nor the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
@@ -25,7 +26,7 @@ class MappedCell(NamedTuple):
 
     cell: MapCell
     shares: tuple[float, ...]
-    """Probability of each action; empty: no state, or it was not asked yet."""
+    """Probability of each action; empty: no state, or not asked yet, or a policy that has diverged gives no numbers."""
 
     @property
     def choice(self) -> int | None:
@@ -64,7 +65,7 @@ class MappedPolicy:
         self.layout, self.mapped = layout, mapped
         shares = iter(mapped.shares if mapped is not None else ())
         self.cells: dict[Spot, MappedCell] = {
-            spot: MappedCell(cell, tuple(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
+            spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
         }
         """All fields but empty ones."""
 
@@ -80,14 +81,12 @@ class MappedPolicy:
         return Count(sum(count.agreeing for count in counts), sum(count.states for count in counts))
 
     @property
-    def other_words(self) -> float:
-        """Mean probability of a reply that is no action's canonical one."""
-        missing = [max(0.0, 1 - sum(cell.shares)) for cell in self.cells.values() if cell.shares]
-        return sum(missing) / len(missing) if missing else 0.0
-
-    @property
     def _panels(self) -> range:
         return range(len(self.layout.panels))
+
+
+def _numbers(shares: Sequence[float]) -> tuple[float, ...]:
+    return tuple(shares) if all(map(math.isfinite, shares)) else ()
 
 
 def _cells(layout: PolicyMapLaidOut) -> Iterator[tuple[Spot, MapCell]]:

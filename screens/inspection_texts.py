@@ -15,14 +15,12 @@ from textual.content import Content
 from llamagym_tui.inspection import Inspection
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.screens.widgets.facts import MINUS, number
+from llamagym_tui.screens.widgets.facts import BAR, MINUS, bar, number
 from llamagym_tui.screens.widgets.literal import literal, one_line
 
 ASIDE = "$foreground 60%"
 TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
 """Marks of rows; they tell without colour what is trained on, and which reply was chosen."""
-BAR = 10
-"""Cells of a bar that stands for certainty."""
 NARROW_NAME, WIDE_NAME = 12, 24
 """Cells of a token, or of a reply."""
 NUMBERS = (("p", 6), ("old", 7), ("new", 7), ("ratio", 6), ("clip", 7))
@@ -221,12 +219,6 @@ def _alternative(other: Alternative, *, said: bool) -> Content:
         (f"{bar(other.probability):<{BAR}}", "$primary"),
         (" said" if said else "", "bold"),
     )
-
-
-def bar(share: float) -> str:
-    """A bar of at most `BAR` cells, in eighths of a cell."""
-    whole, eighths = divmod(round(8 * BAR * min(max(share, 0.0), 1.0)), 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
 
 
 def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:

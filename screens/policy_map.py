@@ -186,7 +186,7 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     """What the policy does in a state, and what is best."""
     layout = policy.layout
     if not cell.shares:
-        return Content.styled("nobody acts here" if cell.cell.sign else "not asked yet", ASIDE)
+        return Content.styled("nobody acts here" if cell.cell.sign else "not known", ASIDE)
     names = [one_line(name) for name in layout.action_names]
     form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
     parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]

@@ -6,6 +6,7 @@ comes from a model, an environment or a file goes through `literal` here, before
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
@@ -16,6 +17,8 @@ MOST_ACTIONS = 6
 """Actions whose probabilities are told."""
 LEAST_REST = 0.005
 """Probability of other replies from which on it is told."""
+BAR = 10
+"""Cells of a bar that stands for certainty."""
 MINUS = "\N{MINUS SIGN}"
 HOW_READ = {
     "json": "read as JSON",
@@ -97,7 +100,7 @@ def _weighed(weighed: ActionsWeighed) -> Said:
     for at in order[:MOST_ACTIONS]:
         was = f"{weighed.before[at]:.0%} → " if weighed.before else ""
         name = literal(" ".join(weighed.names[at].split()))
-        pieces += [Piece(f"{name} {was}{weighed.shares[at]:.0%} ", "env"), Piece(_bar(weighed.shares[at]), "agent")]
+        pieces += [Piece(f"{name} {was}{weighed.shares[at]:.0%} ", "env"), Piece(bar(weighed.shares[at]), "agent")]
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
@@ -106,9 +109,10 @@ def _weighed(weighed: ActionsWeighed) -> Said:
     return Said("updated" if weighed.before else "policy", "label", tuple(pieces))
 
 
-def _bar(share: float) -> str:
-    """A bar of at most ten cells, in eighths of a cell."""
-    whole, eighths = divmod(round(80 * min(max(share, 0.0), 1.0)), 8)
+def bar(share: float) -> str:
+    """A bar of at most `BAR` cells, in eighths of a cell; none of what is no number."""
+    within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    whole, eighths = divmod(round(8 * BAR * within), 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
 
 

@@ -13,7 +13,7 @@ from llamagym_tui.screens.widgets.literal import one_line
 DIFFERS = "×"
 """Marks a field in which the policy does not what is best."""
 UNKNOWN = "·"
-"""Stands where the policy was not asked yet."""
+"""Stands where it is not known what the policy does."""
 LEVELS = 10
 """Steps of the colour scale."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.run_state import command_asked, initial_state, reduce, trainer_lost
-from llamagym_tui.screens.inspection_texts import BAR, bar, headline, status, table, visible
+from llamagym_tui.screens.inspection_texts import headline, status, table, visible
+from llamagym_tui.screens.widgets.facts import BAR, bar
 from tests import fakes
 from tests.tui.inspected import TOKENS, decision, told, untrained
 
@@ -97,6 +99,8 @@ def test_spaces_line_ends_and_control_characters_are_seen_and_do_nothing():
     assert visible("") == "∅"
 
 
-@pytest.mark.parametrize(("share", "cells"), [(0.0, 0), (1.0, BAR), (0.5, BAR // 2), (7.0, BAR), (-1.0, 0)])
+@pytest.mark.parametrize(
+    ("share", "cells"), [(0.0, 0), (1.0, BAR), (0.5, BAR // 2), (7.0, BAR), (-1.0, 0), (math.nan, 0)]
+)
 def test_a_bar_is_as_long_as_its_share(share: float, cells: int):
     assert len(bar(share)) == cells

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from llamagym_tui.mapped_policy import Count, MappedPolicy, Spot
@@ -54,13 +56,17 @@ def test_states_that_agree_are_counted_by_panel_and_in_sum() -> None:
     assert mapped().count == Count(2, 4)
 
 
-def test_a_share_is_among_the_actions_and_other_words_are_told_apart() -> None:
-    policy = mapped()
-    assert policy.cells[Spot(0, 1, 0)].share(1) == pytest.approx(1 / 3)
-    assert policy.other_words == pytest.approx(0.25 / 5)
+def test_a_share_is_among_the_actions_alone() -> None:
+    assert mapped().cells[Spot(0, 1, 0)].share(1) == pytest.approx(1 / 3)
 
 
 def test_a_policy_that_was_not_asked_agrees_nowhere_and_differs_nowhere() -> None:
     policy = MappedPolicy(LAYOUT, None)
     assert policy.count == Count(0, 0)
     assert {cell.choice for cell in policy.cells.values()} == {None}
+
+
+def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
+    policy = mapped([[math.nan, math.nan], *SHARES[1:]])
+    assert policy.cells[Spot(0, 0, 0)].choice is None
+    assert policy.counts() == [Count(1, 2), Count(0, 1)]
