@@ -2,10 +2,12 @@
 
 An episode with a seed is played again by its actions, and what the agent says of each observation is compared with the
 file. It is no fault: such a file can be trained on, but it teaches what to say after words that nobody says any more.
+What cannot be played again is not compared.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,13 +53,14 @@ def _made(agent: Agent) -> gymnasium.Env[Any, Any]:
 
 
 def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: Agent) -> Iterator[str]:
-    """What the agent says of each observation before an action."""
-    observation, _ = env.reset(seed=demo.seed)
-    for action in demo.actions:
-        yield agent.format_observation(observation)
-        observation, _, terminated, truncated, _ = env.step(action)
-        if terminated or truncated:
-            return
+    """What the agent says of each observation before an action, until the episode ends or cannot go on."""
+    with contextlib.suppress(Exception):  # an action of a faulty line, or a user's own code
+        observation, _ = env.reset(seed=demo.seed)
+        for action in demo.actions:
+            yield agent.format_observation(observation)
+            observation, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                return
 
 
 def _short(text: str) -> str:

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import time
 from threading import Thread
 from typing import Any
 
@@ -40,8 +41,12 @@ class Terminal(LinuxDriver):
     def _watch(self) -> None:
         hang_up = select.poll()
         hang_up.register(self.fileno, 0)  # hang-ups are told unasked
-        while not hang_up.poll(LOOK_MS) and os.isatty(self.fileno):
-            pass
+        while os.isatty(self.fileno):
+            told = [event for _, event in hang_up.poll(LOOK_MS)]
+            if any(event & (select.POLLHUP | select.POLLERR) for event in told):
+                break
+            if told:  # macOS says at once that it polls no terminal; then only looking is left
+                time.sleep(LOOK_MS / 1000)
         self.exit_event.set()  # the input thread would go on reading nothing
         if not self._loop.is_closed():
             self.send_message(TerminalClosed())

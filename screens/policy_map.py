@@ -29,7 +29,7 @@ from llamagym_tui.screens.widgets.too_small import TooSmall
 
 ASIDE = "$foreground 60%"
 WORTH_TELLING = 0.005
-"""Mean probability of other words from which it is told."""
+"""Probability of other words from which it is told."""
 
 
 class PolicyMapScreen(Screen[None]):

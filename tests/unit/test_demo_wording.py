@@ -53,6 +53,13 @@ def test_lines_that_cannot_be_played_again_are_left_out(path: Path):
     assert demos.reworded(path, FrozenLakeAgent()) == []
 
 
+def test_an_action_that_the_environment_refuses_ends_no_comparison(path: Path):
+    first, *others = demos.read(path)
+    before = [warning for warning in demos.reworded(path, Reworded()) if warning.line > 1]
+    demos.write(path, [replace(first, actions=[7] * len(first.actions)), *others])
+    assert [warning for warning in demos.reworded(path, Reworded()) if warning.line > 1] == before != []
+
+
 def test_check_warns_and_says_that_nothing_is_wrong(path: Path, tmp_path: Path):
     agent = tmp_path / "mine.py"
     agent.write_text(
