@@ -63,16 +63,19 @@ def check(
 
 @demos_app.command("list")
 def list_files(
-    folder: Annotated[Path | None, typer.Argument(help="Not said: your own demonstrations.")] = None,
+    place: Annotated[
+        Path | None, typer.Argument(metavar="[PLACE]", help="A folder or a file. Not said: your own demonstrations.")
+    ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
     from llamagym_tui import demos
 
-    place = folder or demos.demos_dir()
-    for file in demos.summaries(place):
+    place = place or demos.demos_dir()
+    found = demos.summaries(place)
+    for file in found:
         faulty = f", {file.unreadable} unreadable lines" if file.unreadable else ""
         typer.echo(f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}")
-    if not demos.summaries(place):
+    if not found:
         typer.echo(f"There are no demonstrations in {place}; press h in the playground to make some.", err=True)
 
 

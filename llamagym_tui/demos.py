@@ -173,9 +173,10 @@ def _encoded(paths: Sequence[Path]) -> list[bytes]:
     return [encode(demo) for path in paths for demo in read(path)]
 
 
-def summaries(folder: Path) -> list[DemoFile]:
-    """The files of demonstrations in a folder, by name; unreadable lines are counted, not raised."""
-    return [_summary(path) for path in sorted(folder.glob("*.jsonl"))] if folder.is_dir() else []
+def summaries(place: Path) -> list[DemoFile]:
+    """A file of demonstrations, or those in a folder, by name; unreadable lines are counted, not raised."""
+    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place] if place.is_file() else []
+    return [_summary(path) for path in files]
 
 
 def _replace(path: Path, lines: Sequence[bytes]) -> None:
