@@ -66,7 +66,9 @@ class PastRunActions(App[None]):
         """List past runs; while one is open, only to be looked at."""
         from llamagym_tui.screens.runs import RunsScreen
 
-        self.push_screen(RunsScreen(looks_only=self.run_state is not None))
+        state = self.run_state
+        beside = None if state is None else state.run_dir if state.live and not state.recorded else ""
+        self.push_screen(RunsScreen(beside=beside))
 
     def on_run_list_replay_asked(self, message: RunList.ReplayAsked) -> None:
         """Replay the run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
@@ -23,6 +23,8 @@ class RunRow:
     """None: its events have not been read yet, or cannot be."""
     fault: str = ""
     """Why its events cannot be read."""
+    under_way: bool = False
+    """Whether it is known to go on: from its events alone it could have been killed."""
 
     @property
     def key(self) -> str:
@@ -38,6 +40,8 @@ class RunRow:
     @property
     def ending(self) -> str:
         """How it ended, for people."""
+        if self.under_way:
+            return "under way"
         if self.summary is None:
             return "unreadable" if self.fault else "…"
         return ENDINGS[self.summary.ending]
@@ -147,6 +151,6 @@ def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> l
 def read_row(row: RunRow) -> RunRow:
     """The row with what its events tell, or with why they tell nothing."""
     try:
-        return RunRow(info=row.info, summary=summary_of(row.info.run_dir))
+        return replace(row, summary=summary_of(row.info.run_dir), fault="")
     except LlamaGymError as error:
-        return RunRow(info=row.info, fault=str(error))
+        return replace(row, summary=None, fault=str(error))

@@ -42,21 +42,21 @@ class RunsScreen(Screen[None]):
         first: RunRow
         second: RunRow
 
-    def __init__(self, *, looks_only: bool = False) -> None:
+    def __init__(self, *, beside: str | None = None) -> None:
         """A list of what there is.
 
         Args:
-            looks_only: whether a run is open already, beside which none can be replayed or resumed.
+            beside: the run that is open, beside which none can be replayed or resumed; empty: a recorded one is.
         """
         super().__init__()
-        self._looks_only = looks_only
+        self._beside = beside
 
     def compose(self) -> ComposeResult:
         """Structure only."""
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
         yield RunHeading(id="runs-heading")
-        yield RunList(id="runs", looks_only=self._looks_only)
+        yield RunList(id="runs", beside=self._beside)
         yield Static(id="runs-chosen", markup=False)
         yield KeyBar()
 
@@ -78,7 +78,7 @@ class RunsScreen(Screen[None]):
         """Titles, and all that there is to say of the chosen run."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
-        only = " to look at and compare while a run is open ·" if self._looks_only else ""
+        only = " to look at and compare while a run is open ·" if self._beside is not None else ""
         header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())

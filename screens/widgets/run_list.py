@@ -6,7 +6,8 @@ Lines stand at once, and are filled in as the events of each run are read in a t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on, work
@@ -63,17 +64,17 @@ class RunList(OptionList):
     class Changed(Message):
         """Rows, order, marks or the cursor are others now."""
 
-    def __init__(self, *, at_most: int | None = None, looks_only: bool = False, id: str | None = None) -> None:
+    def __init__(self, *, at_most: int | None = None, beside: str | None = None, id: str | None = None) -> None:
         """A list that is read when it is mounted.
 
         Args:
             at_most: runs that are shown, the latest. None: all of them.
-            looks_only: whether none may be replayed or resumed.
+            beside: the run that is open, beside which none may be replayed or resumed; empty: a recorded one is.
             id: id of the widget.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
-        self._looks_only = looks_only
+        self._beside = beside
         self.rows: dict[str, RunRow] = {}
         """By their folders, in the order shown."""
         self.marked: list[str] = []
@@ -98,9 +99,10 @@ class RunList(OptionList):
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
         known = self.rows
-        rows = [RunRow(info=info) for info in infos[: self._at_most]]
+        open_run = Path(self._beside).absolute() if self._beside else None
+        rows = [RunRow(info=info, under_way=info.run_dir.absolute() == open_run) for info in infos[: self._at_most]]
         self.loaded = True
-        self._show([RunRow(info=row.info, summary=known[row.key].summary) if row.key in known else row for row in rows])
+        self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
         for row in rows:
             read = await asyncio.to_thread(read_row, row)
             self.rows[row.key] = read
@@ -127,7 +129,7 @@ class RunList(OptionList):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
-        if self._looks_only and action in ("resume", "select"):
+        if self._beside is not None and action in ("resume", "select"):
             return None
         if action == "resume":
             return True if row is not None and row.info.has_checkpoint else None
@@ -144,7 +146,7 @@ class RunList(OptionList):
     def replay(self, event: OptionList.OptionSelected) -> None:
         """Watch the chosen run."""
         event.stop()
-        if (row := self.chosen) is not None and not row.fault and not self._looks_only:
+        if (row := self.chosen) is not None and not row.fault and self._beside is None:
             self.post_message(self.ReplayAsked(row))
 
     @on(OptionList.OptionHighlighted)

@@ -208,3 +208,14 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await sees(pilot, "episode 77")
         assert app._state.live
+
+
+async def test_the_run_that_is_open_is_listed_as_under_way():
+    folder = run("late", 120, 8)
+    app = LlamaGymApp(fakes.config(folder), client_factory=lambda: fakes.FakeClient(fakes.opening_events(str(folder))))
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("o")
+        await sees(pilot, "1,024")
+        await sees(pilot, "under way")
+        assert "broken off" not in shown(pilot)
