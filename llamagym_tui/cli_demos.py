@@ -64,7 +64,7 @@ def check(
 @demos_app.command("list")
 def list_files(
     place: Annotated[
-        Path | None, typer.Argument(metavar="[PLACE]", help="A folder or a file. Not said: your own demonstrations.")
+        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not said: your own demonstrations.")
     ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
