@@ -197,13 +197,16 @@ class Rollout:
         self.spectator.forget(len(self._seats))
 
     def tell_corrections(self) -> None:
-        """Tell the episodes under way in which a person acted as cut off where they stand: they will not go on."""
+        """Tell the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
         for seat in self._seats:
-            if seat.episode is not None and seat.is_corrected:
+            told = self.spectator.told(seat.index) if seat.episode is not None and seat.is_corrected else []
+            seat.is_corrected = False
+            # A turn that its environment has failed in was not told.
+            if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in told):
                 cut_off = events.EpisodeFinished(
                     episode=seat.number, episode_return=seat.episode_return, length=seat.length, end="truncated"
                 )
-                self._emit(episode_corrected([*self.spectator.told(seat.index), cut_off]))
+                self._emit(episode_corrected([*told, cut_off]))
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.

@@ -330,6 +330,8 @@ class Session:
     def _fail(self, error: Exception) -> None:
         log.error("the session failed", exc_info=error)
         self.error = error
+        if self._run is not None:
+            self._run.parts.rollout.tell_corrections()
         if not is_over(self.phase):
             self._enter(Phase.FAILED)
         self._tell(reports.session_failed(error, self._store.log_path))

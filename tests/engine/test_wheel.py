@@ -174,6 +174,25 @@ def test_a_turn_that_still_waits_is_no_correction(make_driven):
     assert not of(emitted, events.EpisodeCorrected)
 
 
+def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_told_once(make_driven):
+    rollout, emitted = make_driven(n_envs=1)
+    rollout._seats[0].env.unwrapped.step = fails = lambda action: 1 / 0
+    with pytest.raises(EnvError):
+        act(rollout, emitted)
+    rollout.tell_corrections()
+    assert of(emitted, events.EpisodeCorrected) == []
+    rollout, emitted = make_driven(n_envs=1)
+    act(rollout, emitted)
+    rollout.step()
+    rollout._seats[0].env.unwrapped.step = fails
+    with pytest.raises(EnvError):
+        act(rollout, emitted)
+    rollout.tell_corrections()
+    rollout.tell_corrections()
+    [told] = of(emitted, events.EpisodeCorrected)
+    assert [turn.replaced is not None for turn in told.turns] == [True]
+
+
 def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
     rollout, emitted = make_driven()
     rollout.mode = "inference"

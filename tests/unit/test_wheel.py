@@ -12,6 +12,7 @@ from llamagym_tui import demo_edits, demo_export, demos
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demo_desk import DemoDesk
 from llamagym_tui.demonstration import Demonstration, encode
+from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol.commands import (
     Act,
     AnyCommand,
@@ -38,6 +39,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import command_asked, initial_state, reduce
+from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.wheel import Wheel, wheel_texts
 from tests import fakes
 from tests.fake_parts import STEP_S, Stage
@@ -140,6 +142,16 @@ def test_what_a_person_did_is_told_before_a_run_ends(tmp_path: Path) -> None:
     driven = Driven(tmp_path, act(2))
     driven.run()
     assert driven.stage.builders.made["rollout"].corrections_told == 1
+
+
+def test_what_a_person_did_is_told_before_a_run_fails(tmp_path: Path) -> None:
+    def breaks(rollout: Any) -> None:
+        raise EnvError("Coin-v0 refused action 3.")
+
+    stage = Stage(tmp_path)
+    stage.also_before_step = breaks
+    assert stage.session.run() is Phase.FAILED
+    assert stage.rollout.corrections_told == 1
 
 
 def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
