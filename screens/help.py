@@ -75,9 +75,12 @@ class HelpDialog(ModalScreen[None]):
         """Keys, then figures."""
         shown = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
         others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and _is_told_in_help_alone(binding))
-        more = [
+        conversation = [
             Row("↑ ↓ pgup pgdn", "Scroll; end or G follows the conversation again."),
             Row("/", "Search the conversation; n: older, N: newer."),
+        ]
+        more = [
+            *(conversation if screen.query("ConversationPane") else []),
             Row("ctrl+p", "All commands that do something now, to search."),
             Row("F1", "What the focused widget is for."),
         ]

@@ -24,8 +24,8 @@ def header_text(state: RunState) -> Content:
     where = f" · environment {wheel.taken.env + 1:,}"
     if wheel.awaited is None:
         return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
-    at = f", episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,} · all others wait for you"
-    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (" it is your turn", "bold"), (where + at, ASIDE))
+    at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
+    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (" your turn, all others wait", "bold"), (at, ASIDE))
 
 
 def agent_text(state: RunState) -> Content:
@@ -38,8 +38,13 @@ def agent_text(state: RunState) -> Content:
     return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
 
 
-def choices_text(state: RunState) -> Content:
-    """The actions on their keys, dim while it is not the person's turn, and what a key does."""
+def choices_text(state: RunState, *, writing: bool) -> Content:
+    """The actions on their keys, dim while it is not the person's turn, and what a key does.
+
+    Args:
+        state: of the run.
+        writing: whether a sentence is being written.
+    """
     wheel = state.wheel
     row = Content("")
     for index, choice in enumerate(wheel.taken.choices if wheel.taken else ()):
@@ -49,10 +54,12 @@ def choices_text(state: RunState) -> Content:
         row += ("   " if row else "") + cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"}))
     if not wheel.is_persons_turn:
         row = row.stylize("dim")
-    return Content("\n").join([row, Content.styled(_what_now(state), ASIDE)])
+    return Content("\n").join([row, Content.styled(_what_now(state, writing), ASIDE)])
 
 
-def _what_now(state: RunState) -> str:
+def _what_now(state: RunState, writing: bool) -> str:
+    if writing:
+        return "write why; after enter a key takes its action at once"
     if state.phase == "paused":
         return "Paused: space goes on."
     if state.wheel.is_persons_turn:

@@ -125,6 +125,18 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
         await sees(pilot, "f5              Hold still between two steps.")
 
 
+async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("question_mark")
+        await sees(pilot, "Search the conversation")
+        await pilot.press("escape", "m", "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpDialog))
+        await sees(pilot, "Back to the conversation.")
+        assert "Search the conversation" not in shown(pilot)
+
+
 async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SMALL) as pilot:

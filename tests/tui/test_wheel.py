@@ -35,7 +35,7 @@ from tests.tui.test_snapshots_steering import AT_EACH_SIZE
 SIZE = (100, 30)
 CHOICES = [Choice("s", 0, "stick"), Choice("h", 1, "hit")]
 HIT, STICK = '{"action": 1}', '{"action": 0}'
-YOUR_TURN = "it is your turn"
+YOUR_TURN = "your turn, all others wait"
 
 
 class Trainer(fakes.FakeClient):
@@ -93,7 +93,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
-        assert "YOU HAVE THE WHEEL  it is your turn · environment 1, episode 7, turn 1 · all others" in shown(pilot)
+        assert "YOU HAVE THE WHEEL  your turn, all others wait · episode 7, turn 1" in shown(pilot)
         assert f"The agent would choose hit, saying: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
@@ -276,7 +276,7 @@ def test_the_wheel(
         await take(pilot)
         await pilot.press("tab", *"17 against a six is enough.", "enter", "s")
         await sees(pilot, "1,045")
-        await sees(pilot, "it is your turn")
+        await sees(pilot, YOUR_TURN)
         await until(pilot, (tmp_path / "data" / "demos" / "blackjack.jsonl").exists, "the file")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=act)
