@@ -163,7 +163,7 @@ class WheelScreen(Screen[RunState]):
         state = self._state
         self.query_one("#wheel-header", Static).update(header_text(state))
         self.query_one("#agent-says", Static).update(agent_text(state))
-        self.query_one("#wheel-choices", Static).update(choices_text(state))
+        self.query_one("#wheel-choices", Static).update(choices_text(state, writing=self._writing))
         sentence = self.query_one(SentenceInput)
         sentence.display = self._writing or bool(sentence.value)
         fault = self.query_one("#wheel-fault", Static)
