@@ -13,7 +13,7 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import DescendantFocus, Key
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
@@ -234,6 +234,10 @@ class HumanTableScreen(Screen[None]):
         else:
             self.dismiss()
 
+    @on(DescendantFocus)
+    def _focus_moved(self) -> None:
+        self._draw()
+
     @on(Input.Changed)
     def _sentence_changed(self) -> None:
         self._fault = ""
@@ -275,7 +279,8 @@ class HumanTableScreen(Screen[None]):
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)
         drawing.update(drawing_text(game))
-        self.query_one("#choices", Static).update(choices_text(game, one_key=self._one_key) if self._opened else "")
+        choices = choices_text(game, one_key=self._one_key, writing=self._writing) if self._opened else ""
+        self.query_one("#choices", Static).update(choices)
         sentence = self.query_one(SentenceInput)
         sentence.display = self._writing or bool(sentence.value)
         self._show_hint()

@@ -29,14 +29,16 @@ def drawing_text(game: HumanGame) -> Content:
     return literal_content(game.drawing)
 
 
-def choices_text(game: HumanGame, *, one_key: bool) -> Content:
+def choices_text(game: HumanGame, *, one_key: bool, writing: bool) -> Content:
     """The actions on their keys, and under them what a key does now.
 
     Args:
         game: the table.
         one_key: whether a key takes its action at once.
+        writing: whether a sentence is being written.
     """
-    return Content("\n").join([_actions(game), Content.styled(_what_now(game, one_key), ASIDE)])
+    now = _what_then(game) if writing else _what_now(game, one_key)
+    return Content("\n").join([_actions(game), Content.styled(now, ASIDE)])
 
 
 def _actions(game: HumanGame) -> Content:
@@ -61,6 +63,12 @@ def _what_now(game: HumanGame, one_key: bool) -> str:
         key = literal(game.chosen.key)
         return f"enter or {key} takes it · backspace undoes · tab says why"
     return "a key takes its action at once" if one_key else "a key chooses, the same key or enter takes it"
+
+
+def _what_then(game: HumanGame) -> str:
+    if game.chosen is None:
+        return "write why; after enter a key chooses"
+    return "write why; enter takes the action with it"
 
 
 def hint_text(game: HumanGame, policy: str) -> Content:

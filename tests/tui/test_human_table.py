@@ -169,7 +169,10 @@ async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
-        await pilot.press("tab", "h", "s", "escape")
+        await pilot.press("tab", "h", "s")
+        await sees(pilot, "write why; after enter a key chooses")
+        await pilot.press("escape")
+        await sees(pilot, "a key chooses, the same key or enter takes it")
         assert isinstance(app.screen, HumanTableScreen)
         assert app.screen.query_one(SentenceInput).value == "hs"
         assert "▶" not in shown(pilot)

@@ -132,6 +132,7 @@ async def test_a_sentence_goes_before_the_action(make_app: MakeApp):
         await take(pilot)
         await pilot.press("tab", *"she has six")
         await sees(pilot, "she has six")
+        await sees(pilot, "after enter a key takes its action at once")
         assert client.asked == [TakeWheel()], "s and h are letters now"
         await pilot.press("enter", "s")
         await sees(pilot, f"you     she has six {STICK}")
