@@ -30,6 +30,8 @@ from llamagym_tui.screens.widgets.too_small import TooSmall
 ASIDE = "$foreground 60%"
 WORTH_TELLING = 0.005
 """Probability of other words from which it is told."""
+LONG = 4
+"""Rows of what is told of a field, where two are too narrow for it."""
 
 
 class PolicyMapScreen(Screen[None]):
@@ -92,7 +94,7 @@ class PolicyMapScreen(Screen[None]):
     def _tell(self) -> None:
         policy = self.query_one(PolicyGrid).policy
         self.query_one("#map-count", Static).update(self._count(policy))
-        self.query_one("#map-field", Static).update(self._field(policy))
+        self.tell_field()
         self.query_one("#map-legend", Static).update(legend(policy.layout) if policy is not None else Content(""))
 
     def on_resize(self) -> None:
@@ -105,8 +107,13 @@ class PolicyMapScreen(Screen[None]):
 
     @on(PolicyGrid.Pointed)
     def tell_field(self) -> None:
-        """Say what the field under the cursor is."""
-        self.query_one("#map-field", Static).update(self._field(self.query_one(PolicyGrid).policy))
+        """Say what the field under the cursor is, on more lines where the map leaves them free."""
+        grid, told = self.query_one(PolicyGrid), self.query_one("#map-field", Static)
+        words = self._field(grid.policy)
+        told.update(words)
+        has_room = grid.size.height + told.size.height - grid.virtual_size.height >= LONG
+        is_long = any(line.cell_length > told.content_size.width for line in words.split("\n"))
+        told.set_class(has_room and (is_long or told.has_class("-long")), "-long")
 
     def _count(self, policy: MappedPolicy | None) -> Content:
         """How far policy and best strategy agree; on the right, of when and under which prompt that is."""

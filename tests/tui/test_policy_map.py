@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.mapped_policy import Spot
 from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapWatched
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.screens.widgets.policy_grid import PolicyGrid
 from tests import fakes, recorded_run
 from tests.tui.conftest import MakeApp
@@ -123,6 +124,19 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
         await sees(pilot, "nobody acts here")
+
+
+async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(make_app: MakeApp):
+    events = [*lake()]
+    [mapped] = [event for event in events if isinstance(event, PolicyMapped)]
+    events[-1] = replace(mapped, shares=[[0.21, 0.22, 0.22, 0.233]] * 11)
+    async with make_app(fakes.FakeClient(iter(events))).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "× differs, optimal is down or right: left 21%")
+        await sees(pilot, "11.7%")
+        await pilot.resize_terminal(60, 20)
+        await sees(pilot, "11.7%")
 
 
 async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
