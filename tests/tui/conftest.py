@@ -26,8 +26,10 @@ MakeApp = Callable[..., LlamaGymApp]
 
 @pytest.fixture(autouse=True)
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", str(tmp_path / "config"))
+    # Paths are shown: how a line is broken must not hang on where the tests run.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, until
 
 SIZES = [(80, 24), (160, 45)]
-
-
-@pytest.fixture(autouse=True)
-def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths are shown."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "160x45"])

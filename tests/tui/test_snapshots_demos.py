@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +18,6 @@ from tests.unit.test_demos import a_demo
 
 SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
 sizes = pytest.mark.parametrize("size", SIZES, ids=[f"{width}x{height}" for width, height in SIZES])
-
-
-@pytest.fixture(autouse=True)
-def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths are shown."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
 
 
 def record_some() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
 
 def at(sizes: list[tuple[int, int]]) -> Any:
     return pytest.mark.parametrize("size", sizes, ids=[f"{width}x{height}" for width, height in sizes])
-
-
-@pytest.fixture(autouse=True)
-def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
-    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
 
 
 @at(SIZES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,13 +32,6 @@ AT_EACH_SIZE = pytest.mark.parametrize("size", SIZES, ids=[f"{width}x{height}" f
 EVALUATED = EvaluationFinished(
     episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=4.2
 )
-
-
-@pytest.fixture(autouse=True)
-def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
-    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
 
 
 async def furnished(pilot: Pilot[None]) -> None:

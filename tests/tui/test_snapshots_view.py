@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ SIZES = [(60, 20), (80, 24), (120, 34), (200, 50)]
 AT_EACH_SIZE = pytest.mark.parametrize("size", SIZES, ids=[f"{width}x{height}" for width, height in SIZES])
 TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ 19 │\n└────┘ └────┘     └────┘\ndealer            you"
 LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
-
-
-@pytest.fixture(autouse=True)
-def data_in_a_folder_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
 
 
 async def drawn_whole(pilot: Pilot[None], app: LlamaGymApp) -> None:

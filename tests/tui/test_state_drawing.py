@@ -108,10 +108,10 @@ async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp
         await until(pilot, lambda: places(pilot) == ["pane-drawing"])
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: places(pilot) == [])
-        await until(pilot, lambda: client.asked[-1] == DrawStates(on=False))
+        await until(pilot, lambda: client.asked[1:] == [DrawStates(on=False)])
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: places(pilot) == ["side-drawing"])
-        assert client.asked == [DrawStates(on=True), DrawStates(on=False), DrawStates(on=True)]
+        await until(pilot, lambda: [command.on for command in client.asked] == [True, False, True])
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
