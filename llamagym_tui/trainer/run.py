@@ -216,9 +216,9 @@ class Run:
         except ConfigError as error:
             self.warn(f"Nothing was changed: {error}", refused="settings")
             return
+        self.count()  # what was played by the settings before
         if self._checkpoints.has_news(self.counters()):
             self.save_or_warn()
-        self.count()  # what was played by the settings before
         self._go_by(config)
         self._tell_changed(changes)
 
