@@ -14,6 +14,7 @@ import pytest
 
 pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
 
+ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 APP = """
 import sys
@@ -37,7 +38,13 @@ def opened(folder: Path, script: str) -> tuple[subprocess.Popen[bytes], int]:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={**os.environ, "TERM": "xterm-256color", "LLAMAGYM_TUI_DATA": str(folder)},
+        env={
+            **os.environ,
+            "TERM": "xterm-256color",
+            "LLAMAGYM_TUI_DATA": str(folder),
+            "LLAMAGYM_TUI_CONFIG": str(folder / "config"),
+        },
+        cwd=ROOT,
         start_new_session=True,
     )
     os.close(its)
