@@ -75,6 +75,8 @@ def _stage(teaching: Teaching) -> str:
     match teaching.stage:
         case Stage.NONE:
             return ""
+        case Stage.ASKED if teaching.cancelling:
+            return "asked for, to be cancelled"
         case Stage.ASKED:
             return "asked for; first the evaluation" if teaching.evaluates and not teaching.before else "asked for"
         case Stage.TRAINING:

@@ -148,7 +148,8 @@ class WarmStart(Command, frozen=True, kw_only=True):
 
 
 class CancelWarmStart(Command, frozen=True, kw_only=True):
-    """End the warm start that is under way; what was learnt so far stays."""
+    """End the warm start that is under way or waits, and an evaluation before or after it; what was learnt so far
+    stays."""
 
 
 class SaveCheckpoint(Command, frozen=True, kw_only=True):

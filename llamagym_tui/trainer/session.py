@@ -268,6 +268,7 @@ class Session:
             progress=self._evaluation_progress(command.episodes),
         )
         cancelled = self._inbox.take_first(commands.CancelEvaluation) is not None
+        cancelled = cancelled or self._inbox.holds(commands.CancelWarmStart)
         if cancelled and found.episodes < command.episodes:
             self._tell(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes))
         elif not self._is_asked_to_stop():
@@ -312,7 +313,7 @@ class Session:
         """Whether somebody asked for it; a question about the policy is answered meanwhile."""
         while command := self._inbox.take_first(commands.WeighActions):
             self._obey(command, run)
-        return self._inbox.holds(commands.Stop, commands.CancelEvaluation)
+        return self._inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
     def _evaluation_progress(self, episodes: int) -> Callable[[int], None]:
         tell = spaced(self._tell, self._clock)

@@ -13,9 +13,10 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.chat import assistant, system, user
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import DemoFileError, UsageError
-from llamagym_tui.protocol.commands import CancelWarmStart, Pause, Resume, Stop, WarmStart
+from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, Pause, Resume, Stop, WarmStart
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    EvaluationCancelled,
     PhaseChanged,
     SessionFailed,
     WarmStartFinished,
@@ -113,6 +114,16 @@ def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path,
     assert stage.session.run() is Phase.STOPPED
     (finished,) = stage.of(WarmStartFinished)
     assert (finished.cancelled, finished.steps) == (True, 0)
+
+
+def test_who_cancels_a_warm_start_does_not_wait_for_the_evaluations_around_it(tmp_path: Path, file: str) -> None:
+    around = Evaluate(episodes=10**9)
+    stage = Stage(tmp_path / "run", episodes=8)
+    stage.script = {2: [around, WarmStart(sft_data=file), around, CancelWarmStart()]}
+    stage.session.run()
+    assert [event.steps for event in stage.of(WarmStartFinished)] == [0]
+    assert len(stage.of(EvaluationCancelled)) == 2
+    assert stage.phases()[-1] == "stopped"
 
 
 def test_progress_is_told_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
