@@ -205,6 +205,7 @@ class PPO:
         self.return_moments = ReturnMoments(*state["return_moments"])
         self._adapted_kl_coef = state["adapted_kl_coef"]
         self.replay.clear()
+        self.used.clear()  # these updates are undone
 
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)

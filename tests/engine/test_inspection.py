@@ -255,6 +255,12 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
 
 
+def test_after_a_roll_back_nothing_is_said_of_updates_that_are_undone(course):
+    batch = course.update()
+    course.ppo.load_state_dict(course.ppo.state_dict())
+    assert "is of another time" in course.inspect(batch[0].episode, 0).why_not
+
+
 def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
