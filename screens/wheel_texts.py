@@ -12,6 +12,8 @@ from llamagym_tui.screens.widgets.run_header import PHASES
 
 ASIDE = "$foreground 60%"
 BADGE = "bold $background on $warning"
+MOST_SAID = 240
+"""Characters of the agent's reply that are told; the conversation tells it whole."""
 
 
 def header_text(state: RunState) -> Content:
@@ -34,7 +36,8 @@ def agent_text(state: RunState) -> Content:
     if awaited is None:
         return Content.styled(_waiting_for(state), ASIDE)
     action = one_line(awaited.action_name) or "no action in it: the fallback"
-    said = one_line(awaited.reply) or "(nothing)"
+    said = one_line(awaited.reply[:MOST_SAID]) or "(nothing)"
+    said += " …" if len(awaited.reply) > MOST_SAID else ""
     return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
 
 

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App
 from textual.events import Paste
 from textual.widgets import Input, TextArea
 
-from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, SessionFailed, WarningRaised
+from llamagym_tui.choices import Choice
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    ActionsWeighed,
+    AnyEvent,
+    ModeChanged,
+    PhaseChanged,
+    PolicyMapLaidOut,
+    PolicyMapped,
+    PromptChanged,
+    RunStarted,
+    SessionFailed,
+    StateDrawn,
+    WarningRaised,
+    WheelTaken,
+)
+from llamagym_tui.protocol.inspected import ContextToken, ScoredReply
+from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.screens.inspector import InspectorScreen
+from llamagym_tui.screens.policy_map import PolicyMapScreen
 from llamagym_tui.screens.prompt_editor import PromptEditor
+from llamagym_tui.screens.wheel import WheelScreen
 from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
 from llamagym_tui.transcript import Transcript
 from tests import fakes
 from tests.tui.conftest import MakeApp
+from tests.tui.inspected import InspectedClient, other, scored, told
 from tests.tui.steps import sees, shown, until
 
 NASTY = [
@@ -34,6 +57,10 @@ NASTY = [
     "\ud800",
     "\u2028\u2029\x85",
 ]
+
+HOSTILE = [" ".join(NASTY[:6]), " ".join(NASTY[6:]), "\x00" * 200, "\x1b[2J\u202e" + "x" * 10_000]
+"""For a name, a token or a field: all that is nasty, nothing but NUL, and a long line."""
+SIZES = [(80, 24), (160, 45)]
 
 
 def harmful(text: str) -> list[str]:
@@ -172,3 +199,112 @@ async def test_random_conversations_are_harmless_at_every_width():
                     assert harmful("".join(segment.text for segment in strip)) == []
                 view.scroll_relative(y=-15, animate=False, immediate=True)
                 await pilot.pause()
+
+
+def wired(text: str) -> str:
+    """As it comes over the wire, where no lone surrogate can stand."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def named(text: str) -> Iterator[AnyEvent]:
+    """A run whose names are all the same text."""
+    for event in fakes.opening_events():
+        renamed = {"agent": text, "env_id": text, "action_names": [text, text], "draws": True}
+        yield replace(event, **renamed) if isinstance(event, RunStarted) else event
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_tokens_and_replies_that_are_inspected_are_literal(
+    make_app: MakeApp, text: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+):
+    text = wired(text)
+    beside = {"before": [ContextToken(text=text, trained=False)], "after": [ContextToken(text=text, trained=True)]}
+    reply = told(1, 0, **beside)
+    tokens = [
+        replace(token, text=text, alternatives=[other(9, text, 0.6), other(7, text, 0.4)]) for token in reply.tokens
+    ]
+    replies = [ScoredReply(text=text, score=-0.4, probability=0.5, chosen=chosen) for chosen in (True, False)]
+    answers = [replace(reply, tokens=tokens), replace(scored(reply), tokens=tokens, replies=replies)]
+    client = InspectedClient(fakes.opening_events())
+    monkeypatch.setattr(client, "_answer", lambda command: answers[len(client.inspected) - 1])
+    app = make_app(client)
+    async with app.run_test(size=size) as pilot:
+        client.tell(*fakes.hand(1, [("12", text[:200], "failed")], 1.0))
+        await sees(pilot, "episode 1 ")
+        await pilot.press("i")
+        await sees(pilot, "sampled by policy 39")
+        for key in ("down", "up", "up", "r", "down"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert isinstance(app.screen, InspectorScreen)
+            assert harmful(shown(pilot)) == []
+        assert len(client.inspected) == 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)
+    cell, hole = MapCell(words=text, best=[1]), MapCell(words=text, sign=text)
+    panel = MapPanel(
+        title=text, row_name=text, column_name=text, rows=[text] * 2, columns=[text] * 2, cells=[[cell, hole]] * 2
+    )
+    laid = {"panels": [panel] * 2, "action_names": [text, text], "signs": [text, text]}
+    mapped = PolicyMapped(policy_version=1, update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
+    for action in (None, 1):
+        client = fakes.FakeClient(iter([*named(text), PolicyMapLaidOut(**laid, action=action), mapped]))
+        app = make_app(client)
+        async with app.run_test(size=size) as pilot:
+            await sees(pilot, "rolling out")
+            await pilot.press("g")
+            await sees(pilot, "of 4")
+            for key in ("down", "right", "tab", "o"):
+                await pilot.press(key)
+                await pilot.pause()
+                assert isinstance(app.screen, PolicyMapScreen)
+                assert harmful(shown(pilot)) == []
+            client.tell(PolicyMapLaidOut(why_not=text))
+            await pilot.pause(0.15)
+            assert harmful(shown(pilot)) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)
+    client = fakes.FakeClient(named(text))
+    app = make_app(client)
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("w")
+        client.tell(WheelTaken(env=0, choices=[Choice("s", 0, text), Choice(text[:1], 1, text)]))
+        client.tell(*list(fakes.hand(3, [(text, text[:200], "failed")], 0.0))[:2])
+        client.tell(ActionAwaited(episode=3, turn=0, reply=text * 100, action_name=text))
+        await sees(pilot, "your turn, all others wait")
+        assert isinstance(app.screen, WheelScreen)
+        assert harmful(shown(pilot)) == []
+        await pilot.press("tab")
+        app.screen.query_one(Input).post_message(Paste(text))
+        await until(pilot, lambda: app.screen.query_one(Input).value)
+        client.tell(PhaseChanged(phase="updating", detail=text), WarningRaised(message=text))
+        await pilot.pause(0.15)
+        assert harmful(shown(pilot)) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_names_of_actions_and_drawings_are_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)
+    client = fakes.FakeClient(named(text))
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        if size == SIZES[0]:
+            await pilot.press("v")
+        start, observation, *_ = fakes.hand(1, [(text, text[:200], "failed")], 0.0)
+        client.tell(start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation)
+        client.tell(ActionsWeighed(episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]))
+        client.tell(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
+        client.tell(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
+        await sees(pilot, "+0.000 ± 1.960")
+        assert harmful(shown(pilot)) == []
