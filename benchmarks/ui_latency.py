@@ -301,6 +301,7 @@ def scroll(terminal: Terminal, times: Times) -> None:
         terminal.watch(0.15)
     high = terminal.high
     times["end"].append(terminal.press(END, lambda _: terminal.high > high))
+    terminal.watch(0.3)
 
 
 def search(terminal: Terminal, times: Times) -> None:
@@ -318,6 +319,7 @@ def search(terminal: Terminal, times: Times) -> None:
     terminal.press(ESCAPE, lambda painted: b"Play yourself" in painted)
     terminal.watch(0.3)
     os.write(terminal.ours, END)
+    terminal.watch(0.3)
 
 
 def open_screens(terminal: Terminal, times: Times) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from textual.geometry import Size
 from textual.theme import Theme
 
 from llamagym_tui.screens.widgets.too_small import MIN_HEIGHT, MIN_WIDTH
@@ -36,6 +37,13 @@ THEME = Theme(
         "footer-background": "#1d242f",
     },
 )
+
+
+def size_classes(size: Size) -> list[str]:
+    """Those of a size."""
+    width = max(step for step in WIDTHS if step[0] <= size.width)
+    height = max(step for step in HEIGHTS if step[0] <= size.height)
+    return [width[1], height[1]]
 
 
 def self_contained(svg: str) -> str:

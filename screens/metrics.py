@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.figure_texts import FIGURES, shown_figures
 from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.opened import Opened
 from llamagym_tui.screens.widgets.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -32,14 +33,14 @@ class FigureList(OptionList):
     )
 
 
-class MetricsScreen(Screen[None]):
+class MetricsScreen(Opened, Screen[None]):
     """Figures of a run, charted."""
 
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,m", "back", "Back", tooltip="Back to the conversation.", id="metrics.back"),
+        Binding("escape,m,q", "back", "Back", tooltip="Back to the conversation.", id="metrics.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
 
@@ -58,14 +59,16 @@ class MetricsScreen(Screen[None]):
             yield FigureList(*[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list")
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")
-                yield FigureWall(self._state, id="figure-wall")
+                yield FigureWall(id="figure-wall")
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The list has the keys."""
-        self.query_one(FigureList).focus()
-        self.query_one(FigureList).highlighted = 0
-        self.show(self._state)
+        """The list has the keys; the small charts follow the first paint."""
+        figures = self.query_one(FigureList)
+        figures.focus()
+        figures.highlighted = 0
+        self._list_figures()
+        self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
         """Show another state of the run."""
@@ -74,11 +77,14 @@ class MetricsScreen(Screen[None]):
         self.query_one(FigureWall).show(state)
         chart = self.query_one(FigureChart)
         chart.show(state, chart.field)
-        if self._listed is not state.history:
-            self._listed = state.history
+        self._list_figures()
+
+    def _list_figures(self) -> None:
+        if self._listed is not self._state.history:
+            self._listed = self._state.history
             figures = self.query_one(FigureList)
-            for field in shown_figures(state.config):
-                figures.replace_option_prompt(field, _line(state, field))
+            for field in shown_figures(self._state.config):
+                figures.replace_option_prompt(field, _line(self._state, field))
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:

@@ -356,6 +356,17 @@ class ConversationView(ScrollView, can_focus=True):
         self._to_end()
         self._tell_tail()
 
+    def action_page_up(self) -> None:
+        """A page towards the beginning, at once: to glide there is to paint ten pages."""
+        self._turn_page(-1)
+
+    def action_page_down(self) -> None:
+        """A page towards the end."""
+        self._turn_page(1)
+
+    def _turn_page(self, by: int) -> None:
+        self.scroll_to(y=self.scroll_y + by * self.size.height, animate=False, immediate=True)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling away lets the tail go; scrolling back to the end takes it up again."""
         super().watch_scroll_y(old_value, new_value)

@@ -74,7 +74,8 @@ class ConversationPane(Vertical):
             self._line.take_focus()
             return
         self._line = SearchLine(self._view)
-        await self.mount(self._line)
+        with self.app.batch_update():  # one painting, not one of each part
+            await self.mount(self._line)
         self.refresh_bindings()
 
     def action_match(self, by: int) -> None:

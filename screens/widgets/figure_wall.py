@@ -116,37 +116,39 @@ class FigureWall(Widget):
     FigureWall { height: 1fr; padding: 0 1; }
     """
 
-    def __init__(self, state: RunState, *, id: str) -> None:
-        """The charts of a run."""
+    def __init__(self, *, id: str) -> None:
+        """No charts until a run is shown."""
         super().__init__(id=id)
-        self._state = state
+        self._state: RunState | None = None
 
     def show(self, state: RunState) -> None:
         """Show another state, if anything in the charts is new."""
-        changed = (state.history, state.marks) != (self._state.history, self._state.marks)
-        self._state = state
-        if changed:
+        shown, self._state = self._state, state
+        if shown is None or (state.history, state.marks) != (shown.history, shown.marks):
             self.refresh()
 
     def render(self) -> Content:
         """Rows of charts of one size."""
+        if self._state is None:
+            return Content("")
         width, height = self.content_size
         columns, rows = max(1, width // SMALL_WIDTH), max(1, height // SMALL_HEIGHT)
         rows = min(rows, math.ceil(len(CHARTED) / columns))
         lines: list[Content] = []
         for row in range(rows):
             fields = CHARTED[row * columns : (row + 1) * columns]
-            panels = [self._panel(field, width // columns, height // rows) for field in fields]
+            panels = [panel(self._state, field, width // columns, height // rows) for field in fields]
             lines += [Content("").join(cells) for cells in zip(*panels, strict=True)]
         return Content("\n").join(lines)
 
-    def _panel(self, field: str, width: int, height: int) -> list[Content]:
-        """A small chart under its heading, as lines of one width."""
-        heading = Content.styled(FIGURES[field].title, "bold")
-        if self._state.stats is not None:
-            found = present_health(self._state, field)
-            value = figure_value(field, float(getattr(self._state.stats, field)))
-            heading = Content.assemble(heading, "  ", value, "  ", badge(found))
-        drawn = chart(series(self._state, field), width - 2, height - 2).split("\n")
-        lines = [heading, *drawn, *[Content("")] * height][:height]
-        return [line.truncate(width, pad=True) for line in lines]
+
+def panel(state: RunState, field: str, width: int, height: int) -> list[Content]:
+    """A small chart under its heading, as lines of one width."""
+    heading = Content.styled(FIGURES[field].title, "bold")
+    if state.stats is not None:
+        found = present_health(state, field)
+        value = figure_value(field, float(getattr(state.stats, field)))
+        heading = Content.assemble(heading, "  ", value, "  ", badge(found))
+    drawn = chart(series(state, field), width - 2, height - 2).split("\n")
+    lines = [heading, *drawn, *[Content("")] * height][:height]
+    return [line.truncate(width, pad=True) for line in lines]

@@ -147,6 +147,20 @@ async def test_messages_that_wait_are_counted_until_they_are_seen():
         assert app.view.waiting == 0
 
 
+async def test_a_page_is_turned_at_once():
+    app = Bare()
+    async with app.run_test(size=SIZE) as pilot:
+        app.animation_level = "full"
+        app.view.show(hands(20).entries)
+        await sees(pilot, "(19)")
+        end, height = app.view.scroll_offset.y, app.view.size.height
+        app.view.action_page_up()
+        assert app.view.scroll_offset.y == end - height
+        app.view.action_page_down()
+        assert app.view.scroll_offset.y == end
+        assert app.view.following
+
+
 async def test_a_click_on_the_hint_goes_to_the_newest():
     app = Bare()
     async with app.run_test(size=SIZE) as pilot:

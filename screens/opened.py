@@ -1,0 +1,33 @@
+"""A screen that is opened over another one: laid out once before it is seen.
+
+Textual lays a new screen out, then for the size that this gave once more, and a third time with the style classes of
+that size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.events import Resize
+
+from llamagym_tui.screens.look import size_classes
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    Base = Screen[object]
+else:
+    Base = object
+
+
+class Opened(Base):
+    """A mixin of screens."""
+
+    def on_mount(self) -> None:
+        """Take the classes of the terminal's size; styles are applied when the screen is shown."""
+        self.add_class(*size_classes(self.app.size), update=False)
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep the layout if it is of this size."""
+        if event.size == self.size and all(map(self.has_class, size_classes(event.size))):
+            event.prevent_default()

@@ -1,0 +1,51 @@
+"""Screens that are opened over others: laid out once, for the terminal that is there."""
+
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.widgets import Static
+
+from llamagym_tui.screens.look import HEIGHTS, WIDTHS
+from llamagym_tui.screens.opened import Opened
+from tests.tui.steps import sees, until
+
+
+class Sheet(Opened, Screen[None]):
+    """A screen that notes its layouts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layouts: list[frozenset[str]] = []
+
+    def compose(self) -> ComposeResult:
+        yield Static("a sheet")
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        self.layouts.append(frozenset(self.classes))
+        super()._refresh_layout(size, scroll)
+
+
+class Sized(App[None]):
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+
+
+async def test_an_opened_screen_is_laid_out_once_with_the_classes_of_its_size():
+    async with Sized().run_test(size=(120, 34)) as pilot:
+        sheet = Sheet()
+        await pilot.app.push_screen(sheet)
+        await sees(pilot, "a sheet")
+        assert sheet.layouts == [{"-wide", "-tall"}]
+
+
+async def test_an_opened_screen_follows_the_terminal_below_another_one():
+    async with Sized().run_test(size=(120, 34)) as pilot:
+        below, above = Sheet(), Sheet()
+        await pilot.app.push_screen(below)
+        await pilot.app.push_screen(above)
+        await pilot.resize_terminal(60, 15)
+        await until(pilot, lambda: above.classes == {"-narrow", "-too-short"}, "classes of the upper one")
+        pilot.app.pop_screen()
+        await until(pilot, lambda: below.classes == {"-narrow", "-too-short"}, "classes of the lower one")
