@@ -278,6 +278,8 @@ def _tell(event: AnyEvent) -> None:
 def main(script: str, log: str) -> int:
     """Be a trainer that follows a script; the exit code."""
     Path(log).write_text(f"fake trainer: {script}\n")
+    if script == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _tell(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     if script == "long-reply":
@@ -292,8 +294,7 @@ def main(script: str, log: str) -> int:
         _tell(SessionFailed(message="The model is not there; name another one."))
         return 1
     if script == "deaf":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(60)
+        time.sleep(600)
     if script == "flood":
         for event in demo_run(batches=4000):
             _tell(event)

@@ -31,7 +31,7 @@ SCREEN = ("textual", "rich", "llamagym_tui.app", "llamagym_tui.screens")
 def modules_after(statements: str) -> set[str]:
     """Names in `sys.modules` of a new interpreter that ran some statements."""
     program = f"{statements}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
-    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert outcome.returncode == 0, outcome.stderr
     return set(json.loads(outcome.stdout.splitlines()[-1]))
 

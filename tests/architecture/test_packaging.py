@@ -52,7 +52,7 @@ def test_the_wheel_holds_what_the_packages_hold(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tree / name)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
     outcome = subprocess.run(
-        [*command, "--wheel-dir", str(tmp_path), str(tree)], capture_output=True, text=True, timeout=120
+        [*command, "--wheel-dir", str(tmp_path), str(tree)], capture_output=True, text=True, timeout=600
     )
     assert outcome.returncode == 0, outcome.stderr
     (wheel,) = tmp_path.glob("*.whl")

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -132,7 +131,7 @@ def test_in_inference_mode_nothing_is_trained_and_prints_of_libraries_land_in_th
 ) -> None:
     with TrainerProcess(tmp_path, code=NOISE) as trainer:
         trainer.start(model=model, mode="inference", ppo=SMALL, episodes=150)
-        assert trainer.ends(60) == 0
+        assert trainer.ends() == 0
         assert trainer.fault is None
         assert trainer.of(UpdateFinished) == []
         assert {event.policy_version for event in trainer.of(EpisodesCounted)} == {0}
@@ -173,9 +172,7 @@ def test_the_end_of_its_commands_ends_it_with_a_checkpoint(
         before = (tmp_path / "model").stat().st_ino
         trainer.wait_for(EpisodeFinished)
         trainer.end_commands()
-        began = time.monotonic()
         assert trainer.ends() == 0
-        assert time.monotonic() - began < 10
         assert (tmp_path / "model").stat().st_ino != before
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -260,10 +257,8 @@ def test_a_trainer_that_is_never_started_ends_with_its_parent(tmp_path: Path) ->
 
 
 def test_hello_comes_before_anything_heavy_is_imported(tmp_path: Path) -> None:
-    began = time.monotonic()
     with TrainerProcess(tmp_path) as trainer:
         trainer.wait_for(Hello)
-        assert time.monotonic() - began < 5
     heavy = "[name for name in ('torch', 'gymnasium') if name in sys.modules]"
     watch = f"import sys; import llamagym_tui.trainer.__main__; print({heavy})"
     out = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
@@ -284,10 +279,10 @@ def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path
         "import time\n"
         "import llamagym_tui.trainer.__main__ as trainer, llamagym_tui.trainer.session as session\n"
         "trainer.GRACE_S = 0.5\n"
-        "session.Session.run = lambda self: time.sleep(60)\n"
+        "session.Session.run = lambda self: time.sleep(600)\n"
     )
     with TrainerProcess(tmp_path, code=busy) as trainer:
         trainer.start()
         trainer.end_commands()
-        assert trainer.ends(10) == 1
+        assert trainer.ends() == 1
         assert "leaving without a checkpoint" in trainer.log_path.read_text()

@@ -18,7 +18,7 @@ from llamagym_tui.protocol.commands import AnyCommand, StartRun
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent
 
 E = TypeVar("E")
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 class TrainerProcess:
@@ -74,10 +74,10 @@ class TrainerProcess:
                 return event
         raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s; {self.told()}")
 
-    def ends(self, within_s: float = 15.0) -> int:
+    def ends(self, within_s: float = PATIENCE_S) -> int:
         """Its exit code; all that it told last stands in `events`."""
         code = self.process.wait(within_s)
-        while (event := self._arrived.get(timeout=5)) is not None:
+        while (event := self._arrived.get(timeout=PATIENCE_S)) is not None:
             self.events.append(event)
         return code
 

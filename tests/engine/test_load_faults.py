@@ -62,7 +62,7 @@ def said_of(names: list[str], tmp_path, token: str | None) -> list[str]:
         environment["HF_TOKEN"] = token
     try:
         command = [sys.executable, "-c", program, *names]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
     finally:
         hub.shutdown()
         hub.server_close()

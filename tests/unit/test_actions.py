@@ -103,9 +103,9 @@ def test_what_is_no_action_fails(reply: str) -> None:
 
 @pytest.mark.parametrize("piece", ["{", '{"a":', '{"action":', "[", "action ", "action:", '"', "\\"])
 def test_a_hostile_reply_fails_soon(piece: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert read_action(piece * 50_000, NAMES).failed
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 5.0, "0.2 s, or 15 s were all of it read"
 
 
 def test_signs_of_regular_expressions_in_names_are_taken_literally() -> None:

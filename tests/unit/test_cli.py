@@ -306,11 +306,15 @@ def test_help_names_the_commands_but_not_the_hidden_one() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs times of child processes")
-def test_help_is_there_within_half_a_second_of_processor_time() -> None:
+def test_help_takes_little_more_than_the_library_that_prints_it() -> None:
+    told, spent = outcome("-m", "llamagym_tui", "--help")
+    assert told.strip().startswith("Usage: llamagym-tui")
+    assert spent < 5 * outcome("-c", "import typer.core, rich.console")[1], "twice as much; with torch, thirty times"
+
+
+def outcome(*words: str) -> tuple[str, float]:
+    """What an interpreter printed, and the seconds of processor time that it took."""
     before = os.times()
-    command = [sys.executable, "-m", "llamagym_tui", "--help"]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    told = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
     after = os.times()
-    assert outcome.stdout.strip().startswith("Usage: llamagym-tui")
-    spent = after.children_user + after.children_system - before.children_user - before.children_system
-    assert spent < 0.5
+    return told, after.children_user + after.children_system - before.children_user - before.children_system

@@ -105,7 +105,7 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
         assert writer.stdin is not None
         writer.stdin.write(long)
         writer.stdin.close()
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
     assert sorted(demo.seed or 0 for demo in demos.read(path)) == [*range(40), *range(1000, 1040)]
 
 
@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(path: Path) -> None:
             sys.exit(f"refused: {error}")
         """
     )
-    outcome = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    outcome = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=600)
     assert outcome.stderr.startswith("refused: The episode was not saved"), outcome.stderr
     assert path.read_bytes() == before
 

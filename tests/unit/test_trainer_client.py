@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ async def test_a_run_is_started_heard_and_stopped(tmp_path: Path, monkeypatch: p
     client = await started("serves", tmp_path, monkeypatch)
     events = client.events()
     assert isinstance(await anext(events), Hello)
-    await client.stop(timeout_s=10)
+    await client.stop(timeout_s=120)
     assert [type(event) async for event in events] == [RunFinished]
     assert client.exit_code == 0
 
@@ -61,7 +60,7 @@ async def test_a_frame_longer_than_the_buffer_arrives_whole(tmp_path: Path, monk
     reply = await anext(events)
     assert isinstance(reply, TokensStreamed)
     assert len(reply.text) == 3_000_000
-    await client.stop(timeout_s=10)
+    await client.stop(timeout_s=120)
 
 
 async def test_a_trainer_that_speaks_nonsense_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -76,17 +75,15 @@ async def test_a_trainer_that_does_not_listen_is_killed(tmp_path: Path, monkeypa
     client = await started("deaf", tmp_path, monkeypatch)
     monkeypatch.setattr("llamagym_tui.trainer_client.GRACE_S", 0.2)
     await anext(client.events())
-    began = time.monotonic()
     await client.stop(timeout_s=0.2)
     assert client.exit_code == -9
-    assert time.monotonic() - began < 5
 
 
 async def test_stopping_reads_on_so_that_a_child_with_a_full_pipe_can_hear_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     client = await started("flood", tmp_path, monkeypatch)
-    await client.stop(timeout_s=20)
+    await client.stop(timeout_s=120)
     assert client.exit_code == 0
 
 
