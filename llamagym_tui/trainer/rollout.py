@@ -251,6 +251,7 @@ class Rollout:
             return []
         said, self._said = self._said, None
         outcomes = [self._act(self._seats[index], self._settled(index, reply)) for index, reply in said.items()]
+        self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
         return [outcome for outcome in outcomes if outcome is not None]
 
     @property
@@ -469,5 +470,4 @@ class Rollout:
         self.spectator.tell(seat.index, finished)
         if seat.is_corrected:
             self._emit(episode_corrected(self.spectator.told(seat.index)))
-        self.keep_wheel_in_view()
         return seat.ended(trajectory.policy_version)

@@ -168,6 +168,16 @@ def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(m
     assert len(of(emitted, events.EpisodeCorrected)) == 1
 
 
+def test_a_failure_elsewhere_that_is_watched_from_now_on_lets_go(make_driven):
+    rollout, emitted = make_driven()
+    rollout.spectator.watch_next("failure")
+    act(rollout, emitted)
+    assert rollout.spectator.env != 0, "the replies of a model that knows nothing name no action"
+    assert of(emitted, events.WheelLetGo)[0].reason == "another conversation is watched"
+    rollout.step()
+    assert len(of(emitted, events.ActionAwaited)) == 1
+
+
 def test_a_turn_that_still_waits_is_no_correction(make_driven):
     rollout, emitted = make_driven()
     rollout.restart()
