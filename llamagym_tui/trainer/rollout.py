@@ -219,6 +219,7 @@ class Rollout:
         seeds = np.random.SeedSequence(entropy).generate_state(more)
         for env_seed in seeds:
             self._seats.append(Seat(len(self._seats), self._make_env(), int(env_seed)))
+        self.tell_corrections()
         for seat in self._seats[n_envs:]:
             seat.env.close()
         del self._seats[n_envs:]

@@ -168,6 +168,19 @@ def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(m
     assert len(of(emitted, events.EpisodeCorrected)) == 1
 
 
+def test_what_a_person_did_in_an_environment_that_is_given_up_is_told(make_driven):
+    rollout, emitted = make_driven()
+    rollout.let_go()
+    rollout.spectator.watch(2)
+    rollout.take_wheel()
+    rollout.step()
+    rollout.step()
+    act(rollout, emitted)
+    rollout.resize(1)
+    (corrected,) = of(emitted, events.EpisodeCorrected)
+    assert corrected.turns[-1].replaced is not None
+
+
 def test_a_failure_elsewhere_that_is_watched_from_now_on_lets_go(make_driven):
     rollout, emitted = make_driven()
     rollout.spectator.watch_next("failure")
