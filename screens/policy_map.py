@@ -42,7 +42,7 @@ class PolicyMapScreen(Screen[None]):
     HELP = "What the policy does in each state, as the first turn of an episode, beside what is best there."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "swap", "Optimal", tooltip="The optimal strategy in place of the policy.", id="map.optimal"),
-        Binding("escape,g", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
+        Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
 

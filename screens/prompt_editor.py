@@ -153,11 +153,16 @@ class PromptEditor(ModalScreen[str | None]):
     def action_revert(self) -> None:
         """Leave what is open in the editor, or forget the draft."""
         if self.has_class("-path") or self.has_class("-diff"):
-            self.remove_class("-path", "-diff")
-            self.query_one(DraftArea).focus()
+            self._show_draft()
             return
         self._forget()
         self.dismiss(None)
+
+    def _show_draft(self) -> None:
+        """The draft again, in place of a difference or the name of a file."""
+        self.remove_class("-path", "-diff")
+        self.query_one(DraftArea).focus()
+        self._say("")
 
     # Versions
 
@@ -189,8 +194,7 @@ class PromptEditor(ModalScreen[str | None]):
         draft = self.query_one(DraftArea)
         # As an edit, so that it can be undone.
         draft.replace(literal(text), (0, 0), draft.document.end)
-        self.remove_class("-path", "-diff")
-        draft.focus()
+        self._show_draft()
         self._say(said)
 
     # Files
@@ -200,6 +204,7 @@ class PromptEditor(ModalScreen[str | None]):
         self._purpose = purpose
         self.remove_class("-diff")
         self.add_class("-path")
+        self._say("")
         field = self.query_one(PathInput)
         field.placeholder = f"file to {purpose}, enter does it"
         field.focus()

@@ -19,7 +19,7 @@ from llamagym_tui.screens.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.version_list import word_diff
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, until
+from tests.tui.steps import sees, shown, until
 
 SMALL = (80, 24)
 EVENTS = [
@@ -157,3 +157,14 @@ def test_a_file_that_is_no_prompt_is_refused(tmp_path: Path):
 def test_drafts_of_agents_with_odd_names_have_files_of_their_own():
     assert Draft("./my cliff.py:Cliff").path.name == "my-cliff.py-Cliff.txt"
     assert Draft("blackjack").path != Draft("frozen_lake").path
+
+
+async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        for leave in ("escape", "f3"):
+            await pilot.press("f2")
+            await sees(pilot, "[-left out-]")
+            await pilot.press(leave)
+            await until(pilot, lambda: "[-left out-]" not in shown(pilot))
