@@ -261,7 +261,7 @@ class Rollout:
         return self._said is not None and self.wheel.env in self._said and self.wheel.reply is None
 
     def take_wheel(self) -> None:
-        """Let a person act in the watched environment from its next turn on.
+        """Let a person act in the watched environment from its next turn on, which is the one that waits, if one does.
 
         Raises:
             UsageError: what is watched is no play under way.
@@ -274,6 +274,8 @@ class Rollout:
         if self.wheel.env is None:
             self.wheel.take(env, offered)
         self._emit(events.WheelTaken(env=env, choices=list(offered)))
+        if self._said is not None and self.awaits_person:
+            self._await_person(self._seats[env], self._said[env])
 
     def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
         """Choose the action of the person at the wheel, for the next `step`.

@@ -110,6 +110,16 @@ def test_who_lets_go_leaves_the_turn_to_the_reply_that_the_agent_has_given(make_
     assert all(trajectory.is_own for trajectory in rollout.take_batch())
 
 
+def test_who_lets_go_and_takes_the_wheel_again_is_told_that_their_turn_waits(make_driven):
+    rollout, emitted = make_driven()
+    rollout.let_go()
+    rollout.take_wheel()
+    assert [type(event) for event in emitted[-3:]] == [events.WheelLetGo, events.WheelTaken, events.ActionAwaited]
+    assert rollout.step() == []
+    act(rollout, emitted)
+    assert rollout.env_steps == 3
+
+
 def test_the_wheel_stays_with_the_person_over_episodes_and_batches(make_driven):
     rollout, emitted = make_driven()
     for _ in range(3 * LONG):
@@ -173,8 +183,6 @@ def test_what_a_person_did_in_an_environment_that_is_given_up_is_told(make_drive
     rollout.let_go()
     rollout.spectator.watch(2)
     rollout.take_wheel()
-    rollout.step()
-    rollout.step()
     act(rollout, emitted)
     rollout.resize(1)
     (corrected,) = of(emitted, events.EpisodeCorrected)
