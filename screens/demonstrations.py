@@ -248,8 +248,8 @@ class DemonstrationsScreen(Screen[None]):
     # Drawing
 
     def _draw(self) -> None:
-        if not self.is_mounted:
-            return
+        if self not in self.app.screen_stack:
+            return  # It was left while a thread was at work.
         words = self.query_one(SentenceInput).value
         self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
         self.query_one(EpisodeTitles).show(self._sort, descending=self._descending)
@@ -261,7 +261,7 @@ class DemonstrationsScreen(Screen[None]):
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),
-            (f" · {len(self._shown):,}{of} episodes{faulty}", ASIDE),
+            (f" · {len(self._shown):,}{of} episode{'' if len(self._rows) == 1 else 's'}{faulty}", ASIDE),
         )
         self.query_one("#demos-header", Static).update(header)
         self._draw_status()

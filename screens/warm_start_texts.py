@@ -67,7 +67,9 @@ def _offer(offer: Offer, chosen: bool) -> Content:
     head = Content.assemble((f"{mark}{offer.title}", "bold" if chosen else ""))
     if offer.fault:
         return head + Content.styled(f": refused\n  {literal(offer.fault)}", "$text-error")
-    counted = f": {offer.episodes:,} episodes, mean return {number(offer.mean_return, 3)}"
+    counted = (
+        f": {offer.episodes:,} episode{'' if offer.episodes == 1 else 's'}, mean return {number(offer.mean_return, 3)}"
+    )
     return Content.assemble(head, counted)
 
 
