@@ -97,8 +97,8 @@ class CompareScreen(Screen[None]):
     @work(exclusive=True)
     async def _draw(self) -> None:
         library = await asyncio.to_thread(importlib.import_module, "textual_plot")
-        if not self.is_mounted:
-            return
+        if self not in self.app.screen_stack:
+            return  # It was left meanwhile.
         plot = library.PlotWidget(allow_pan_and_zoom=False)
         plot.can_focus = False
         await self.query_one("#compare-chart").mount(plot)

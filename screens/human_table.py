@@ -205,8 +205,7 @@ class HumanTableScreen(Screen[None]):
             self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-        if self.is_mounted:
-            self._draw()
+        self._draw()
 
     def action_reason(self) -> None:
         """Write a sentence, or leave it as it stands."""
@@ -268,10 +267,11 @@ class HumanTableScreen(Screen[None]):
     @work(group="save")
     async def _save(self) -> None:
         await asyncio.to_thread(self._game.save)
-        if self.is_mounted:
-            self._draw()
+        self._draw()
 
     def _draw(self) -> None:
+        if self not in self.app.screen_stack:
+            return  # It was left while a thread was at work.
         game = self._game
         table = self.query_one(ConversationView)
         table.say_while_empty("There is no table." if self._fault else "setting the table …")

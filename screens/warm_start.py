@@ -95,8 +95,8 @@ class WarmStartDialog(ModalScreen[None]):
     def show(self, state: RunState) -> None:
         """Tell how the training goes."""
         self._state = state
-        if not self.is_mounted:
-            return
+        if not self.is_mounted or self not in self.app.screen_stack:
+            return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one("#warm-start").content_size.width)
         offers = offers_text(self._offers, self._at, self._fault, evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)

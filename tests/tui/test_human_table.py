@@ -73,6 +73,19 @@ async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
         await sees(pilot, "1 episode, sum")
 
 
+async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        table = app.screen
+        assert isinstance(table, HumanTableScreen)
+        await app.pop_screen()
+        assert not table.children
+        table._draw()
+        assert isinstance(app.screen, PlaygroundScreen)
+
+
 async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
     app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
     folder = demos.default_path("blackjack").parent

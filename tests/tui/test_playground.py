@@ -70,7 +70,7 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
         await sees(pilot, "mean return of the last 1,000 episodes")
         await sees(pilot, "optimal −0.047")
         for text in ("update      40", "KL ref      0.031", "clip frac   8.3%", "parse fail  0.3%"):
-            assert text in shown(pilot)
+            await sees(pilot, text)
         await until(pilot, lambda: app_has_plot(pilot.app), "the chart")
 
 

@@ -128,7 +128,18 @@ async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp)
         await pilot.press("end")
         await sees(pilot, "episode 2,574")
         bar = app.screen.query_one(KeyBar)
-        able = {"Jump", "Play/pause", "Speed", "Event", "Back", "Help", "Quit", "Play yourself", "Metrics"}
+        able = {
+            "Jump",
+            "Play/pause",
+            "Speed",
+            "Event",
+            "Back",
+            "Help",
+            "Quit",
+            "Play yourself",
+            "Metrics",
+            "Policy map",
+        }
         await until(
             pilot, lambda: {key.description for key in bar.keys if key.enabled} == able, "keys that do something"
         )

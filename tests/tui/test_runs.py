@@ -21,7 +21,7 @@ from llamagym_tui.screens.widgets.run_list import RunList
 from tests import fakes
 from tests.recorded_run import record
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 from tests.tui.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -64,6 +64,7 @@ async def test_runs_are_listed_with_how_they_went_the_latest_first():
     app = home()
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
+        await stands_still(pilot)
         assert names(app) == ["late", "middle", "early"]
         lines = [line for line in shown(pilot).splitlines() if "blackjack " in line]
         assert ["1,024" in lines[0], "1,536" in lines[1], "512" in lines[2]] == [True] * 3
