@@ -39,6 +39,8 @@ FRAME_ENTRIES = 256
 """Entries of the conversation in each of them: what one may scroll back to after a jump, at least."""
 READ_EVENTS = 256
 """Events that are read at once: some milliseconds."""
+PLAYED_EVENTS = 1_024
+"""Events that are played at once, some 20 ms; more of them follow at the next tick."""
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Seconds of the recording for each second."""
 
@@ -157,6 +159,8 @@ class Player:
         self.playing = True
         self.speed = 1.0
         """Seconds of the recording for each second, one of `SPEEDS`."""
+        self._behind = False
+        """Whether events before the present time are yet to be played."""
         self._clock = clock
         self._ticked_at = clock()
         self._go_to(recording.frame_at(0.0))
@@ -172,7 +176,7 @@ class Player:
         return self.recording.complete and self.at_s >= self.recording.duration_s
 
     def tick(self) -> None:
-        """Play what is due by the clock; the end pauses.
+        """Play what is due by the clock, and what a jump has left; the end pauses.
 
         Raises:
             RunStoreError: the events cannot be read any more.
@@ -182,6 +186,8 @@ class Player:
         if self.playing:
             self._play_until(min(self.at_s + elapsed * self.speed, self.recording.duration_s))
             self.playing = not self.at_end
+        elif self._behind:
+            self._play_until(self.at_s)
 
     def toggle(self) -> None:
         """Play, or pause; at the end, play once more from the beginning."""
@@ -190,7 +196,7 @@ class Player:
             self.jump(0.0)
 
     def jump(self, at_s: float) -> None:
-        """Go to a time, as near as there is one.
+        """Go to a time, as near as there is one; what lies between it and a kept state may take some ticks.
 
         Raises:
             RunStoreError: the events cannot be read any more.
@@ -208,6 +214,8 @@ class Player:
             RunStoreError: the events cannot be read any more.
         """
         self.playing = False
+        while self._behind:
+            self._play_until(self.at_s)
         if (coming := self._coming()) is not None:
             self._take(coming)
             self.at_s = self._here.moment.at_s
@@ -223,9 +231,13 @@ class Player:
         self._next: event_log.Logged | None = None
 
     def _play_until(self, at_s: float) -> None:
-        """Take all events up to and at a time."""
+        """Take events up to and at a time, `PLAYED_EVENTS` at most."""
         self.at_s = at_s
-        while (coming := self._coming()) is not None and self._here.moment.of_next(coming.event).at_s <= at_s:
+        for _ in range(PLAYED_EVENTS):
+            coming = self._coming()
+            self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
+            if coming is None or not self._behind:
+                return
             self._take(coming)
 
     def _coming(self) -> event_log.Logged | None:

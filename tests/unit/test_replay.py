@@ -124,6 +124,21 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Pa
         assert playing.state == expected, target
 
 
+def test_a_long_jump_is_played_in_pieces_and_a_step_skips_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "PLAYED_EVENTS", 10)
+    playing, _ = player(record(tmp_path, warnings(40)))
+    playing.toggle()
+    playing.jump(25.0)
+    assert (playing.state.warning, playing.at_s) == ("9", 25.0)
+    for expected in ("19", "25", "25"):
+        playing.tick()
+        assert (playing.state.warning, playing.at_s, playing.playing) == (expected, 25.0, False)
+    playing.jump(38.0)
+    assert playing.state.warning == "35"
+    playing.step()
+    assert (playing.state.warning, playing.at_s) == ("39", 39.0)
+
+
 def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 2)
     recording = whole(record(tmp_path, warnings(1000)))
