@@ -22,6 +22,8 @@ from tests import fakes
 from tests.tui.steps import stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
+HOPS = 6
+"""Messages that follow one from the other: key, action, message of a screen, command, event, binding."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,24 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key has done what it does before the next one comes, however slow the machine is.
+
+    Textual's pilot waits until the process seems idle, which one that gets no processor seems, too.
+    """
+    press = Pilot.press
+
+    async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
+        for key in keys:
+            await press(pilot, key)
+            for _ in range(HOPS):
+                if not pilot.app._exit:
+                    await pilot._wait_for_screen()
+
+    monkeypatch.setattr(Pilot, "press", press_and_wait)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ async def test_keys_move_time(app: LlamaGymApp):
             ("shift+right", 0.1 * duration_s),
         ]:
             await pilot.press(key)
-            assert screen.player.at_s == pytest.approx(at_s), key
+            await until(pilot, lambda at_s=at_s: screen.player.at_s == pytest.approx(at_s), key)  # type: ignore[misc]
         assert not screen.player.playing
 
 

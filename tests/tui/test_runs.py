@@ -83,7 +83,7 @@ async def test_keys_and_clicks_sort():
         await pilot.press("s")
         assert runs.sorted_by == "return"
         await pilot.click("#runs-heading", offset=(5, 0))
-        assert (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"])
+        await until(pilot, lambda: (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"]))
 
 
 @pytest.mark.usefixtures("three_runs")
