@@ -108,8 +108,9 @@ class Steering(Base):
         from llamagym_tui.screens.dialogs import ConfirmDialog
 
         question = (
-            "Go back to the last good checkpoint? What was learnt since is lost; episodes stay counted, "
-            "and the batch under way is dropped."
+            "Go back to the last good checkpoint? Good is one after which a whole batch was played and went well, so "
+            "not one of a moment ago. What was learnt since is lost; episodes stay counted, and the batch under way "
+            "is dropped."
         )
 
         def answered(yes: bool | None) -> None:
