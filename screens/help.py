@@ -20,7 +20,7 @@ from textual.widgets import Static
 from llamagym_tui.figure_texts import FIGURES
 from llamagym_tui.keymap import FILE
 from llamagym_tui.preferences import config_dir
-from llamagym_tui.screens.opened import Opened
+from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.widgets.literal import literal
 
 NAME_WIDTH = 16
@@ -58,7 +58,7 @@ def keys_file() -> str:
     return literal(str(config_dir() / FILE))
 
 
-class HelpDialog(Opened, ModalScreen[None]):
+class HelpDialog(Fitted, ModalScreen[None]):
     """What the keys of a screen do, and what the figures mean."""
 
     CSS_PATH = "dialogs.tcss"

@@ -10,12 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import ScreenResume
+from textual.events import Resize, ScreenResume
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from llamagym_tui.agent import Agent
+from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.widgets.agent_list import AgentList, ModelList
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.run_list import RunHeading, RunList
@@ -25,7 +26,7 @@ RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""
 
 
-class HomeScreen(Screen[None]):
+class HomeScreen(Fitted, Screen[None]):
     """Chooses what to play."""
 
     CSS_PATH = "home.tcss"
@@ -91,7 +92,7 @@ class HomeScreen(Screen[None]):
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Titles are laid out by width."""
         self.call_after_refresh(self.tell)
 

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.figure_texts import FIGURES, shown_figures
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.opened import Opened
+from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.widgets.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -33,7 +33,7 @@ class FigureList(OptionList):
     )
 
 
-class MetricsScreen(Opened, Screen[None]):
+class MetricsScreen(Fitted, Screen[None]):
     """Figures of a run, charted."""
 
     CSS_PATH = "metrics.tcss"

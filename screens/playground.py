@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.events import ScreenResume
+from textual.events import Resize, ScreenResume
 from textual.message import Message
 from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.demo_keys import DEMO_KEYS
+from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.steering import STEERING_KEYS, Steering, steering_allowed
 from llamagym_tui.screens.watching import WATCHING_KEYS, WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.conversation import ConversationView
@@ -36,7 +37,7 @@ CHART_S = 0.5
 """Seconds between two drawings of the chart, at least."""
 
 
-class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
+class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     """A run, live."""
 
     CSS_PATH = "playground.tcss"
@@ -117,7 +118,7 @@ class PlaygroundScreen(Steering, WatchingActions, Screen[None]):
         """Catch up with what happened behind another screen."""
         self.show(getattr(self.app, "run_state", None) or self._state)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """The chart may have come into view."""
         self.call_after_refresh(self._draw_chart)
         self.call_after_refresh(lambda: self.show(self._state))

@@ -1,18 +1,19 @@
-"""Screens that are opened over others: laid out once, for the terminal that is there."""
+"""Screens that fit: laid out once, for the terminal that is there."""
 
 from __future__ import annotations
 
 from textual.app import App, ComposeResult
+from textual.events import Resize
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Static
 
+from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.look import HEIGHTS, WIDTHS
-from llamagym_tui.screens.opened import Opened
 from tests.tui.steps import sees, until
 
 
-class Sheet(Opened, Screen[None]):
+class Sheet(Fitted, Screen[None]):
     """A screen that notes its layouts."""
 
     def __init__(self) -> None:
@@ -49,3 +50,17 @@ async def test_an_opened_screen_follows_the_terminal_below_another_one():
         await until(pilot, lambda: above.classes == {"-narrow", "-too-short"}, "classes of the upper one")
         pilot.app.pop_screen()
         await until(pilot, lambda: below.classes == {"-narrow", "-too-short"}, "classes of the lower one")
+
+
+async def test_of_two_sizes_that_are_told_at_once_the_terminals_own_stays():
+    async with Sized().run_test(size=(120, 34)) as pilot:
+        sheet = Sheet()
+        await pilot.app.push_screen(sheet)
+        await sees(pilot, "a sheet")
+        for size in (Size(80, 25), Size(80, 24)):
+            pilot.app.post_message(Resize(size, size))
+            sheet.post_message(Resize(size, size))
+        await until(pilot, lambda: sheet.size == (80, 24), "the second size")
+        layouts = len(sheet.layouts)
+        await pilot.pause(0.2)
+        assert len(sheet.layouts) <= layouts + 2

@@ -1,7 +1,7 @@
-"""A screen that is opened over another one: laid out once before it is seen.
+"""A screen that is laid out once before it is seen, for the size of the terminal that is there.
 
 Textual lays a new screen out, then for the size that this gave once more, and a third time with the style classes of
-that size.
+that size. Of two sizes that are told at once, as where a terminal does not know its own, it takes turns without end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ else:
     Base = object
 
 
-class Opened(Base):
+class Fitted(Base):
     """A mixin of screens."""
 
     def on_mount(self) -> None:
@@ -28,6 +28,7 @@ class Opened(Base):
         self.add_class(*size_classes(self.app.size), update=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the layout if it is of this size."""
-        if event.size == self.size and all(map(self.has_class, size_classes(event.size))):
+        """Keep the layout if it is of this size, or if the terminal has another one by now."""
+        fits = event.size == self.size and all(map(self.has_class, size_classes(event.size)))
+        if fits or event.size != self.app.size:
             event.prevent_default()
