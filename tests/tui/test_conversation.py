@@ -16,7 +16,7 @@ from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.conversation_pane import ConversationPane
 from llamagym_tui.transcript import MAX_ENTRIES, Transcript
 from tests import fakes
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 
 SIZE = (60, 16)
 LONG = "The dealer looks at you for a long while and says that the cards are cold tonight. " * 3
@@ -344,8 +344,10 @@ def test_a_searched_conversation(snap_compare: Any):
             transcript = transcript.tell(event)
         app.view.show(transcript.note("watching environment 2 of 128").entries)
         await sees(pilot, "I think")
-        await pilot.press("slash", *"hit", "up")
+        await pilot.press("slash", *"hit")
         await sees(pilot, " of 1")
+        await stands_still(pilot)
+        await pilot.press("up")
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=settled)
 

@@ -21,7 +21,7 @@ from llamagym_tui.screens.warm_start import WarmStartDialog
 from llamagym_tui.screens.widgets.episode_list import EpisodeList
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 from tests.tui.test_literal import NASTY, harmful
 from tests.unit.test_demos import a_demo
 
@@ -48,6 +48,7 @@ async def opened(pilot: Any) -> DemonstrationsScreen:
     await pilot.press("d")
     await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
     await sees(pilot, "episodes")
+    await stands_still(pilot)
     return pilot.app.screen
 
 

@@ -123,7 +123,8 @@ async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_a
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "There is no table.")
-        assert "only discrete actions can be taken with keys" in " ".join(shown(pilot).split())
+        why = "only discrete actions can be taken with keys"
+        await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
 

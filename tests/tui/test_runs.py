@@ -169,9 +169,11 @@ async def test_names_of_files_and_models_are_literal():
     app = home()
     async with app.run_test(size=(120, 34)) as pilot:
         await sees(pilot, "512")
+        await stands_still(pilot)
         assert harmful(shown(pilot)) == []
         await pilot.press("l")
         await sees(pilot, "a[$a]␛[2J")
+        await stands_still(pilot)
         await pilot.press("space", "down", "space", "c")
         await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
         assert harmful(shown(pilot)) == []
