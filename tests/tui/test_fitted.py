@@ -14,7 +14,7 @@ from tests.tui.steps import sees, until
 
 
 class Sheet(Fitted, Screen[None]):
-    """A screen that notes its layouts."""
+    """A screen that notes for what it is laid out, apart from what its widgets ask for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,8 @@ class Sheet(Fitted, Screen[None]):
         yield Static("a sheet")
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        self.layouts.append(frozenset(self.classes))
+        if size is not None:
+            self.layouts.append(frozenset(self.classes))
         super()._refresh_layout(size, scroll)
 
 
