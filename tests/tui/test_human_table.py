@@ -17,7 +17,7 @@ from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -159,6 +159,7 @@ async def test_actions_are_chosen_and_taken_by_clicks(make_app: MakeApp):
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, " s  stick    h  hit")
+        await stands_still(pilot)
         await pilot.click("#choices", offset=(5, 1))
         await sees(pilot, "▶ stick ◀")
         await pilot.click("#choices", offset=(5, 1))

@@ -42,6 +42,7 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "f5 Pause")
+        await sees(pilot, "rolling out · episode")
         await pilot.press("space", "c")
         assert client.asked == []
         await pilot.press("f5")
