@@ -42,7 +42,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     value: float | None
     """V before it that the update used. None: no update."""
     value_now: float | None
-    """V before it under the weights as they are now."""
+    """V before it, or before its turn where turns have the credit, under the weights as they are now."""
     target: float | None
     """The return that the update drew the value to. None: no update."""
     advantage: float | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from llamagym_tui.protocol.events import TurnInspected
@@ -85,6 +86,7 @@ class Inspecting:
         temperature = used.temperature if used else self._policy.generation.temperature
         clip_range = used.clip_range if used else self._ppo.config.clip_range
         earned = used.earned(trajectory, number) if used and turn.is_trained else []
+        credit = used.credit if used else self._ppo.config.credit
         each = tokens_now(
             self._policy,
             segment,
@@ -92,6 +94,8 @@ class Inspecting:
             temperature=temperature if turn.choice is None else 1.0,
             most=MOST_ALTERNATIVES,
         )
+        if credit == "turn":  # its value is the one before its first token
+            each = [replace(token, value=each[0].value) for token in each]
         choice, replies = None, list[ScoredReply]()
         if turn.choice is not None:
             now = choice_now(self._policy, segment, turn, turn.choice, temperature=temperature)
@@ -108,7 +112,7 @@ class Inspecting:
             policy=self._policy.version,
             update=used.update if used else 0,
             clip_range=clip_range,
-            credit=used.credit if used else self._ppo.config.credit,
+            credit=credit,
             temperature=temperature,
             reward=turn.reward,
             before=self._before(segment, turn),

@@ -121,7 +121,7 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
                 assert decision.ratio == pytest.approx(ratio, rel=1e-4)
                 assert (decision.value, decision.target) == (pytest.approx(turn.value), pytest.approx(1.0))
                 assert decision.advantage == pytest.approx(advantage, abs=1e-6)
-                assert decision.value_now == pytest.approx(float(values[at]), abs=1e-5)
+                assert decision.value_now == pytest.approx(float(values[0]), abs=1e-5)
                 assert decision.clipped == (ratio > 1.1 if advantage > 0 else ratio < 0.9)
                 found_clipped.add(decision.clipped)
     assert found_clipped == {True, False}
@@ -149,6 +149,7 @@ def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_polic
         values = plain(course.policy, segment, turn)[1].tolist()
         decisions = [token.decision for token in course.inspect(episode, 1).tokens]
         assert [decision.value for decision in decisions] == pytest.approx(values, abs=1e-4)
+        assert [decision.value_now for decision in decisions] == pytest.approx(values, abs=1e-4)
         assert [decision.advantage for decision in decisions] == pytest.approx([1 - v for v in values], abs=1e-4)
 
 
