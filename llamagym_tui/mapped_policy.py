@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
@@ -69,6 +70,7 @@ class MappedPolicy:
         }
         """All fields but empty ones."""
 
+    @cached_property
     def counts(self) -> list[Count]:
         """Of each panel."""
         agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in self._panels]
@@ -77,8 +79,7 @@ class MappedPolicy:
     @property
     def count(self) -> Count:
         """Of all panels."""
-        counts = self.counts()
-        return Count(sum(count.agreeing for count in counts), sum(count.states for count in counts))
+        return Count(sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts))
 
     @property
     def _panels(self) -> range:

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from llamagym_tui.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, RunStarted
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.facts import MINUS
+from llamagym_tui.screens.widgets.facts import LEAST_REST, MINUS
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.map_fields import DIFFERS
@@ -28,8 +28,6 @@ from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
 ASIDE = "$foreground 60%"
-WORTH_TELLING = 0.005
-"""Probability of other words from which it is told."""
 LONG = 4
 """Rows of what is told of a field, where two are too narrow for it."""
 
@@ -174,7 +172,7 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
         return [Content("no optimal strategy is known")]
     panels = ""
     if len(layout.panels) > 1:
-        counts = zip(layout.panels, policy.counts(), strict=True)
+        counts = zip(layout.panels, policy.counts, strict=True)
         panels = "".join(
             f" · {one_line(panel.title)} {found.agreeing}/{found.states}" for panel, found in counts if found.states
         )
@@ -199,7 +197,7 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
     if layout.action is not None:
         parts.insert(0, parts.pop(layout.action))
-    if (rest := 1 - sum(cell.shares)) >= WORTH_TELLING:
+    if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
         parts.append(f"other words {rest:.1%}")
     if not cell.cell.best:
         return Content(", ".join(parts))

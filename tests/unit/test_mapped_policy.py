@@ -52,7 +52,7 @@ def test_an_action_that_is_one_of_the_best_agrees() -> None:
 
 
 def test_states_that_agree_are_counted_by_panel_and_in_sum() -> None:
-    assert mapped().counts() == [Count(2, 3), Count(0, 1)]
+    assert mapped().counts == [Count(2, 3), Count(0, 1)]
     assert mapped().count == Count(2, 4)
 
 
@@ -69,4 +69,4 @@ def test_a_policy_that_was_not_asked_agrees_nowhere_and_differs_nowhere() -> Non
 def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
     policy = mapped([[math.nan, math.nan], *SHARES[1:]])
     assert policy.cells[Spot(0, 0, 0)].choice is None
-    assert policy.counts() == [Count(1, 2), Count(0, 1)]
+    assert policy.counts == [Count(1, 2), Count(0, 1)]
