@@ -17,6 +17,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Static
 
 from llamagym_tui.return_series import Point, smoothing_window, thinned
@@ -59,7 +60,7 @@ class ReturnChart(Vertical):
         self._plot: PlotWidget | None = None
         self._library: Any = None
         self._state: RunState | None = None
-        self._drawn: object = None
+        self._drawn: tuple[object, Size] | None = None
 
     def compose(self) -> ComposeResult:
         """A sentence until there is a curve."""
@@ -71,6 +72,15 @@ class ReturnChart(Vertical):
         """Whether drawing would be seen."""
         return bool(self.size) and self.display
 
+    def is_drawn(self, state: RunState) -> bool:
+        """Whether the returns of a state are drawn, for the present size."""
+        return self._drawn is not None and self._drawn[0] is state.returns and self._drawn[1] == self.size
+
+    def on_resize(self) -> None:
+        """Band and baselines are laid out in cells: another size wants others."""
+        if self._state is not None:
+            self.show(self._state)
+
     def show(self, state: RunState) -> None:
         """Draw another state, if anything in the chart is new."""
         self._state = state
@@ -78,7 +88,7 @@ class ReturnChart(Vertical):
             return
         if self._library is None:
             self._load()
-        elif self._drawn is not state.returns and self._plot is not None:
+        elif self._plot is not None and not self.is_drawn(state):
             self._draw(state, self._plot)
 
     @work(exclusive=True)
@@ -99,7 +109,7 @@ class ReturnChart(Vertical):
             self.show(self._state)
 
     def _draw(self, state: RunState, plot: PlotWidget) -> None:
-        self._drawn = state.returns
+        self._drawn = state.returns, self.size
         window = smoothing_window(state.returns.episodes)
         points = thinned(state.returns.trailing(window), 2 * max(20, self.size.width))
         known = baselines(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.screens.widgets.return_chart import ReturnChart
 from tests import fakes
 from tests.tui.conftest import MakeApp
@@ -30,4 +31,17 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query(ReturnChart))
         chart = app.screen.query_one(ReturnChart)
-        await until(pilot, lambda: chart._drawn is app._state.returns is not None and app._state.episodes == episodes)
+        await until(pilot, lambda: chart.is_drawn(app._state) and app._state.episodes == episodes)
+
+
+async def test_another_size_is_drawn_anew(make_app: MakeApp):
+    drawing = StateDrawn(episode=20_494, turn=1, text="one\ntwo\nthree")
+    client = fakes.FakeClient(fakes.demo_run())
+    app: LlamaGymApp = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await until(pilot, lambda: app.screen.query(ReturnChart))
+        chart = app.screen.query_one(ReturnChart)
+        await until(pilot, lambda: chart.is_drawn(app._state))
+        rows = chart.size.height
+        client.tell(drawing)  # It takes rows from the chart, and no return is new.
+        await until(pilot, lambda: chart.size.height < rows and chart.is_drawn(app._state))

@@ -22,7 +22,7 @@ def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "update")
         if size[0] >= 120:
             # The chart is drawn now and then: a slow machine would be pictured with the curve of a while ago.
-            await until(pilot, lambda: pilot.app.screen.query_one(ReturnChart)._drawn is app.run_state.returns)
+            await until(pilot, lambda: pilot.app.screen.query_one(ReturnChart).is_drawn(app.run_state))
 
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     assert snap_compare(app, terminal_size=size, run_before=settled)

@@ -104,7 +104,7 @@ def test_replay(snap_compare: Any, size: tuple[int, int]):
         state = screen.player.state
         await until(pilot, lambda: pilot.app.run_state is state)
         if size[0] >= 120:
-            await until(pilot, lambda: screen.query_one(ReturnChart)._drawn is not None)
+            await until(pilot, lambda: screen.query_one(ReturnChart).is_drawn(state))
 
     app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
     assert snap_compare(app, terminal_size=size, run_before=settled)

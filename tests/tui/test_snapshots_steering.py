@@ -41,7 +41,7 @@ async def furnished(pilot: Pilot[None]) -> None:
     await sees(pilot, "no PPO update yet")
     chart = app.screen.query_one(ReturnChart)
     if app.size.width >= WIDE and app.run_state is not None and app.run_state.returns.sums:
-        await until(pilot, lambda: chart._drawn is app.run_state.returns)  # type: ignore[union-attr]
+        await until(pilot, lambda: chart.is_drawn(app.run_state))  # type: ignore[union-attr]
     await stands_still(pilot)
 
 

@@ -26,7 +26,7 @@ LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
 async def drawn_whole(pilot: Pilot[None], app: LlamaGymApp) -> None:
     """Wait until the chart, where there is room for one, shows the newest returns."""
     if app.size.width >= WIDE:
-        await until(pilot, lambda: app.screen.query_one(ReturnChart)._drawn is app.run_state.returns)  # type: ignore[union-attr]
+        await until(pilot, lambda: app.screen.query_one(ReturnChart).is_drawn(app.run_state))  # type: ignore[arg-type]
 
 
 def run_with_drawing(drawing: StateDrawn) -> Iterator[AnyEvent]:
