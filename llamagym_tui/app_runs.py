@@ -92,10 +92,10 @@ class PastRunActions(App[None]):
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         """Open the playground of a new run."""
-        from llamagym_tui.run_options import run_config
+        from llamagym_tui.run_options import run_config, with_run_dir
 
         try:
-            self.open_run(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model))
+            self.open_run(with_run_dir(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)))
         except LlamaGymError as error:
             self._refuse(error)
 

@@ -147,7 +147,7 @@ def play(
     debug: Debug = False,
 ) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    from llamagym_tui.run_options import prompt_text, run_config, thread_count
+    from llamagym_tui.run_options import prompt_text, run_config, thread_count, with_run_dir
 
     config = run_config(
         agent=agent,
@@ -170,7 +170,7 @@ def play(
     _require_terminal(agent)
     from llamagym_tui.app import open_playground
 
-    raise typer.Exit(open_playground(config))
+    raise typer.Exit(open_playground(with_run_dir(config)))
 
 
 @app.command()
@@ -197,7 +197,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    from llamagym_tui.run_options import prompt_text, run_config, thread_count, warm_start
+    from llamagym_tui.run_options import prompt_text, run_config, thread_count, warm_start, with_run_dir
 
     config = run_config(
         agent=agent,
@@ -220,7 +220,7 @@ def train(
     )
     from llamagym_tui import headless
 
-    raise typer.Exit(headless.train(config, json_output=json_output, debug=debug))
+    raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug))
 
 
 @app.command()
@@ -243,7 +243,7 @@ def sft(
     debug: Debug = False,
 ) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
-    from llamagym_tui.run_options import prompt_text, run_config, sft_file, thread_count
+    from llamagym_tui.run_options import prompt_text, run_config, sft_file, thread_count, with_run_dir
 
     config = run_config(
         agent=agent,
@@ -261,7 +261,7 @@ def sft(
     )
     from llamagym_tui import headless_sft
 
-    raise typer.Exit(headless_sft.warm_start(config, hands=hands, json_output=json_output, debug=debug))
+    raise typer.Exit(headless_sft.warm_start(with_run_dir(config), hands=hands, json_output=json_output, debug=debug))
 
 
 @app.command("eval")

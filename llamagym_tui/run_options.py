@@ -25,7 +25,7 @@ def run_config(
 
     Args:
         agent: the spec as typed; None: on ``resume`` the agent of the run.
-        run_dir: its folder; None: a new one in the user's data folder.
+        run_dir: its folder; None: it has none yet, see `with_run_dir`.
         resume: whether to go on in `run_dir`.
         assignments: what was said by ``--set``; it has the last word.
         said: options by their names in `RunConfig`; None: not said.
@@ -46,8 +46,16 @@ def run_config(
         return _resumed(run_dir, given)
     if agent is None:
         raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
-    given["run_dir"] = str((run_dir or run_store.new_run_dir(catalog.agent_name(agent))).expanduser().absolute())
+    given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
     return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
+
+
+def with_run_dir(config: RunConfig) -> RunConfig:
+    """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once."""
+    if config.run_dir:
+        return config
+    folder = run_store.new_run_dir(catalog.agent_name(config.agent))
+    return msgspec.structs.replace(config, run_dir=str(folder.absolute()))
 
 
 def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:

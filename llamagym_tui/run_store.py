@@ -196,7 +196,9 @@ def runs_dir() -> Path:
 
 
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
-    """A folder for a new run, named by time and agent; not made.
+    """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
+
+    One that cannot be made is named all the same; `RunStore.create` says why.
 
     Args:
         agent_name: short name of the agent; characters that do not belong into a file name are replaced.
@@ -205,9 +207,21 @@ def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> 
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"
     candidate, number = runs_dir() / name, 2
-    while candidate.exists():
+    while not _is_made(candidate):
         candidate, number = runs_dir() / f"{name}-{number}", number + 1
     return candidate
+
+
+def _is_made(folder: Path) -> bool:
+    """Make a folder unless it is there, or something forbids any such folder."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except FileExistsError:
+        return not folder.exists()  # a file in a parent's place is no other run
+    except OSError:
+        return True
+    return True
 
 
 def is_run(path: str | Path) -> bool:

@@ -30,6 +30,6 @@ def _playground(agent: str) -> int:
     # Collecting garbage among modules that all stay costs a tenth of the first frame; the app turns it on again.
     gc.disable()
     from llamagym_tui.app import open_playground
-    from llamagym_tui.run_options import run_config
+    from llamagym_tui.run_options import run_config, with_run_dir
 
-    return open_playground(run_config(agent=agent, run_dir=None, resume=False))
+    return open_playground(with_run_dir(run_config(agent=agent, run_dir=None, resume=False)))

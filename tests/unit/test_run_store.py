@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -138,8 +139,29 @@ def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path, monkeypat
     noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
     first = run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon)
     assert first == tmp_path / "runs" / "20250304-120000-ALE-Pong-v5"
-    first.mkdir(parents=True)
-    assert run_store.new_run_dir("ALE/Pong-v5", clock=lambda: noon).name == "20250304-120000-ALE-Pong-v5-2"
+
+
+def test_of_two_runs_that_begin_in_one_second_each_has_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    noon = datetime(2025, 3, 4, 12, 0, 0, tzinfo=UTC)
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: run_store.new_run_dir("lake", clock=lambda: noon), range(8)))
+    endings = ["", *(f"-{number}" for number in range(2, 9))]
+    assert {folder.name for folder in folders} == {f"20250304-120000-lake{ending}" for ending in endings}
+    for folder in folders:
+        RunStore.create(config(folder)).close()
+
+
+def test_a_folder_that_cannot_be_made_is_named_and_refused_where_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs").write_text("a file, where runs should live")
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    folder = run_store.new_run_dir("lake")
+    with pytest.raises(RunStoreError, match="cannot be written"):
+        RunStore.create(config(folder))
 
 
 def test_runs_are_listed_latest_first_and_other_folders_left_out(
