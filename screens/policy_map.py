@@ -55,6 +55,8 @@ class PolicyMapScreen(Screen[None]):
         self._state, self._watch = state, watch
         self._asked_in: RunStarted | None = None
         self._shown: tuple[PolicyMapLaidOut | None, PolicyMapped | None] = (None, None)
+        self._older = state.mapped if state.live and _is_older(state) else None
+        """The map of an older policy, told while nobody looked."""
         self._first: Count | None = None
         """How far policy and best strategy agreed when it was opened."""
 
@@ -85,7 +87,7 @@ class PolicyMapScreen(Screen[None]):
             self._shown = (layout, mapped)
             policy = MappedPolicy(layout, mapped)
             self.query_one(PolicyGrid).show(policy)
-            if self._first is None and mapped is not None:
+            if self._first is None and mapped is not None and mapped is not self._older:
                 self._first = policy.count
         self._tell()
 
@@ -95,13 +97,15 @@ class PolicyMapScreen(Screen[None]):
         self.tell_field()
         self.query_one("#map-legend", Static).update(legend(policy.layout) if policy is not None else Content(""))
 
-    def on_resize(self) -> None:
-        """What has room may be another."""
-        self.call_after_refresh(self._resized)
-
-    def _resized(self) -> None:
+    @on(PolicyGrid.Placed)
+    def fit(self) -> None:
+        """What has room, and what can be done, may be another."""
         self._tell()
         self.refresh_bindings()
+
+    def on_resize(self) -> None:
+        """What is told may have room for more, or less."""
+        self.call_after_refresh(self._tell)
 
     @on(PolicyGrid.Pointed)
     def tell_field(self) -> None:
@@ -163,6 +167,11 @@ class PolicyMapScreen(Screen[None]):
         if self._asked_in is not None:
             self._watch(False)
         self.dismiss()
+
+
+def _is_older(state: RunState) -> bool:
+    """Whether there were updates since the map was told."""
+    return state.mapped is not None and state.mapped.update < state.updates
 
 
 def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:

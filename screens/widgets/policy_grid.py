@@ -50,6 +50,9 @@ class PolicyGrid(ScrollView, can_focus=True):
 
         spot: Spot
 
+    class Placed(Message):
+        """The fields have other places, or there are fields at last."""
+
     def __init__(self, *, id: str) -> None:
         """A grid without fields."""
         super().__init__(id=id)
@@ -89,6 +92,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         self._places = places_for(self.policy.layout, width, height)
         self.virtual_size = Size(self._places.width, self._places.height)
         self.refresh()
+        self.post_message(self.Placed())
 
     def swap(self) -> None:
         """Show the best strategy in place of the policy, or the policy again."""

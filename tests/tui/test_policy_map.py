@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.mapped_policy import Spot
 from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched, UpdateFinished
 from llamagym_tui.screens.widgets.policy_grid import PolicyGrid
 from tests import fakes, recorded_run
 from tests.tui.conftest import MakeApp
@@ -53,6 +53,20 @@ async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_
         client.tell(hitting(3.0, update=14))
         # Never hits: hard 4 to 11, 12 but against 4 to 6, 13 to 16 against 7 to ace; soft 12 to 17, and three of 18.
         await sees(pilot, "agrees on 110 of 280 states · hard 73/180 · soft 37/100 · −114 since you opened it")
+
+
+async def test_what_changed_before_the_map_was_opened_is_not_told_as_a_change_since(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack(3.0, update=4))  # nobody looked since; the run is at update twelve
+    client.tell(UpdateFinished(update=12, episodes=6_144, stats=fakes.STATS))
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "clip frac")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 110 of 280")
+        client.tell(hitting(14.5, update=12))
+        await sees(pilot, "agrees on 224 of 280")
+        assert "since you opened it" not in shown(pilot)
+        client.tell(hitting(16.5, update=13))
+        await sees(pilot, "+20 since you opened it")
 
 
 async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make_app: MakeApp):
@@ -111,6 +125,18 @@ async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_pla
         await pilot.resize_terminal(*WIDE)
         await sees(pilot, "   16  3  3  3  3  3  3× 3× 3× 3× 3×  S S S S S H H H H H")
         await until(pilot, lambda: "o Optimal" not in shown(pilot))
+
+
+async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app: MakeApp):
+    *opening, layout, mapped = blackjack()
+    client = fakes.FakeClient(opening)
+    async with make_app(client).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "This agent names no states for a map")
+        client.tell(layout, mapped)
+        await sees(pilot, "agrees on 224")
+        await sees(pilot, "o Optimal")
 
 
 async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: MakeApp):
