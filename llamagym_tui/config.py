@@ -6,6 +6,7 @@ Knows nothing of torch: the UI process reads and shows these too. `msgspec` carr
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -34,6 +35,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1)]
+LARGEST_SEED = 2**62
+"""Generators take no larger ones, and an evaluation's seed is the run's and some more."""
 
 
 PolicyKind = Literal["generate", "score"]
@@ -177,7 +180,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Registry name, hub id or local path."""
     run_dir: str
     """Folder of the run; made if absent."""
-    seed: Annotated[int, Meta(ge=0)] = 0
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
     """Seeds environments, sampling and minibatches."""
     mode: Mode = "train"
     """Mode at the start."""
@@ -238,9 +241,23 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     """Settings of a kind from a plain dictionary.
 
     Raises:
-        ConfigError: a name is unknown or a value outside its range.
+        ConfigError: a name is unknown, a value outside its range, or a number not finite.
     """
     try:
-        return msgspec.convert(values, kind)
+        settings = msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error
+    # JSON has no infinity: `config.json` would not be readable again.
+    if name := _not_finite(msgspec.to_builtins(settings)):
+        raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
+    return settings
+
+
+def _not_finite(values: dict[str, Any], before: str = "") -> str:
+    """The dotted name of a number that is infinite or none; empty: there is no such."""
+    for name, value in values.items():
+        if isinstance(value, dict) and (found := _not_finite(value, f"{before}{name}.")):
+            return found
+        if isinstance(value, float) and not math.isfinite(value):
+            return before + name
+    return ""
