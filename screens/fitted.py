@@ -28,7 +28,8 @@ class Fitted(Base):
         self.add_class(*size_classes(self.app.size), update=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the layout if it is of this size, or if the terminal has another one by now."""
-        fits = event.size == self.size and all(map(self.has_class, size_classes(event.size)))
+        """Keep the layout if it is for this size, or if the terminal has another one by now."""
+        # `size` of a screen is the terminal's; `outer_size` is the one that it was laid out for.
+        fits = event.size == self.outer_size and all(map(self.has_class, size_classes(event.size)))
         if fits or event.size != self.app.size:
             event.prevent_default()

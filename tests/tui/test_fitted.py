@@ -53,6 +53,16 @@ async def test_an_opened_screen_follows_the_terminal_below_another_one():
         await until(pilot, lambda: below.classes == {"-narrow", "-too-short"}, "classes of the lower one")
 
 
+async def test_a_screen_follows_the_terminal_to_a_size_of_the_same_classes():
+    async with Sized().run_test(size=(120, 34)) as pilot:
+        sheet = Sheet()
+        await pilot.app.push_screen(sheet)
+        await sees(pilot, "a sheet")
+        await pilot.resize_terminal(200, 50)
+        await until(pilot, lambda: sheet.query_one(Static).outer_size.width == 200, "a layout of the new width")
+        assert sheet.outer_size == (200, 50)
+
+
 async def test_of_two_sizes_that_are_told_at_once_the_terminals_own_stays():
     async with Sized().run_test(size=(80, 24)) as pilot:
         sheet = Sheet()
