@@ -19,6 +19,7 @@ from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import RunState, warm_start_asked, warm_start_cancelled
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class DemoActions(App[None]):
         [self.desk.keep_at_least] = answer
         rule = self.desk.keep_at_least
         self.notify(
-            "Episodes are kept by hand, with k."
+            f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
             if rule is None
             else f"From now on every watched episode with a return of at least {rule:g} is kept.",
             markup=False,

@@ -6,6 +6,7 @@ A pure record beside the run state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, TakeWheel
@@ -75,12 +76,17 @@ class Wheel:
                 return self
 
 
-def wheel_texts(wheel: Wheel) -> list[str]:
-    """What to say of the wheel where it is not seen; nothing if nobody has it."""
+def wheel_texts(wheel: Wheel, key: Callable[[str, str], str]) -> list[str]:
+    """What to say of the wheel where it is not seen; nothing if nobody has it.
+
+    Args:
+        wheel: as it is known now.
+        key: tells the key of a binding, from its id and what to say if it has none.
+    """
     if isinstance(wheel.asked, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
     if wheel.taken is None:
         return ["The wheel is asked for; the trainer confirms it soon."] if wheel.asked is not None else []
     where = f"YOU HAVE THE WHEEL of environment {wheel.taken.env + 1:,}"
     waits = "; the run waits for your action" if wheel.awaited is not None else ""
-    return [f"{where}{waits}. w goes back to it."]
+    return [f"{where}{waits}. {key('wheel', 'w')} goes back to it."]

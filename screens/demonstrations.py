@@ -27,7 +27,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.demo_texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.reply_editor import ReplyEditor
 from llamagym_tui.screens.widgets.episode_list import EpisodeList, EpisodeTitles
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -269,9 +269,9 @@ class DemonstrationsScreen(Screen[None]):
     def _nothing(self, words: str) -> str:
         if not self._read:
             return "reading the file …"
-        return (
-            "No episode is like that." if words and self._rows else "There is none yet: h plays, k keeps the model's."
-        )
+        if words and self._rows:
+            return "No episode is like that."
+        return f"There is none yet: {key_of(self, 'table', 'h')} plays, {key_of(self, 'keep', 'k')} keeps the model's."
 
     def _draw_status(self) -> None:
         field = self.query_one(SentenceInput)

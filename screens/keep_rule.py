@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.validation import Number
 from textual.widgets import Input, Static
 
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
@@ -41,7 +41,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
             yield Static("Keep every watched episode of the model whose return is at least:", markup=False)
             yield SentenceInput(
                 "" if self._rule is None else f"{self._rule:g}",
-                placeholder="a number; nothing: only those that k keeps",
+                placeholder=f"a number; nothing: only those that {key_of(self, 'keep', 'k')} keeps",
                 validators=[Number()],
                 valid_empty=True,
             )

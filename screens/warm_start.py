@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual import work
@@ -24,7 +25,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, CancelWarmStart, Evaluate, WarmStart
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.warm_start_texts import offers_text, teaching_text
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 
 EVALUATION = Evaluate(episodes=300, greedy=True)
 """Asked for before and after."""
@@ -98,7 +99,7 @@ class WarmStartDialog(ModalScreen[None]):
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one("#warm-start").content_size.width)
-        offers = offers_text(self._offers, self._at, self._fault, evaluates=self._evaluates)
+        offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.teaching.under_way
         self.query_one("#teaching", Static).update(teaching_text(state.teaching, width))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from textual.content import Content
@@ -19,13 +19,16 @@ CURVE = 60
 """Cells of the loss curve at most."""
 
 
-def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, *, evaluates: bool) -> Content:
+def offers_text(
+    offers: Sequence[Offer] | None, chosen: int, fault: str, key: Callable[[str, str], str], *, evaluates: bool
+) -> Content:
     """The files that could be trained on, with what is wrong with each.
 
     Args:
         offers: None: they are being read.
         chosen: index of the chosen one.
         fault: why they cannot be read; empty if they can.
+        key: tells the key of a binding, from its id and what to say if it has none.
         evaluates: whether the model is evaluated before and after.
     """
     if fault:
@@ -33,7 +36,8 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, *, eval
     if offers is None:
         return Content.styled("reading and checking the demonstrations …", ASIDE)
     if not offers:
-        return Content("There are no demonstrations yet: h plays some, k keeps the model's.")
+        play, keep = literal(key("table", "h")), literal(key("keep", "k"))
+        return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
     parts = [_offer(offer, index == chosen) for index, offer in enumerate(offers)]
     how = "300 greedy episodes before and after" if evaluates else "no evaluation"
     parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))

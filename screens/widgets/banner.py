@@ -58,7 +58,7 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: Callable[[str
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
         return [Sentence(f"The trainer writes its checkpoint and ends. {again}", Tone.NOTE)]
-    said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel)]
+    said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":
         train = f"{key('mode', 't')} trains again."
         said.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))

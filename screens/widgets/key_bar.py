@@ -106,12 +106,13 @@ def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
     """How the key of a binding is shown, as it is bound now.
 
     Args:
-        screen: that has it.
+        screen: that has it, or lies over the one that does.
         id: the binding's.
         otherwise: what is said while the key does nothing.
     """
-    active = screen.active_bindings.values()
-    shown = next((screen.app.get_key_display(each.binding) for each in active if each.binding.id == id), otherwise)
+    screens = dict.fromkeys([screen, *reversed(screen.app.screen_stack)])
+    active = (each.binding for place in screens for each in place.active_bindings.values())
+    shown = next((screen.app.get_key_display(binding) for binding in active if binding.id == id), otherwise)
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
 
 

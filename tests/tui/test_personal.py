@@ -51,6 +51,22 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
         await until(pilot, lambda: client.asked == [Pause(), Resume(), SaveCheckpoint()])
 
 
+async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\nkeep = "f7"\ntable = "f8"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("d")
+        await sees(pilot, "There is none yet: f8 plays, f7 keeps the model's.")
+        await pilot.press("escape")
+        await sees(pilot, "space Pause")
+        await pilot.press("K")
+        await sees(pilot, "nothing: only those that f7 keeps")
+        await pilot.press("enter")
+        await until(pilot, lambda: app._notifications, "a notice")
+        assert [notice.message for notice in app._notifications] == ["Episodes are kept by hand, with f7."]
+
+
 async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\npause = "t"\npuase = "x"\nmetrics = "f5"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))

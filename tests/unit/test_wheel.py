@@ -195,10 +195,13 @@ def test_letting_go_ends_it_when_it_is_confirmed() -> None:
 
 
 def test_the_wheel_is_told_in_words_where_it_is_not_seen() -> None:
-    assert wheel_texts(Wheel()) == []
-    assert "asked for" in wheel_texts(Wheel(asked=TakeWheel()))[0]
-    assert wheel_texts(Wheel(taken=TAKEN, awaited=AWAITED)) == [
-        "YOU HAVE THE WHEEL of environment 5; the run waits for your action. w goes back to it."
+    def key(id: str, otherwise: str) -> str:
+        return {"wheel": "f9"}.get(id, otherwise)
+
+    assert wheel_texts(Wheel(), key) == []
+    assert "asked for" in wheel_texts(Wheel(asked=TakeWheel()), key)[0]
+    assert wheel_texts(Wheel(taken=TAKEN, awaited=AWAITED), key) == [
+        "YOU HAVE THE WHEEL of environment 5; the run waits for your action. f9 goes back to it."
     ]
 
 
