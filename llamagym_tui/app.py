@@ -23,6 +23,7 @@ from textual.screen import ModalScreen, Screen
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.app_demos import DemoActions
+from llamagym_tui.app_focus import FocusKeeper
 from llamagym_tui.app_personal import PersonalApp
 from llamagym_tui.app_runs import PastRunActions
 from llamagym_tui.config import RunConfig
@@ -66,7 +67,7 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class LlamaGymApp(DemoActions, PastRunActions, PersonalApp):
+class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.geometry import Size
 from textual.widgets import Static
 
 MIN_WIDTH = 60
@@ -23,3 +24,8 @@ class TooSmall(Static):
     def __init__(self) -> None:
         """The sentence."""
         super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
+
+
+def is_too_small(size: Size) -> bool:
+    """Whether there is no room for a screen."""
+    return size.width < MIN_WIDTH or size.height < MIN_HEIGHT

@@ -302,3 +302,20 @@ def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
 def test_the_shell_is_told_why_a_run_failed():
     config = RunConfig(agent="blackjack", run_dir="/runs/demo")
     assert parting_words(config, trainer_lost(initial_state(config), "It died.")) == "It died."
+
+
+async def test_focus_comes_back_with_the_room(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    app = make_app(client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen.focused, TextArea))
+        await pilot.resize_terminal(40, 10)
+        await until(pilot, lambda: app.screen.focused is None)
+        await pilot.resize_terminal(50, 12)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: isinstance(app.screen.focused, TextArea))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await until(pilot, lambda: isinstance(app.screen.focused, ConversationView))

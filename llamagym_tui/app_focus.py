@@ -1,0 +1,38 @@
+"""Focus that outlives a terminal that was too small for a while.
+
+Textual takes the focus from what is hidden, as everything is in a terminal below the least size, and gives it back to
+nobody: the keys of a list would be dead after the terminal has grown again. A part of `LlamaGymApp`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.app import App
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widget import Widget
+
+from llamagym_tui.screens.widgets.too_small import is_too_small
+
+
+class FocusKeeper(App[None]):
+    """An app that gives the focus back."""
+
+    def on_resize(self, event: Resize) -> None:
+        """Remember what has the focus, on each screen, before it is hidden."""
+        if is_too_small(event.size):
+            for screen in self.screen_stack:
+                if screen.focused is not None:
+                    give_back = partial(self._give_back, screen, screen.focused)
+                    screen.screen_layout_refresh_signal.subscribe(self, give_back, immediate=True)
+
+    def _give_back(self, screen: Screen[object], widget: Widget, laid_out: object) -> None:
+        """Give it back once what had it is seen again, unless something else has it by now."""
+        if is_too_small(self.size):
+            return
+        if screen.focused is None and widget.is_attached and not widget.focusable:
+            return  # not styled for its new size yet
+        screen.screen_layout_refresh_signal.unsubscribe(self)
+        if screen.focused is None and widget.is_attached:
+            screen.set_focus(widget, scroll_visible=False)
