@@ -247,6 +247,14 @@ def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
     assert warnings(stage) == []
 
 
+def test_another_temperature_begins_the_watch_anew(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=200)
+    stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
+    stage.session.run()
+    assert warnings(stage) == []
+
+
 def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
