@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
@@ -197,6 +197,9 @@ def demo_run(run_dir: str = "/runs/demo", batches: int = 160) -> Iterator[AnyEve
 class FakeClient:
     """A trainer in memory: tells `events`, confirms what it is asked, ends when the test says so."""
 
+    pauses: Callable[[int], dict[int, float]] = staticmethod(lambda events: {})
+    """Of a number of events, before which there is a pause, and its seconds."""
+
     def __init__(self, events: Iterator[AnyEvent] | None = None, *, confirms: bool = True) -> None:
         self.log_path: Path | None = Path("/runs/demo/trainer.log")
         self.asked: list[AnyCommand] = []
@@ -206,8 +209,9 @@ class FakeClient:
         self.confirms = confirms
         self.prompt_version = 1
         self._queue: asyncio.Queue[AnyEvent | Exception | None] = asyncio.Queue()
-        for event in events or ():
-            self._queue.put_nowait(event)
+        self.tell(*(events or ()))
+        self._pauses = self.pauses(self._queue.qsize())
+        self._pausing = False
 
     async def start(self, config: RunConfig) -> None:
         self.started = config
@@ -218,7 +222,13 @@ class FakeClient:
             self.tell(answer)
 
     async def events(self) -> AsyncIterator[AnyEvent]:
+        told = 0
         while (event := await self._queue.get()) is not None:
+            if told in self._pauses:
+                self._pausing = True
+                await asyncio.sleep(self._pauses[told])
+                self._pausing = False
+            told += 1
             if isinstance(event, Exception):
                 raise event
             yield event
@@ -231,7 +241,7 @@ class FakeClient:
     @property
     def heard_out(self) -> bool:
         """Whether the app has taken in all that was told."""
-        return self._queue.empty()
+        return self._queue.empty() and not self._pausing
 
     def tell(self, *events: AnyEvent) -> None:
         for event in events:

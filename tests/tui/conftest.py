@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 
 # Textual reads it when it is imported.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
@@ -18,7 +19,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.screens.playground import CHART_S
 from tests import fakes
+from tests.tui.pictures import comes_to_look_like, picture, what_differs
 from tests.tui.steps import stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
@@ -71,14 +74,41 @@ def make_app() -> MakeApp:
 
 
 @pytest.fixture
-def snap_compare(snap_compare: Any) -> Any:
-    """Compares a picture with the one kept, once it stands still."""
+def snap_compare(snap_compare: Any, request: pytest.FixtureRequest) -> Any:
+    """Compares a picture with the one kept, once it stands still; says what differs."""
+    kept = request.path.parent / "__snapshots__" / request.path.stem / f"{request.node.name}.svg"
+    is_new = request.config.getoption("update_snapshots") or not kept.exists()
+    seen = ""
 
     def compare(app: LlamaGymApp, run_before: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> bool:
         async def settled(pilot: Pilot[None]) -> None:
+            nonlocal seen
             await run_before(pilot)
             await stands_still(pilot)
+            if not is_new:
+                await comes_to_look_like(pilot, kept)
+            seen = picture(pilot)
 
-        return bool(snap_compare(app, run_before=settled, **options))
+        same = bool(snap_compare(app, run_before=settled, **options))
+        assert same or is_new, what_differs(kept.read_text("utf-8"), seen)
+        return same
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PAUSES=SEED in the environment the scripted trainer pauses before events that are drawn at random.
+
+    What a screen comes to show must not depend on what it had painted before.
+    """
+    seed = os.environ.get("PAUSES")
+    if seed is None:
+        return
+    draw = random.Random(seed + request.node.nodeid)
+
+    def before(events: int) -> dict[int, float]:
+        late = [max(events - 1 - draw.randrange(12), 0) for _ in range(3)]
+        return dict.fromkeys([*late, draw.randrange(max(events, 1))], 2 * CHART_S)
+
+    monkeypatch.setattr(fakes.FakeClient, "pauses", staticmethod(before))

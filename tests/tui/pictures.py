@@ -1,0 +1,51 @@
+"""Pictures of the terminal beside those that are kept: waited for, and what differs told in lines of text."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import html
+import re
+from pathlib import Path
+
+from pytest_textual_snapshot import normalize_svg
+from textual.pilot import Pilot
+
+CELL = 12.2
+"""Units of a picture that a cell is wide."""
+PATIENCE_S = 10.0
+"""How long a picture may differ, on a machine that is busy with something else, before it does."""
+SPAN = re.compile(r'<text class="[^"]*?-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
+
+
+async def comes_to_look_like(pilot: Pilot[None], kept: Path) -> None:
+    """Wait until the terminal looks like a kept picture, or long enough."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE_S
+    while picture(pilot) != normalize_svg(kept.read_text("utf-8")) and loop.time() < end:
+        await pilot.pause(0.25)
+
+
+def picture(pilot: Pilot[None]) -> str:
+    """The terminal as it looks, comparable."""
+    return normalize_svg(pilot.app.export_screenshot(title=pilot.app.title, simplify=True))
+
+
+def what_differs(kept: str, seen: str) -> str:
+    """Lines of two pictures that differ; where the words are the same, colours do."""
+    lines = list(difflib.unified_diff(words(kept), words(seen), "kept", "seen", lineterm="", n=0))
+    return "\n".join(lines) or "The same words in other colours."
+
+
+def words(svg: str) -> list[str]:
+    """The lines of a picture."""
+    rows: dict[float, list[tuple[float, str]]] = {}
+    for x, y, text in SPAN.findall(svg):
+        rows.setdefault(float(y), []).append((float(x), html.unescape(text).replace("\xa0", " ")))
+    lines = []
+    for _, spans in sorted(rows.items()):
+        line = ""
+        for x, text in sorted(spans):
+            line = line.ljust(round(x / CELL)) + text
+        lines.append(line.rstrip())
+    return lines
