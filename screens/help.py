@@ -6,6 +6,7 @@ Keys are told as they are bound now, so a key that was moved is told where it we
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,8 +15,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.dom import DOMNode
+from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Static
+from textual.widget import Widget
 
 from llamagym_tui.figure_texts import FIGURES
 from llamagym_tui.keymap import FILE
@@ -24,6 +26,8 @@ from llamagym_tui.screens.fitted import Fitted
 from llamagym_tui.screens.widgets.literal import literal
 
 NAME_WIDTH = 16
+UNBROKEN = 10_000
+"""Cells: more than any line has."""
 ASIDE = "$foreground 60%"
 
 
@@ -58,6 +62,56 @@ def keys_file() -> str:
     return literal(str(config_dir() / FILE))
 
 
+Section = list[Row] | Content
+
+
+class HelpText(Widget):
+    """Sections under each other: rows in two columns, so that a meaning goes on under itself, and paragraphs."""
+
+    DEFAULT_CSS = """
+    HelpText { width: auto; max-width: 100%; height: auto; }
+    """
+
+    def __init__(self, sections: list[Section]) -> None:
+        """The text of some sections."""
+        super().__init__()
+        self._sections = sections
+        self._broken: dict[int, list[Content]] = {}
+        """Lines by width: a layout asks for them several times."""
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """Cells of the longest line, unbroken."""
+        return max(line.cell_length for line in self._lines(UNBROKEN))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Rows at a width."""
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        """The text at the present width."""
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def _lines(self, width: int) -> list[Content]:
+        if width not in self._broken:
+            blocks = [
+                section.wrap(max(width, 1)) if isinstance(section, Content) else _table(section, width)
+                for section in self._sections
+            ]
+            self._broken[width] = [line for block in blocks for line in (Content(""), *block)][1:]
+        return self._broken[width]
+
+
+def _table(rows: list[Row], width: int) -> list[Content]:
+    """Names on the left, meanings on the right, as lines of a width."""
+    lines: list[Content] = []
+    for row in rows:
+        names = Content.styled(literal(row.name), "bold $primary").wrap(NAME_WIDTH - 1)
+        meanings = Content(literal(row.meaning)).wrap(max(width - NAME_WIDTH, 1))
+        pairs = zip_longest(names, meanings, fillvalue=Content(""))
+        lines += [name.pad_right(NAME_WIDTH - name.cell_length) + meaning for name, meaning in pairs]
+    return lines
+
+
 class HelpDialog(Fitted, ModalScreen[None]):
     """What the keys of a screen do, and what the figures mean."""
 
@@ -72,7 +126,7 @@ class HelpDialog(Fitted, ModalScreen[None]):
         super().__init__()
         self._sections = self.sections(screen)
 
-    def sections(self, screen: Screen[Any]) -> list[Content]:
+    def sections(self, screen: Screen[Any]) -> list[Section]:
         """Keys, then figures."""
         shown = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
         others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and _is_told_in_help_alone(binding))
@@ -88,14 +142,14 @@ class HelpDialog(Fitted, ModalScreen[None]):
         figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
         names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for row in [*shown, *others] if row.id))
         moving = Content.styled(f"Keys are moved in {keys_file()}, by their names: {names}", ASIDE)
-        return [_table([*shown, *others, *more]), _table(figures), moving]
+        return [[*shown, *others, *more], figures, moving]
 
     def compose(self) -> ComposeResult:
         """The sections under each other."""
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = self.TITLE_TEXT
             dialog.border_subtitle = "escape closes"
-            yield Static(Content("\n\n").join(self._sections))
+            yield HelpText(self._sections)
 
     def action_close(self) -> None:
         """Back."""
@@ -107,20 +161,12 @@ class FocusHelp(HelpDialog):
 
     TITLE_TEXT = "help on this"
 
-    def sections(self, screen: Screen[Any]) -> list[Content]:
+    def sections(self, screen: Screen[Any]) -> list[Section]:
         """The texts of help on the way to the screen, keys that do something here, then those of every such widget."""
         focused = screen.focused
         chain: list[DOMNode] = [screen] if focused is None else list(focused.ancestors_with_self)
         texts = [dedent(text).strip() for node in chain if (text := getattr(node, "HELP", None))]
         own = key_rows(screen, lambda node, binding: bool(binding.tooltip))
         others = key_rows(screen, lambda node, binding: not binding.tooltip and not isinstance(node, Screen))
-        told = [Content(literal("\n\n".join(texts)))] if texts else []
-        return [*told, *[_table(rows) for rows in (own, others) if rows]]
-
-
-def _table(rows: list[Row]) -> Content:
-    return Content("\n").join([_line(row) for row in rows])
-
-
-def _line(row: Row) -> Content:
-    return Content.assemble((f"{literal(row.name):<{NAME_WIDTH}}", "bold $primary"), literal(row.meaning))
+        told: list[Section] = [Content(literal("\n\n".join(texts)))] if texts else []
+        return [*told, *[rows for rows in (own, others) if rows]]

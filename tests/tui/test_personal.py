@@ -14,13 +14,13 @@ from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.preferences import Preferences
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.bindings import bindings_of, key_names, keyed_classes, movable
-from llamagym_tui.screens.help import FocusHelp, HelpDialog
+from llamagym_tui.screens.help import FocusHelp, HelpDialog, HelpText
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.settings import SettingsDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -65,6 +65,19 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         await pilot.press("enter")
         await until(pilot, lambda: app._notifications, "a notice")
         assert [notice.message for notice in app._notifications] == ["Episodes are kept by hand, with f7."]
+
+
+@pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])
+async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_dir: Path, width: int, lines: int):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=(width, 34)) as pilot:
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("question_mark")
+        await sees(pilot, "Hold still")
+        text = widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
+        [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
+        told = [line.rstrip() for line in text[start : start + lines]]
+        assert [line[:16].strip() for line in told] == ["g", ""][:lines]
+        assert " ".join(line[16:] for line in told) == "What the policy does in each state, beside what is best."
 
 
 async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):
