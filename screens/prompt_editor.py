@@ -204,7 +204,7 @@ class PromptEditor(ModalScreen[str | None]):
         self._purpose = purpose
         self.remove_class("-diff")
         self.add_class("-path")
-        self._say("")
+        self._say({"load": "The draft from this file?", "save": "The draft into this file?"}[purpose])
         field = self.query_one(PathInput)
         field.placeholder = f"file to {purpose}, enter does it"
         field.focus()

@@ -99,12 +99,14 @@ async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp,
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         await pilot.press("f4")
+        await sees(pilot, "The draft into this file?")
         app.screen.query_one("#path").value = str(tmp_path / "new" / "a.txt")  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: (tmp_path / "new" / "a.txt").exists())
         assert read_prompt(tmp_path / "new" / "a.txt") == fakes.PROMPT
         (tmp_path / "b.txt").write_text("\ufeffHit.\x1b[2J\n", encoding="utf-8")
         await pilot.press("f3")
+        await sees(pilot, "The draft from this file?")  # the field has the name that was saved to
         app.screen.query_one("#path").value = str(tmp_path / "b.txt")  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: draft.text == "Hit.␛[2J")
