@@ -178,6 +178,31 @@ def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_
     assert_gradient(policy.model.pretrained_model, loss)
 
 
+@pytest.mark.parametrize("name", ["kl_coef", "entropy_coef"])
+def test_a_weight_in_the_loss_is_the_one_that_its_line_has_reached(make_policy, name):
+    def gradient(updates: int, first: float, final: float) -> Tensor:
+        policy = make_policy()
+        weights = {name: first, f"{name}_final": final}
+        ppo = PPO(policy, replaced(STILL, kl_form="loss", decay_updates=2, **weights))
+        if ppo.reference:
+            moved_reference(ppo)
+        ppo.updates = updates
+        ppo.update(mixed_batch(policy))
+        return torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None])
+
+    halfway = gradient(1, 0.9, 0.1)
+    assert torch.allclose(halfway, gradient(0, 0.5, 0.5), atol=1e-5 * float(halfway.abs().max()))
+    assert not torch.allclose(halfway, gradient(0, 0.9, 0.1), rtol=1e-2)
+
+
+def test_rewards_are_scaled_by_the_spread_of_returns_their_own_batch_included(make_policy):
+    policy = make_policy()
+    ppo = PPO(policy, replaced(STILL, reward_scale=None))
+    ppo.update([told(policy, reward=[0.0, 3.0]), told(policy, reward=[0.0, -1.0])])
+    # Returns 3 and -1 spread by 2; gamma and lambda are 1, so a target is what is left of the return.
+    assert ppo.used[-1].targets.returns.tolist() == pytest.approx([1.5, 1.5, -0.5, -0.5])
+
+
 def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_first_is_the_turns(make_policy):
     policy = make_policy()
     batch = mixed_batch(policy)
