@@ -16,6 +16,8 @@ from llamagym_tui.screens.widgets.figures import plain
 
 GUTTER = 8
 """Cells for the labels of the y axis, its line included."""
+NARROWEST = 20
+"""Cells that a sentence needs, broken."""
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """Braille dots of a cell by column and row."""
 LINE, BAND, BOUND, MARK, AXIS = "$primary", "$primary 45%", "$success", "$accent", "$foreground 60%"
@@ -58,10 +60,10 @@ class Frame(NamedTuple):
 
 
 def chart(series: Series, width: int, height: int) -> Content:
-    """The chart in exactly `height` rows of at most `width` cells; empty rows where there is nothing to draw."""
+    """The chart in exactly `height` rows of at most `width` cells; a sentence where there is nothing to draw yet."""
     points, errors = _finite(series)
     if len(points) < 2 or width < GUTTER + 8 or height < 3:
-        return Content.styled("The line begins with the second update.", AXIS) if width > 40 else Content("")
+        return _told("The line begins with the second update.", width, height)
     frame = _frame(points, errors, series.bounds, width - GUTTER, height - 1)
     cells: Cells = {}
     _draw_bounds(cells, frame, series.bounds)
@@ -69,6 +71,13 @@ def chart(series: Series, width: int, height: int) -> Content:
     _draw_marks(cells, frame, series.marks)
     _draw_line(cells, frame, points)
     return Content("\n").join([*(_row(cells, frame, row) for row in range(frame.height)), _x_axis(frame)])
+
+
+def _told(text: str, width: int, height: int) -> Content:
+    """A text in the place of a chart; nothing where it has no room."""
+    lines = Content.styled(text, AXIS).wrap(max(width, 1))
+    fits = width >= NARROWEST and len(lines) <= height
+    return Content("\n").join(((lines if fits else []) + [Content("")] * height)[:height])
 
 
 def _finite(series: Series) -> tuple[list[tuple[float, float]], list[float]]:

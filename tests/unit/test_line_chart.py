@@ -43,3 +43,9 @@ def test_values_that_are_not_finite_and_lines_that_do_not_move_are_drawn():
     assert len(rows(Series([(0, 1.0), (10, float("nan")), (20, 1.0), (20, float("inf"))]))) == 7
     assert "begins with" in chart(Series([(0, 1.0)]), 60, 7).plain
     assert chart(Series([]), 10, 1).plain == ""
+
+
+def test_before_there_is_a_line_its_place_says_when_there_will_be_one():
+    assert rows(Series([(0, 1.0)]), width=28) == ["The line begins with the", "second update.", *[""] * 5]
+    assert rows(Series([(0, 1.0)]), width=18) == [""] * 7
+    assert rows(Series([(0, 1.0)]), width=28, height=1) == [""]
