@@ -11,6 +11,7 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.events import DescendantFocus, Key, ScreenResume
 from textual.screen import Screen
 from textual.widgets import Static
@@ -23,7 +24,16 @@ from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.screens.widgets.too_small import TooSmall
+
+
+class WheelHeader(StateText):
+    """The row that says who acts."""
+
+    def content_at(self, width: int) -> Content:
+        """The row at a width."""
+        return header_text(self.state, width)
 
 
 class WheelScreen(Screen[RunState]):
@@ -50,7 +60,7 @@ class WheelScreen(Screen[RunState]):
     def compose(self) -> ComposeResult:
         """Structure only."""
         yield TooSmall()
-        yield Static(id="wheel-header", markup=False)
+        yield WheelHeader(self._state, id="wheel-header")
         yield ConversationView(id="wheel-conversation")
         yield Static(id="agent-says", markup=False)
         yield Static(id="wheel-choices", markup=False)
@@ -161,7 +171,7 @@ class WheelScreen(Screen[RunState]):
 
     def _draw(self) -> None:
         state = self._state
-        self.query_one("#wheel-header", Static).update(header_text(state))
+        self.query_one(WheelHeader).show(state)
         self.query_one("#agent-says", Static).update(agent_text(state))
         self.query_one("#wheel-choices", Static).update(choices_text(state, writing=self._writing))
         sentence = self.query_one(SentenceInput)

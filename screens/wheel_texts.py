@@ -16,8 +16,13 @@ MOST_SAID = 240
 """Characters of the agent's reply that are told; the conversation tells it whole."""
 
 
-def header_text(state: RunState) -> Content:
-    """Who acts, and where."""
+def header_text(state: RunState, width: int) -> Content:
+    """Who acts, and where, in a row; of what the others do only if there is room.
+
+    Args:
+        state: of the run.
+        width: cells of the row.
+    """
     wheel = state.wheel
     if wheel.taken is None:
         return Content.assemble((" THE WHEEL IS ASKED FOR ", BADGE), (" you act from the next turn on", ASIDE))
@@ -27,7 +32,11 @@ def header_text(state: RunState) -> Content:
     if wheel.awaited is None:
         return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), " not your turn yet", (where, ASIDE))
     at = f" · episode {wheel.awaited.episode:,}, turn {wheel.awaited.turn + 1:,}"
-    return Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (" your turn, all others wait", "bold"), (at, ASIDE))
+    long, short = (
+        Content.assemble((" YOU HAVE THE WHEEL ", BADGE), (turn, "bold"), (at, ASIDE))
+        for turn in (" your turn, all others wait", " your turn")
+    )
+    return long if long.cell_length <= width else short
 
 
 def agent_text(state: RunState) -> Content:

@@ -35,7 +35,7 @@ from tests.tui.test_snapshots_steering import AT_EACH_SIZE
 SIZE = (100, 30)
 CHOICES = [Choice("s", 0, "stick"), Choice("h", 1, "hit")]
 HIT, STICK = '{"action": 1}', '{"action": 0}'
-YOUR_TURN = "your turn, all others wait"
+YOUR_TURN = "YOU HAVE THE WHEEL  your turn"
 
 
 class Trainer(fakes.FakeClient):
@@ -100,6 +100,16 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]
         for told in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
             assert told in shown(pilot)
+
+
+async def test_a_narrow_header_leaves_out_what_the_others_do(make_app: MakeApp):
+    client = Trainer()
+    client.episode = 1_234_567
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await sees(pilot, "your turn, all others wait · episode 1,234,567, turn 1")
+        await pilot.resize_terminal(60, 20)
+        await sees(pilot, "YOU HAVE THE WHEEL  your turn · episode 1,234,567, turn 1 ")
 
 
 async def test_it_stays_the_persons_until_they_let_go(make_app: MakeApp):
