@@ -6,9 +6,11 @@ import gymnasium
 import pytest
 import torch
 
+from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.sampler import Sampler
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
+from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.evaluating import evaluate
 from llamagym_tui.trainer.rollout import Rollout
 from llamagym_tui.trainer.streaming import TextStream
@@ -269,6 +271,19 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
     assert asked == {(greedy, 3)}
     assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
+
+
+def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, monkeypatch):
+    seeds, reset = [], CountEnv.reset
+    monkeypatch.setattr(CountEnv, "reset", lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed))
+    builders, policy = Builders(RunConfig(agent="count", run_dir="", seed=3, n_envs=8)), make_policy()
+    builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
+    trained = set(seeds)
+    seeds.clear()
+    asked = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
+    builders.evaluate(CountAgent(), policy, **asked, should_stop=lambda: False, progress=lambda done: None)
+    assert len(trained) == len(set(seeds)) == 8
+    assert not trained & set(seeds)
 
 
 def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):

@@ -203,6 +203,14 @@ def test_rewards_are_scaled_by_the_spread_of_returns_their_own_batch_included(ma
     assert ppo.used[-1].targets.returns.tolist() == pytest.approx([1.5, 1.5, -0.5, -0.5])
 
 
+def test_weights_that_nothing_pulls_at_stay_where_they_are(make_policy):
+    policy = make_policy()
+    before = [weight.clone() for weight in policy.model.pretrained_model.parameters()]
+    # Equal rewards leave no advantage, and a detached critic leaves the trunk alone.
+    PPO(policy, replaced(STILL, lr=0.1, value_coef=0.0)).update([told(policy, "a", reward=[1.0]) for _ in range(4)])
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.pretrained_model.parameters(), strict=True))
+
+
 def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_first_is_the_turns(make_policy):
     policy = make_policy()
     batch = mixed_batch(policy)
