@@ -46,6 +46,7 @@ class CompareScreen(Screen[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
 

@@ -60,6 +60,7 @@ class DemonstrationsScreen(Screen[None]):
             id="demos.delete_shown",
         ),
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
+        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
         Binding("escape,q", "leave", "Back", tooltip="Back to where you came from.", id="demos.leave"),
     ]

@@ -80,6 +80,13 @@ async def test_nothing_recorded_yet_is_told(make_app: MakeApp):
         await pilot.press("x", "e", "u", "X")
 
 
+async def test_question_mark_explains_the_keys(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Delete this episode; u brings it back.")
+
+
 async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, path: Path):
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         screen = await opened(pilot)

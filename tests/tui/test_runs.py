@@ -104,6 +104,19 @@ async def test_two_marked_runs_are_compared():
 
 
 @pytest.mark.usefixtures("three_runs")
+async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Mark a run, to compare two.")
+        await pilot.press("escape", "space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await pilot.press("question_mark")
+        await sees(pilot, "Back to the runs.")
+
+
+@pytest.mark.usefixtures("three_runs")
 async def test_the_oldest_of_three_marks_goes():
     app = home()
     async with app.run_test(size=SIZE) as pilot:
