@@ -407,6 +407,8 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         system_prompt=event.system_prompt,
         prompt_version=event.prompt_version,
         prompts=prompt_versions.taken(state.prompts, event.prompt_version, event.system_prompt),
+        failure="",  # in the events of a resumed run its earlier end comes before
+        finished=None,
     )
 
 

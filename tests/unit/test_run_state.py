@@ -148,6 +148,19 @@ def test_a_finished_run_is_no_failure():
     assert (state.phase, state.finished, state.failure, state.live) == ("stopped", end, "", False)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0, mean_return=-0.2, return_stderr=0.1),
+        SessionFailed(message="Memory ran out."),
+    ],
+    ids=["finished", "failed"],
+)
+def test_the_earlier_end_of_a_resumed_run_is_not_told_when_it_goes_on(end: AnyEvent):
+    state = started(end, *fakes.opening_events())
+    assert (state.phase, state.finished, state.failure, state.live) == ("rolling_out", None, "", True)
+
+
 def test_quitting_interrupts_training_only_while_there_is_some():
     assert started().training
     assert not after().training
