@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from llamagym_tui.config import GenerationConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.live_settings import Change
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.collapse import Best
 
 EVERY_S = 60.0
 """Seconds of playing and training between two checkpoints."""
@@ -33,6 +35,10 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last training episodes, in order."""
     changed: dict[str, Change] = {}
     """Settings that were changed live, by their dotted names."""
+    best: Best | None = None
+    """What the run was at its best under this prompt and `generation`. None: too early to say."""
+    generation: GenerationConfig | None = None
+    """Settings of sampling by then. None: of an older version."""
 
     def with_prompt(self, system_prompt: str | None) -> Counters:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -42,7 +48,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         if system_prompt is None or system_prompt == self.system_prompt:
             return self
         version = self.prompt_version + 1 if self.env_steps else 0
-        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version)
+        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, best=None)
 
 
 class Checkpoints:

@@ -82,6 +82,17 @@ class Window(NamedTuple):
     episodes: int
 
 
+class Best(NamedTuple):
+    """What a run was at its best: what a resumed one, too, may have fallen from."""
+
+    mean: float
+    """Largest mean return over some updates."""
+    episodes: int
+    """Behind it."""
+    spread: float
+    """Largest standard deviation of an update's returns."""
+
+
 def repeated_share(reply: str) -> float:
     """Share of a reply's trigrams (of words and signs) that stood in it before; 0 for a very short one."""
     words = _WORDS.findall(reply[:LONGEST_REPLY])
@@ -110,6 +121,16 @@ class CollapseMonitor:
         self._heard: deque[float] = deque(maxlen=MOST_REPLIES)
         self._broken_in_a_row = 0
         self._verdict = Verdict()
+
+    @property
+    def best(self) -> Best | None:
+        """What the run was at its best so far; None: too few updates to say."""
+        return None if self._best is None else Best(*self._best, self._largest_spread)
+
+    def recall(self, best: Best | None) -> None:
+        """Go on comparing with what an earlier session of the run was at its best."""
+        if best is not None:
+            self._best, self._largest_spread = Window(best.mean, best.episodes), best.spread
 
     def rolled_back(self) -> None:
         """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""

@@ -71,6 +71,8 @@ class Run:
         """Update at which each finding was told last."""
         self._roll_backs = 0
         self._go_by(changed(config, changes_to_take_back(config, began.changed)))
+        if began.generation == self.config.generation:
+            self._monitor.recall(began.best)
 
     @property
     def is_limit_reached(self) -> bool:
@@ -310,6 +312,8 @@ class Run:
             prompt_version=self.prompt_version,
             recent_returns=self.tally.recent_returns,
             changed=changes_since(self._given, self.config),
+            best=self._monitor.best,
+            generation=self.config.generation,
         )
 
     def save(self) -> None:

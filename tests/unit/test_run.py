@@ -255,6 +255,22 @@ def test_another_temperature_begins_the_watch_anew(tmp_path: Path) -> None:
     assert warnings(stage) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "is_known"),
+    [({}, True), ({"system_prompt": "Call tails."}, False), ({"generation": GenerationConfig(temperature=0.5)}, False)],
+)
+def test_a_resumed_run_still_knows_how_well_it_played(tmp_path: Path, given: dict[str, Any], is_known: bool) -> None:
+    before = Stage(tmp_path, episodes=80)
+    before.also_before_step = lambda rollout: before.ppo.figures.update(mean_return=0.5)
+    before.session.run()
+    after = Stage(tmp_path, episodes=1000, resume=True, **given)
+    after.builders.saved.extend(before.builders.saved)
+    after.also_before_step = lambda rollout: after.ppo.figures.update(mean_return=-50.0)
+    after.session.run()
+    assert any("mean return fell from 0.500" in message for message in warnings(after)) is is_known
+    assert bool(after.builders.good) is not is_known  # or what it had fallen to would take the good one's place
+
+
 def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
