@@ -71,11 +71,12 @@ def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
 
 
 def recent_text(state: RunState) -> str:
-    """Mean return under the present mode and prompt, with its standard error."""
+    """Mean return under the present mode and prompt, with its standard error; of one episode none is known."""
     mean = state.recent_mean
     if mean is None:
         return "none yet"
-    return f"{mean.mean:+.3f} ± {mean.stderr:.3f}".replace("-", MINUS)
+    error = f" ± {mean.stderr:.3f}" if mean.episodes > 1 else ""
+    return f"{mean.mean:+.3f}{error}".replace("-", MINUS)
 
 
 def baselines(state: RunState) -> dict[str, float]:

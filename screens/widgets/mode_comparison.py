@@ -75,7 +75,10 @@ def _share(value: float | None) -> str:
 
 def _mean(played: Played) -> str:
     mean = played.returns.mean_return
-    return NONE if mean is None else f"{mean.mean:+.3f} ± {NORMAL * mean.stderr:.3f}".replace("-", MINUS)
+    if mean is None:
+        return NONE
+    interval = f" ± {NORMAL * mean.stderr:.3f}" if mean.episodes > 1 else ""
+    return f"{mean.mean:+.3f}{interval}".replace("-", MINUS)
 
 
 def _temperature(played: Played) -> str:

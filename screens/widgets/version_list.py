@@ -55,7 +55,8 @@ def _played(totals: Totals) -> str:
     mean = totals.mean_return
     if mean is None:
         return ""
-    return f"{mean.mean:+.3f} (95 % ± {NORMAL * mean.stderr:.3f}) over {mean.episodes:,}".replace("-", MINUS)
+    interval = f" (95 % ± {NORMAL * mean.stderr:.3f})" if mean.episodes > 1 else ""
+    return f"{mean.mean:+.3f}{interval} over {mean.episodes:,}".replace("-", MINUS)
 
 
 def word_diff(old: str, new: str) -> Content:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, UpdateFinished
 from llamagym_tui.run_state import RunState, initial_state, reduce
+from llamagym_tui.screens.widgets.figures import recent_text
 from llamagym_tui.screens.widgets.mode_comparison import MOST_ACTIONS, NONE, action_shares, rows
 from tests import fakes
 from tests.tui.conftest import MakeApp
@@ -43,6 +44,12 @@ def test_the_figures_of_both_modes_by_hand():
     assert (told["stick"], told["hit"]) == (("75.0%", "20.0%"), ("25.0%", "80.0%"))
     assert told["parse fail"] == ("0.0%", "0.0%")
     assert (told["temperature"], told["prompt"]) == (("1", "0.5"), ("v1", "v1"))
+
+
+def test_of_a_single_episode_no_error_is_told():
+    state = after(*fakes.opening_events(), fakes.counted([-1.0], 1))
+    assert {row.name: row.train for row in rows(state)}["return ±95%"] == "\N{MINUS SIGN}1.000"
+    assert recent_text(state) == "\N{MINUS SIGN}1.000"
 
 
 def test_what_was_not_played_is_a_dash():

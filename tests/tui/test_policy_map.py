@@ -195,6 +195,15 @@ async def test_where_there_is_no_map_a_sentence_says_why(make_app: MakeApp, even
         assert client.asked == [] or events
 
 
+async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeApp):
+    why_not = f"CliffAgent.policy_map failed: ValueError: {'there is no such state, ' * 3}states-end"
+    client = fakes.FakeClient(iter([*fakes.opening_events(), PolicyMapLaidOut(why_not=why_not)]))
+    async with make_app(client).run_test(size=(60, 20)) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "states-end")
+
+
 async def test_the_map_that_is_not_confirmed_is_not_called_live(make_app: MakeApp):
     client = fakes.FakeClient(blackjack(), confirms=False)
     async with make_app(client).run_test(size=WIDE) as pilot:
