@@ -271,6 +271,15 @@ def test_a_resumed_run_still_knows_how_well_it_played(tmp_path: Path, given: dic
     assert bool(after.builders.good) is not is_known  # or what it had fallen to would take the good one's place
 
 
+def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=400)
+    stage.script = {100: [RollBack()]}
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 100 else -50.0)
+    stage.session.run()
+    assert stage.of(RolledBack)
+    assert "mean return fell from 0.500" in warnings(stage)[0]
+
+
 def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
