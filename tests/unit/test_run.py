@@ -274,7 +274,7 @@ def test_a_resumed_run_still_knows_how_well_it_played(tmp_path: Path, given: dic
 def test_after_a_roll_back_a_run_still_knows_how_well_it_played(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=400)
     stage.script = {100: [RollBack()]}
-    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 100 else -50.0)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 104 else -50.0)
     stage.session.run()
     assert stage.of(RolledBack)
     assert "mean return fell from 0.500" in warnings(stage)[0]
