@@ -22,7 +22,7 @@ from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.screens.playground import CHART_S
 from tests import fakes
 from tests.tui.pictures import comes_to_look_like, picture, what_differs
-from tests.tui.steps import stands_still
+from tests.tui.steps import stands_still, told_all
 
 MakeApp = Callable[..., LlamaGymApp]
 HOPS = 6
@@ -41,20 +41,26 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key has done what it does before the next one comes, however slow the machine is.
+    """A key comes when the app shows all that it was told, and has done what it does before the next one comes.
 
     Textual's pilot waits until the process seems idle, which one that gets no processor seems, too.
     """
-    press = Pilot.press
+    press, click = Pilot.press, Pilot.click
 
     async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
         for key in keys:
+            await told_all(pilot)
             await press(pilot, key)
             for _ in range(HOPS):
                 if not pilot.app._exit:
                     await pilot._wait_for_screen()
 
+    async def wait_and_click(pilot: Pilot[None], *place: Any, **options: Any) -> bool:
+        await told_all(pilot)
+        return await click(pilot, *place, **options)
+
     monkeypatch.setattr(Pilot, "press", press_and_wait)
+    monkeypatch.setattr(Pilot, "click", wait_and_click)
 
 
 @pytest.fixture

@@ -46,6 +46,13 @@ def widget_text(widget: Widget) -> str:
     return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
 
 
+async def told_all(pilot: Pilot[None]) -> None:
+    """Wait until the app has taken in, and shown, what its scripted trainer tells."""
+    await until(
+        pilot, lambda: not _untold(pilot) and not getattr(pilot.app, "_paint_due", False), "an end of what is told"
+    )
+
+
 async def stands_still(pilot: Pilot[None]) -> None:
     """Wait until nothing is under way that changes the picture: events, threads, timers that fire once, and paints."""
     await until(pilot, lambda: not under_way(pilot), "an end of what is under way")
@@ -60,10 +67,15 @@ async def stands_still(pilot: Pilot[None]) -> None:
 def under_way(pilot: Pilot[None]) -> list[object]:
     """Untold events, workers other than the one that listens to the trainer, and timers that have yet to fire once."""
     app = pilot.app
-    client = getattr(app, "_client", None)
-    untold = [client] if isinstance(client, FakeClient) and not client.heard_out else []
     widgets = [app, *app.screen_stack, *app.screen.walk_children()]
     timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
     due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
     workers = [worker for worker in app.workers if worker.is_running and worker.group != "trainer"]
-    return [*untold, *workers, *due]
+    return [*_untold(pilot), *workers, *due]
+
+
+def _untold(pilot: Pilot[None]) -> list[FakeClient]:
+    """The scripted trainer, while somebody listens and has not heard all."""
+    client = getattr(pilot.app, "_client", None)
+    listens = any(worker.group == "trainer" and worker.is_running for worker in pilot.app.workers)
+    return [client] if listens and isinstance(client, FakeClient) and not client.heard_out else []
