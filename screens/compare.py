@@ -18,6 +18,7 @@ from textual.widgets import Static
 from llamagym_tui.return_series import Point, thinned
 from llamagym_tui.run_summary import RunSummary, differences
 from llamagym_tui.run_table import RunRow, played_text
+from llamagym_tui.screens.look import plot_colors
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.return_chart import MARGIN_LEFT, nice_ticks
@@ -116,7 +117,7 @@ class CompareScreen(Screen[None]):
 
     def _fill(self) -> None:
         curves = [summary.curve for summary in self._summaries]
-        library, colors = importlib.import_module("textual_plot"), self.app.theme_variables
+        library, colors = importlib.import_module("textual_plot"), plot_colors(self.app.theme_variables)
         plot = self._plot
         with self.app.batch_update():
             plot.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from textual.geometry import Size
 from textual.theme import Theme
@@ -44,6 +45,11 @@ def size_classes(size: Size) -> list[str]:
     width = max(step for step in WIDTHS if step[0] <= size.width)
     height = max(step for step in HEIGHTS if step[0] <= size.height)
     return [width[1], height[1]]
+
+
+def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:
+    """The colours of a theme as charts take them: Rich has names of its own for those of the terminal."""
+    return {name: color.removeprefix("ansi_") for name, color in variables.items()}
 
 
 def self_contained(svg: str) -> str:

@@ -22,6 +22,7 @@ from textual.widgets import Static
 
 from llamagym_tui.return_series import Point, smoothing_window, thinned
 from llamagym_tui.run_state import Mark, RunState
+from llamagym_tui.screens.look import plot_colors
 from llamagym_tui.screens.widgets.figures import baselines, plain
 from llamagym_tui.screens.widgets.literal import one_line
 
@@ -113,8 +114,7 @@ class ReturnChart(Vertical):
         window = smoothing_window(state.returns.episodes)
         points = thinned(state.returns.trailing(window), 2 * max(20, self.size.width))
         known = baselines(state)
-        # Rich has its own names for the colours of the terminal.
-        colors = {name: color.removeprefix("ansi_") for name, color in self.app.theme_variables.items()}
+        colors = plot_colors(self.app.theme_variables)
         with self.app.batch_update():
             plot.clear()
             low, high = self._scale(plot, points, list(known.values()))

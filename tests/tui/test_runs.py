@@ -104,6 +104,18 @@ async def test_two_marked_runs_are_compared():
 
 
 @pytest.mark.usefixtures("three_runs")
+@pytest.mark.parametrize("theme", ["ansi-dark", "textual-light"])
+async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        app.theme = theme
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await sees(pilot, "Settings that differ:")
+
+
+@pytest.mark.usefixtures("three_runs")
 async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
     app = home()
     async with app.run_test(size=SIZE) as pilot:
