@@ -69,8 +69,12 @@ def _mean(row: RunRow) -> float | None:
 
 
 def _mean_text(row: RunRow) -> str:
+    """At most seven cells up to a million, which is the column's width."""
     mean = _mean(row)
-    return "" if mean is None else f"{mean:+.3f}".replace("-", "\N{MINUS SIGN}")
+    if mean is None:
+        return ""
+    decimals = 3 if abs(mean) < 100 else 1 if abs(mean) < 10_000 else 0
+    return f"{mean:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _count(row: RunRow, name: str) -> int:

@@ -58,6 +58,15 @@ def test_a_row_says_what_is_known():
     assert [column.text(ROWS[2]) for column in COLUMNS][3:] == ["", "", "", "…"]
 
 
+@pytest.mark.parametrize(
+    ("mean", "text"), [(28.3531, "+28.353"), (-123.456, "−123.5"), (-3135.44, "−3135.4"), (-31354.4, "−31354")]
+)
+def test_a_large_return_fits_its_column(mean: float, text: str):
+    column = next(column for column in COLUMNS if column.name == "return")
+    assert column.text(row("far", 0, [mean])) == text
+    assert len(text) <= column.width
+
+
 def test_a_narrow_table_leaves_columns_out():
     assert [column.name for column in columns_at(56)] == ["when", "agent", "return"]
     assert [column.name for column in columns_at(100)] == [column.name for column in COLUMNS]
