@@ -6,9 +6,12 @@ clicked, and says more in its tooltip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from textual.binding import ActiveBinding
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.events import Leave, MouseMove, MouseUp
 from textual.screen import Screen
 from textual.style import Style
@@ -62,7 +65,8 @@ class KeyBar(Widget):
     def keys(self) -> list[Key]:
         """The keys, one for each action."""
         shown: dict[str, Key] = {}
-        for _, binding, enabled, tooltip in self.screen.active_bindings.values():
+        active = list(self.screen.active_bindings.values())
+        for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
             if binding.show and binding.action not in shown:
                 display = self.app.get_key_display(binding)
                 shown[binding.action] = Key(
@@ -100,6 +104,16 @@ class KeyBar(Widget):
         """A click is the key."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)
+
+
+def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
+    """Bindings in the order in which their nodes have them: Textual puts those whose keys were moved last."""
+    in_order: dict[DOMNode, Iterator[ActiveBinding]] = {}
+    for node in {each.node for each in active}:
+        rank = {action: at for at, action in enumerate(dict.fromkeys(binding.action for _, binding in node._bindings))}
+        own = [each for each in active if each.node is node]
+        in_order[node] = iter(sorted(own, key=lambda each: rank.get(each.binding.action, len(rank))))
+    return [next(in_order[each.node]) for each in active]
 
 
 def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:

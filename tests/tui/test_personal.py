@@ -51,6 +51,13 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
         await until(pilot, lambda: client.asked == [Pause(), Resume(), SaveCheckpoint()])
 
 
+async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\ntable = "f8"\npause = "f5"\n')
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=LARGE) as pilot:
+        await sees(pilot, "f5 Pause  t Inference  p Prompt  f8 Play yourself  m Metrics")
+        await sees(pilot, "? Help  q Quit")
+
+
 async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\nkeep = "f7"\ntable = "f8"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
