@@ -162,6 +162,16 @@ def test_a_non_finite_step_is_skipped_and_counted(make_policy):
     assert torch.equal(before, weights(policy))
 
 
+@pytest.mark.parametrize("part", ["pretrained_model", "v_head"])
+def test_a_step_is_skipped_whole_if_either_gradient_is_not_finite(make_policy, part):
+    policy = make_policy()
+    next(getattr(policy.model, part).parameters()).register_hook(lambda gradient: gradient * math.inf)
+    before = weights(policy)
+    stats = PPO(policy, replaced(QUICK, mini_batch_size=1000, epochs=1)).update(collect(policy))
+    assert stats.skipped_steps == 1
+    assert torch.equal(before, weights(policy))
+
+
 def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_policy):
     policy = make_policy()
     replies = [list(policy.chat.reply_ids(text)) for text in ('{"action": 0}', '{"action": 1}')]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llamagym_tui.engine.decisions import score_logprobs
 from llamagym_tui.engine.scoring import reply_logprobs
 
 
@@ -39,3 +40,9 @@ def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, m
     whole = reply_logprobs(policy, openings, policy.trie.replies)
     monkeypatch.setattr("llamagym_tui.engine.scoring.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary)
     assert torch.allclose(reply_logprobs(policy, openings, policy.trie.replies), whole, atol=1e-5)
+
+
+def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
+    sums, divisors = torch.tensor([[-2.0, -4.0, 0.0]]), torch.tensor([[1.0, 2.0, torch.inf]])
+    # Scores -2 and -2: an even choice between the two that there are.
+    assert score_logprobs(sums, divisors, temperature=0.5).exp().tolist() == [pytest.approx([0.5, 0.5, 0.0])]
