@@ -39,6 +39,10 @@ class DraftArea(TextArea):
 
     HELP = "The draft. It is on disk half a second after a change, and asked for only by ctrl+s."
 
+    def on_resize(self) -> None:
+        """Draw all lines anew: Textual wraps them after it has drawn them for the new size."""
+        self.refresh()
+
     async def _on_paste(self, event: Paste) -> None:
         event.prevent_default()
         event.stop()

@@ -19,7 +19,7 @@ from llamagym_tui.screens.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.version_list import word_diff
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until
+from tests.tui.steps import sees, shown, stands_still, until
 
 SMALL = (80, 24)
 EVENTS = [
@@ -44,6 +44,21 @@ async def test_each_version_tells_the_mean_return_under_it(make_app: MakeApp):
         await sees(pilot, "v2 active  inference +1.000 (95 % ± 0.000) over 2")
         # Standard error by hand: the root of 4/3 over 2.
         await sees(pilot, "v1         train +0.000 (95 % ± 1.132) over 4")
+
+
+async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(100, 30)) as pilot:
+        draft = await open_editor(pilot, app)
+        await sees(pilot, "Reply with {")
+        assert draft.wrapped_document.height == 2
+        await pilot.resize_terminal(120, 34)
+        # Two lines again, the second one shorter: the cursor's line alone is drawn anew by itself.
+        await sees(pilot, "Reply with  ")
+        await stands_still(pilot)
+        assert draft.wrapped_document.height == 2
+        assert shown(pilot).count("Reply with") == 1
+        assert draft.render_line(1).text.strip() in shown(pilot)
 
 
 async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
