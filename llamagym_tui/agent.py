@@ -8,13 +8,14 @@ when a model is given.
 from __future__ import annotations
 
 import json
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llamagym_tui.actions import FAILED, ActionReading, read_action
+from llamagym_tui.actions import FAILED, ActionReading, json_index, read_action
 from llamagym_tui.errors import ActionParseError, ConfigError, NoModelError
 
 if TYPE_CHECKING:
@@ -155,8 +156,17 @@ class Agent(ABC):
         """`extract_action`, with the way it was read and failures as data.
 
         A model says anything, so what a user's own code raises over a reply (``int("hit")``) is a reply that names no
-        action, and no reason to end a run.
+        action, and no reason to end a run. JSON counts first, for an agent that does not read it, too: what it reads
+        in another way from ``{"action": 1}`` but as 1 from ``Action: 1``, as LlamaGym's example, is 1.
         """
+        reading = self._extracted(reply)
+        index = json_index(reply)
+        if index is None or _is_index(reading.action, index):
+            return reading
+        told = self._extracted(f"Action: {index}")
+        return ActionReading(index, "json") if _is_index(told.action, index) else reading
+
+    def _extracted(self, reply: str) -> ActionReading:
         try:
             action = self.extract_action(reply)
         except (ActionParseError, ValueError, LookupError, TypeError, AttributeError):
@@ -248,6 +258,14 @@ class Agent(ABC):
                 "give it one: Agent(model, tokenizer, device)."
             )
         return self._loop
+
+
+def _is_index(action: Any, index: int) -> bool:
+    """Whether an action, of whatever kind, is that index."""
+    try:
+        return operator.index(action) == index
+    except TypeError:
+        return False
 
 
 def __getattr__(name: str) -> Any:

@@ -173,10 +173,10 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
     if stats.lr == 0 and field in STILL:
         return Health(None, "the critic alone is trained")
     high = _bound_by_past(field, text.high, past)
-    if text.low is None and high is None:
-        return Health(None, "no fixed range")
     if value != value:
         return Health(False, "not a number")
+    if text.low is None and high is None:
+        return Health(None, "no fixed range")
     if text.low is not None and value < text.low:
         return Health(False, "below its healthy range")
     if high is not None and value > high:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from llamagym_tui import catalog, model_registry, run_store
-from llamagym_tui.config import Device, Quantization, RunConfig, from_dict
+from llamagym_tui.config import Device, Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.progress import Progress, progress_on
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -91,9 +91,8 @@ def evaluate(
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
-    config = msgspec.structs.replace(
-        _settings_of(agent_spec, model, quantization), seed=seed, n_envs=n_envs, device=device, threads=threads
-    )
+    settings = _settings_of(agent_spec, model, quantization)
+    config = validated(msgspec.structs.replace(settings, seed=seed, n_envs=n_envs, device=device, threads=threads))
     if system_prompt is not None:
         config = msgspec.structs.replace(config, system_prompt=system_prompt)
     with (

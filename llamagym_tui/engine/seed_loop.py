@@ -132,7 +132,7 @@ class SeedLoop:
             raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
         told = self.agent.format_observation(final_observation) if is_trained and truncated else None
         trajectory = seat.episode.finish("truncated" if truncated else "terminated", told)
-        self._seats[self._index(env)] = _Seat(version=seat.version, took_turn=seat.took_turn)
+        self._seats[self._index(env)] = _Seat(took_turn=seat.took_turn)
         return self._collect(trajectory) if is_trained else {}
 
     def save(self, path: str | Path) -> None:

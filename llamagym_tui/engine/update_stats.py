@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,7 +101,8 @@ class UpdateSums:
         self.turns += turns
         self.branches += len(decided.action_entropy)
         if is_first:
-            self.first_ratio = max(self.first_ratio, float(policy.largest_deviation))
+            # Unlike max(), it keeps what is not a number.
+            self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
 
     def add_replay(self, loss: Tensor, turns: int) -> None:
         """Count one forward over kept episodes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib.util import find_spec
 
 import gymnasium
@@ -16,30 +15,11 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.engine.models import bundled_model_path
 from llamagym_tui.engine.seed_settings import generation_settings, ppo_settings
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
-
-
-class SeedStyleAgent(Agent):
-    """Written as LlamaGym's example is: a pattern, words, and a plain int."""
-
-    def get_system_prompt(self) -> str:
-        return (
-            "You are an expert blackjack player. Every turn you see your sum, the dealer's card and whether you have "
-            'an ace. Write "Action: 0" to stay or "Action: 1" to take a card.'
-        )
-
-    def format_observation(self, observation) -> str:
-        return f"You: {observation[0]}. Dealer: {observation[1]}. You have {'an' if observation[2] else 'no'} ace."
-
-    def extract_action(self, response: str):
-        match = re.compile(r"Action: (\d)").search(response)
-        if match:
-            return int(match.group(1))
-        digits = [letter for letter in response if letter.isdigit()]
-        return int(digits[-1]) if digits and digits[-1] in "01" else 0
+from tests.seed_agent import SeedAgent
 
 
 @pytest.mark.filterwarnings("ignore:top_p")
-@pytest.mark.parametrize("kind", [BlackjackAgent, SeedStyleAgent])
+@pytest.mark.parametrize("kind", [BlackjackAgent, SeedAgent])
 def test_llamagyms_loop_plays_logs_and_updates_when_a_batch_is_full(kind):
     settings = {"batch_size": 8, "lora/r": 4, "generate/max_new_tokens": 8, "generate/do_sample": True}
     settings |= {"generate/top_p": 0.6, "generate/top_k": 0, "generate/temperature": 0.9}
@@ -212,7 +192,7 @@ def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tm
     tokenizer.add_special_tokens({"pad_token": "<pad>"})
     model.pretrained_model.resize_token_embeddings(len(tokenizer))
     assert all("lora" in name for name, weight in model.pretrained_model.named_parameters() if weight.requires_grad)
-    agent = SeedStyleAgent(model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2})
+    agent = SeedAgent(model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2})
     stats: list[dict[str, float]] = []
     for _ in range(4):
         agent.act((12, 5, 0))
@@ -230,16 +210,6 @@ def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tm
 def test_eight_bits_without_bitsandbytes_are_refused_in_a_sentence():
     with pytest.raises(ModelLoadError, match="need bitsandbytes"):
         AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)
-
-
-class JsonSeedStyleAgent(SeedStyleAgent):
-    """The same, asking for what the bundled model says."""
-
-    def get_system_prompt(self) -> str:
-        return (
-            "You are an expert blackjack player. "
-            'Reply with {"action": 0} to stay with your sum or {"action": 1} to take a card.'
-        )
 
 
 def mean_return(agent: Agent, env: gymnasium.Env, episodes: int) -> float:
@@ -261,7 +231,7 @@ def test_llamagyms_loop_learns():
     torch.manual_seed(0)
     loaded = load_model_and_tokenizer("bundled", "cpu")
     settings = {"batch_size": 128, "mini_batch_size": 32}
-    agent = JsonSeedStyleAgent(loaded.model, loaded.tokenizer, "cpu", {"max_new_tokens": 8}, settings)
+    agent = SeedAgent(loaded.model, loaded.tokenizer, "cpu", {"max_new_tokens": 8}, settings)
     env = gymnasium.make("Blackjack-v1", natural=False, sab=False)
     env.reset(seed=0)
     agent.eval()

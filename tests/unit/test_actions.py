@@ -7,6 +7,7 @@ import time
 import pytest
 
 from llamagym_tui.actions import FAILED, ActionReading, read_action
+from tests.seed_agent import SeedAgent
 
 NAMES = ("stick", "hit")
 
@@ -118,3 +119,32 @@ def test_letters_that_only_fold_to_a_name_do_not_crash() -> None:
 
 def test_without_names_nothing_is_an_action() -> None:
     assert read_action('{"action": 0} hit', ()) == FAILED
+
+
+@pytest.mark.parametrize(
+    ("reply", "reading"),
+    [
+        ('{"action": 1}', ActionReading(1, "json")),
+        ('Action: 0. {"action": 1}', ActionReading(1, "json")),
+        ('{"action": 0}', ActionReading(0, "custom")),  # as it reads it itself
+        ("Action: 1", ActionReading(1, "custom")),
+        ("I hit.", ActionReading(1, "custom")),
+        ('{"action": "1"} with a card', ActionReading(0, "custom")),
+        ('{"action": true}', ActionReading(0, "custom")),
+        ('{"action": -1}', ActionReading(0, "custom")),
+    ],
+)
+def test_json_counts_for_an_agent_that_reads_no_json(reply: str, reading: ActionReading) -> None:
+    assert SeedAgent().read(reply) == reading
+
+
+class OneBasedAgent(SeedAgent):
+    """Its own code knows better than any index."""
+
+    def extract_action(self, response: str) -> list[int] | int:
+        return [0, 0] if "both" in response else int(response.partition("ction")[2].strip('": }')) - 1
+
+
+@pytest.mark.parametrize(("reply", "action"), [('{"action": 1}', 0), ("Action: 2", 1), ('both {"action": 1}', [0, 0])])
+def test_an_agent_that_counts_in_its_own_way_is_left_to_it(reply: str, action: object) -> None:
+    assert OneBasedAgent().read(reply) == ActionReading(action, "custom")

@@ -56,6 +56,7 @@ def test_texts_fit_their_places():
         ("clip_fraction", 0.0, "in its healthy range"),
         ("explained_variance", -0.1, "below its healthy range"),
         ("parse_failure_rate", float("nan"), "not a number"),
+        ("policy_loss", float("nan"), "not a number"),
         ("mean_return", -1.0, "no fixed range"),
     ],
 )
