@@ -358,7 +358,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     rollout_s: float
     update_s: float
     epochs: float
-    """Passes made, one that was ended by a stop or pause by its share; fewer than configured if target KL stopped
+    """Passes made, one that a stop ended by its share; fewer than configured if target KL stopped
     them."""
     lr: float
     kl_coef: float

@@ -162,11 +162,14 @@ class Session:
         return self._until is not None or self._pace.turn_s > 0
 
     def _is_update_to_end(self, run: Run) -> bool:
-        """Whether somebody asked for it; what changes nothing of the run is obeyed meanwhile."""
+        """Whether the run is to stop; a pause waits for the end, so as to change nothing of what is learnt.
+
+        What changes nothing of the run is obeyed meanwhile.
+        """
         harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
         while command := self._inbox.take_first(*harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo):
             self._obey(command, run)
-        return self._inbox.holds(commands.Stop, commands.Pause)
+        return self._is_asked_to_stop()
 
     def _obey_all(self, run: Run) -> None:
         while not is_over(self.phase) and (command := self._inbox.take()) is not None:

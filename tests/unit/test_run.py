@@ -290,9 +290,9 @@ def test_a_fall_of_returns_is_noticed(tmp_path: Path) -> None:
 # Long updates
 
 
-@pytest.mark.parametrize(("command", "ends_in"), [(Stop(), "stopped"), (Pause(), "paused")])
-def test_a_stop_or_pause_ends_an_update_after_the_minibatch_under_way(
-    tmp_path: Path, command: Any, ends_in: str
+@pytest.mark.parametrize(("command", "ends_in", "passes"), [(Stop(), "stopped", 0.5), (Pause(), "paused", 1.0)])
+def test_a_stop_ends_an_update_after_the_minibatch_under_way_and_a_pause_waits_for_its_end(
+    tmp_path: Path, command: Any, ends_in: str, passes: float
 ) -> None:
     stage = Stage(tmp_path)
     stage.script = {STEPS_A_BATCH + 1: [Stop()], 1: []}
@@ -306,7 +306,7 @@ def test_a_stop_or_pause_ends_an_update_after_the_minibatch_under_way(
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     assert stage.session.run() is Phase.STOPPED
     (finished,) = stage.of(UpdateFinished)
-    assert finished.stats.epochs == 0.5  # two minibatches of four
+    assert finished.stats.epochs == passes  # the stop comes in the second minibatch of four
     assert stage.phases()[2:5] == ["updating", "rolling_out", ends_in]
 
 
