@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.batch import Row, batch_rows, minibatches
+from llamagym_tui.engine.decisions import Decisions
 from llamagym_tui.engine.episode import Episode
+from llamagym_tui.engine.losses import PolicyLoss
 from llamagym_tui.engine.ppo import PPO
 from llamagym_tui.engine.sampler import Reply, Sampler
 from llamagym_tui.engine.targets import Targets
 from llamagym_tui.engine.trajectory import Choice, Trajectory
+from llamagym_tui.engine.update_stats import UpdateSums
 from tests.engine.conftest import REPLIES
 
 STILL = PPOConfig(
@@ -471,3 +474,12 @@ def test_scored_play_has_a_first_ratio_of_one_and_a_kl_to_the_reference_of_zero_
     assert first.first_ratio < 1e-4
     assert first.kl_ref == pytest.approx(0.0, abs=1e-5)
     assert first.approx_kl > 1e-6
+
+
+@pytest.mark.parametrize(("deviations", "largest"), [([0.1, 0.3, 0.2], 0.3), ([0.1, float("nan"), 0.2], float("nan"))])
+def test_the_first_ratio_is_the_largest_deviation_before_a_step_even_if_it_is_no_number(deviations, largest):
+    sums, none = UpdateSums(), torch.zeros(0)
+    for deviation in deviations:
+        policy = PolicyLoss(torch.zeros(()), torch.zeros(()), torch.zeros(()), torch.tensor(deviation))
+        sums.add(policy, torch.zeros(()), Decisions(none, none, none), 1, is_first=True)
+    assert sums.first_ratio == pytest.approx(largest, nan_ok=True)

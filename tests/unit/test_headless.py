@@ -13,7 +13,7 @@ import pytest
 
 from llamagym_tui import headless, run_store
 from llamagym_tui.config import GenerationConfig, RunConfig
-from llamagym_tui.errors import LlamaGymError, ModelLoadError, RunStoreError
+from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunStoreError
 from llamagym_tui.progress import progress_on
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
@@ -256,3 +256,9 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
         progress.say("stopping [not a style]")
     assert "━" in stream.getvalue()
     assert "stopping [not a style]" in stream.getvalue()
+
+
+def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(stagehand: Stagehand) -> None:
+    with pytest.raises(ConfigError, match="seed"):
+        evaluated("coin", "some-model", seed=10**20)
+    assert not stagehand.built
