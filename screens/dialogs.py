@@ -12,7 +12,11 @@ from textual.screen import ModalScreen
 from textual.style import Style
 from textual.widgets import Static
 
+from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import literal
+
+YES, NO = "y ⏎", "n esc"
+"""The keys of the answers as the bottom row shows them."""
 
 
 class QuitDialog(ModalScreen[bool]):
@@ -20,8 +24,8 @@ class QuitDialog(ModalScreen[bool]):
 
     CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter,q", "answer(True)", "Leave"),
-        Binding("n,escape", "answer(False)", "Stay"),
+        Binding("y,enter,q", "answer(True)", "Leave", key_display=YES),
+        Binding("n,escape", "answer(False)", "Stay", key_display=NO),
     ]
 
     def __init__(self, reasons: list[str]) -> None:
@@ -39,6 +43,7 @@ class QuitDialog(ModalScreen[bool]):
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "quit?"
             yield Static(Content("\n\n").join([*(Content(literal(reason)) for reason in self._reasons), keys]))
+        yield KeyBar()
 
     def action_answer(self, leave: bool) -> None:
         """Leave or stay."""
@@ -50,8 +55,8 @@ class ConfirmDialog(ModalScreen[bool]):
 
     CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes"),
-        Binding("n,escape,q", "answer(False)", "No"),
+        Binding("y,enter", "answer(True)", "Yes", key_display=YES),
+        Binding("n,escape,q", "answer(False)", "No", key_display=NO),
     ]
 
     def __init__(self, title: str, question: str, *, yes: str, no: str) -> None:
@@ -72,6 +77,7 @@ class ConfirmDialog(ModalScreen[bool]):
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = self._title
             yield Static(Content("\n\n").join([Content(literal(self._question)), keys]))
+        yield KeyBar()
 
     def action_answer(self, yes: bool) -> None:
         """Do it, or leave it."""

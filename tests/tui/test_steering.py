@@ -255,6 +255,17 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
             await sees(pilot, "rolled back: to update 2; asked for")
 
 
+async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+r")
+        await sees(pilot, " n  stay")
+        await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
+        await pilot.press("enter")
+        await until(pilot, lambda: client.asked == [RollBack()])
+
+
 def test_without_a_trainer_nothing_can_be_asked_for():
     state = initial_state(fakes.config(Path("/runs/demo")))
     for action in ("settings", "evaluate", "checkpoint", "roll_back"):
