@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from textual.widgets import Static
+from textual.content import Content
+from textual.widget import Widget
 
 from llamagym_tui.protocol.commands import Watch, WatchNext
+from llamagym_tui.protocol.events import WatchChanged
 from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.watching import FIRST, Watching, watched_text
 
 
-def watch_sentence(state: RunState) -> str:
-    """What is watched and asked for; empty if that needs no words."""
+def watch_sentences(state: RunState, back: str = "]", faster: str = "+") -> list[str]:
+    """What is watched and asked for, the longest words first; empty if that needs no words.
+
+    Args:
+        state: of the run.
+        back: key that goes back to the play.
+        faster: key that plays faster.
+    """
     watching = state.watching
-    said = []
+    what, brief, returns = [], [], []
     if watching.now != FIRST or watching.asked is not None:
-        said.append(watched_text(watching.now, state.n_envs) + _asked(watching))
+        asked = _asked(watching)
+        what, brief = [watched_text(watching.now, state.n_envs) + asked], [_brief(watching.now) + asked]
     if watching.now.kind != "env" and not watching.now.awaits_failure:
-        said.append("] goes back to the play")
-    return " · ".join([*said, *_speed(watching)])
+        returns = [f"{back} goes back"]
+    in_full = [*what, *[f"{words} to the play" for words in returns], *_speed(watching, f", {faster} faster")]
+    said = [in_full, [*brief, *returns, *_speed(watching)], [*brief, *returns]]
+    return list(dict.fromkeys(" · ".join(parts) for parts in said if parts))
+
+
+def _brief(watched: WatchChanged) -> str:
+    """What is watched, in fewer words."""
+    where = f"environment {watched.env + 1:,}"
+    if watched.awaits_failure:
+        return "waiting for a reply without an action" + (f" · {where}" if watched.kind == "env" else "")
+    match watched.kind:
+        case "env":
+            return where
+        case "failure":
+            return f"a reply without an action · {where}"
+        case "best" | "worst":
+            return f"{watched.kind} episode of the last batch"
 
 
 def _asked(watching: Watching) -> str:
@@ -30,17 +56,17 @@ def _asked(watching: Watching) -> str:
             return f" → {kind}?"
 
 
-def _speed(watching: Watching) -> list[str]:
+def _speed(watching: Watching, how_to: str = "") -> list[str]:
     if not watching.turn_s and watching.turn_s_asked is None:
         return []
-    speed = f"{watching.turn_s:g} s a turn, + faster" if watching.turn_s else "full speed"
+    speed = f"{watching.turn_s:g} s a turn{how_to}" if watching.turn_s else "full speed"
     if watching.turn_s_asked is None:
         return [speed]
     return [speed + (f" → {watching.turn_s_asked:g} s?" if watching.turn_s_asked else " → full speed?")]
 
 
-class WatchLine(Static):
-    """One line above a conversation."""
+class WatchLine(Widget):
+    """One line above a conversation, in as many words as it has room for."""
 
     DEFAULT_CSS = """
     WatchLine {
@@ -56,13 +82,23 @@ class WatchLine(Static):
 
     def __init__(self) -> None:
         """A line with nothing to say."""
-        super().__init__(markup=False)
-        self._said = ""
+        super().__init__()
+        self._shown: tuple[object, ...] = ()
+        self._said: list[str] = []
 
     def show(self, state: RunState) -> None:
         """Say what a state calls for."""
-        said = watch_sentence(state) if state.live else ""
-        if said != self._said:
-            self._said = said
-            self.display = bool(said)
-            self.update(said)
+        shown = (state.live, state.watching, state.n_envs)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        keys = (key_of(self.screen, "watch.next", "]"), key_of(self.screen, "pace.faster", "+"))
+        self._said = watch_sentences(state, *keys) if state.live else []
+        self.display = bool(self._said)
+        self.refresh()
+
+    def render(self) -> Content:
+        """The longest of the sentences that fits, else the shortest."""
+        lines = [Content(words) for words in self._said]
+        fitting = (line for line in lines if line.cell_length <= self.content_size.width)
+        return next(fitting, lines[-1] if lines else Content(""))

@@ -8,7 +8,7 @@ from llamagym_tui.protocol.commands import AnyCommand, Pause, SetMode, SetPace, 
 from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown
+from tests.tui.steps import sees, shown, until
 
 SIZE = (100, 30)
 
@@ -44,6 +44,24 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
         assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
         client.tell(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
         await sees(pilot, "watching environment 3 of 128 · 0.5 s a turn, + faster")
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [
+        (
+            200,
+            "waiting for the next reply that names no action; until then environment 1 of 128 · 0.5 s a turn, + faster",
+        ),
+        (80, "waiting for a reply without an action · environment 1 · 0.5 s a turn"),
+        (60, "waiting for a reply without an action · environment 1"),
+    ],
+)
+async def test_the_watch_line_says_as_much_as_it_has_room_for(make_app: MakeApp, width: int, words: str):
+    told = [WatchChanged(kind="env", env=0, awaits_failure=True), PaceChanged(turn_s=0.5)]
+    client = fakes.FakeClient([*fakes.opening_events(), *told])
+    async with make_app(client).run_test(size=(width, 24)) as pilot:
+        await until(pilot, lambda: words in [row.split("│")[0].strip() for row in shown(pilot).splitlines()], words)
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
