@@ -67,7 +67,7 @@ class DemoActions(App[None]):
                 desk = self._desks.get(self._agent.name) if self.run_state is not None else None
                 return True if desk is not None and desk.keepable is not None else None
             case "keep_rule":
-                return self.run_state is not None
+                return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
                 return True if self.run_state is not None and self.run_state.live and self.run_state.run else None
         return super().check_action(action, parameters)

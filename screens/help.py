@@ -41,12 +41,16 @@ class Row(NamedTuple):
 
 
 def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) -> list[Row]:
-    """The wanted keys of a screen, those of one action together."""
+    """The wanted keys of a screen, those of one action together.
+
+    Dim ones are told, too, unless the screen's `TELLS_DIM_KEYS` says that they will not do anything later either.
+    """
+    dim_too = getattr(screen, "TELLS_DIM_KEYS", True)
     keys: dict[tuple[DOMNode, str], list[str]] = {}
     meanings: dict[tuple[DOMNode, str], tuple[str, str]] = {}
-    for node, binding, _, tooltip in screen.active_bindings.values():
+    for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
-        if meaning and wanted(node, binding):
+        if meaning and (enabled or dim_too) and wanted(node, binding):
             keys.setdefault((node, binding.action), []).append(screen.app.get_key_display(binding))
             meanings[node, binding.action] = meaning, binding.id or ""
     return [Row(" ".join(shown), *meanings[action]) for action, shown in keys.items()]

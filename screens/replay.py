@@ -65,6 +65,8 @@ class ReplayScreen(PlaygroundScreen):
 
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
+    TELLS_DIM_KEYS = False
+    """Help leaves out what only a trainer could do."""
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
         _key("right", "jump(1)", "Jump", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.protocol.events import ModeChanged, SessionFailed
+from llamagym_tui.screens.help import HelpText, Row
 from llamagym_tui.screens.human_table import HumanTableScreen
 from llamagym_tui.screens.replay import ReplayScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -192,3 +193,13 @@ async def test_a_line_that_is_no_event_ends_the_recording(tmp_path: Path):
     async with replay_of(run_dir).run_test(size=SIZE) as pilot:
         await sees(pilot, "unreadable from there")
         await sees(pilot, "REPLAY · train  Blackjack")
+
+
+async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(app: LlamaGymApp):
+    async with app.run_test(size=(120, 60)) as pilot:
+        await paused(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Twice as fast, or half as fast.")
+        told = [row.name for section in app.screen.query_one(HelpText)._sections for row in section if type(row) is Row]
+        assert not {"t", "p", "s", "e", "c", "^r", "x", "w", "f"} & set(told)
+        assert {"m", "g", "d", "?", "esc"} <= set(told)
