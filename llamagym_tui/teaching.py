@@ -78,7 +78,8 @@ class Teaching:
             case WarmStartProgressed():
                 return self._progressed(event)
             case WarmStartFinished():
-                stage = Stage.EVALUATING if self.evaluates else Stage.OVER
+                # Who cancels it cancels the evaluation after it, too.
+                stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
                 return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
             case EvaluationFinished() if self.evaluates and self.stage is Stage.ASKED:
                 return replace(self, before=event, detail="")

@@ -62,7 +62,7 @@ class DemonstrationsScreen(Screen[None]):
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
-        Binding("escape,q", "leave", "Back", tooltip="Back to where you came from.", id="demos.leave"),
+        Binding("escape,q", "leave", "Back", tooltip="Ends a filter; back to where you came from.", id="demos.leave"),
     ]
 
     def __init__(self, path: Path, agent: Agent, title: str) -> None:
@@ -240,8 +240,10 @@ class DemonstrationsScreen(Screen[None]):
             self._load()
 
     def action_leave(self) -> None:
-        """Back from the filter to the list, from the list to where one came from."""
-        if isinstance(self.focused, SentenceInput):
+        """End the filter, if there is one; else back to where one came from."""
+        field = self.query_one(SentenceInput)
+        if field.value or field.has_focus:
+            field.value = ""
             self._filter_written()
         else:
             self.dismiss()
@@ -272,7 +274,10 @@ class DemonstrationsScreen(Screen[None]):
             return "reading the file …"
         if words and self._rows:
             return "No episode is like that."
-        return f"There is none yet: {key_of(self, 'table', 'h')} plays, {key_of(self, 'keep', 'k')} keeps the model's."
+        play, keep = key_of(self, "table", ""), key_of(self, "keep", "")
+        if not play or not keep:
+            return "There is none yet: they are played, or kept of the model's play, in a run."
+        return f"There is none yet: {play} plays, {keep} keeps the model's."
 
     def _draw_status(self) -> None:
         field = self.query_one(SentenceInput)

@@ -125,12 +125,14 @@ def _curve(teaching: Teaching, width: int) -> Content:
 
 
 def _evaluations(teaching: Teaching) -> Content:
+    before, after = teaching.before, teaching.after
+    figures = [(_mean(before), "bold"), (" → ", ASIDE), (_mean(after), "bold"), (" greedy", ASIDE)]
+    if not teaching.under_way and (before is None or after is None):
+        when = "after" if before is None else "before"
+        figures = [(_mean(before or after), "bold"), (f" greedy, {when} it only", ASIDE)]
     return Content.assemble(
-        ("mean return ", ASIDE),
-        (_mean(teaching.before), "bold"),
-        (" → ", ASIDE),
-        (_mean(teaching.after), "bold"),
-        (" greedy", ASIDE),
+        ("mean return ±95% ", ASIDE),
+        *figures,
     )
 
 

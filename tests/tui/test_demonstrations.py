@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,20 @@ from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.chat import assistant, system, user
 from llamagym_tui.demo_edits import trash_path
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
-from llamagym_tui.protocol.events import EvaluationFinished, PhaseChanged, WarmStartFinished, WarmStartProgressed
+from llamagym_tui.protocol.events import (
+    EvaluationCancelled,
+    EvaluationFinished,
+    PhaseChanged,
+    WarmStartFinished,
+    WarmStartProgressed,
+)
 from llamagym_tui.screens.demonstrations import DemonstrationsScreen
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.reply_editor import ReplyEditor
 from llamagym_tui.screens.warm_start import WarmStartDialog
+from llamagym_tui.screens.warm_start_texts import teaching_text
 from llamagym_tui.screens.widgets.episode_list import EpisodeList
+from llamagym_tui.teaching import Stage, Teaching
 from tests import fakes
 from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, stands_still, until
@@ -98,6 +107,26 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList)._rows] == [2, 1, 3])
         await pilot.click(EpisodeList, offset=(4, 2))
         assert cursor_line(screen) == 3
+
+
+@pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
+async def test_escape_ends_the_filter_first_and_then_leaves(make_app: MakeApp, path: Path, keys: tuple[str, ...]):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("slash", *"return>0")
+        await sees(pilot, "2 of 3 episodes")
+        await pilot.press(*keys)
+        await sees(pilot, "· 3 episodes")
+        assert pilot.app.screen is screen
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+
+
+async def test_from_home_no_key_is_named_that_is_not_there():
+    async with LlamaGymApp().run_test(size=SIZE) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("d")
+        await sees(pilot, "There is none yet: they are played, or kept of the model's play, in a run.")
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
@@ -244,10 +273,20 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
                 elapsed_s=3.0,
                 cancelled=True,
             ),
-            evaluation(-0.05),
+            EvaluationCancelled(played=0, episodes=300),
         )
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
-        await sees(pilot, "mean return −0.400 ± 0.050 → −0.050 ± 0.050 greedy")
+        await sees(pilot, "greedy, before it only")
+        assert "→ …" not in shown(pilot)
+
+
+def test_an_evaluation_is_awaited_only_while_it_can_come():
+    teaching = Teaching(stage=Stage.EVALUATING, evaluates=True, before=evaluation(-0.4))
+    assert " → … greedy" in teaching_text(teaching, 80).plain
+    over = replace(teaching, stage=Stage.OVER, after=evaluation(-0.05))
+    assert " → −0.050" in teaching_text(over, 80).plain
+    assert teaching_text(replace(over, after=None), 80).plain.endswith(" greedy, before it only")
+    assert teaching_text(replace(over, before=None), 80).plain.endswith(" greedy, after it only")
 
 
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import (
     EvaluationFinished,
@@ -49,6 +51,12 @@ def test_evaluations_before_and_after_belong_to_it() -> None:
     assert (teaching.stage, teaching.step, teaching.before, teaching.after) == (Stage.EVALUATING, 2, BEFORE, None)
     teaching = told(AFTER, begun=teaching)
     assert (teaching.stage, teaching.after, teaching.result) == (Stage.OVER, AFTER, FINISHED)
+
+
+def test_none_is_awaited_after_one_that_was_cancelled() -> None:
+    cancelled = structs.replace(FINISHED, cancelled=True)
+    teaching = told(BEFORE, PhaseChanged(phase="warm_starting"), cancelled, begun=asked_for(evaluates=True))
+    assert (teaching.stage, teaching.before, teaching.after) == (Stage.OVER, BEFORE, None)
 
 
 def test_an_evaluation_that_was_asked_for_alone_does_not() -> None:
