@@ -281,7 +281,7 @@ def evaluate(
     json_output: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure a model's mean return, with its standard error."""
+    """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui import catalog
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.run_options import checked_model, prompt_text, thread_count

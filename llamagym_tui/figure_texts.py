@@ -44,7 +44,10 @@ class Health(NamedTuple):
 
 FIGURES: dict[str, FigureText] = {
     "mean_return": FigureText(
-        "mean return", "return", "Mean return of the batch's episodes, without penalties.", "rises; read it ± its error"
+        "mean return",
+        "return",
+        "Mean return of the batch's episodes, without penalties.",
+        "rises; read it with its 95 % interval",
     ),
     "approx_kl": FigureText(
         "KL of the update",

@@ -23,6 +23,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.progress import Progress, progress_on
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
+from llamagym_tui.return_series import MeanReturn, margin
 from llamagym_tui.run_store import RunStore
 
 
@@ -151,10 +152,17 @@ class _Summary:
         figures = self.figures()
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
+        mean = MeanReturn(figures["mean_return"], figures["return_stderr"], figures["episodes"])
         return (
-            "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean_return:.3f} "
-            "± {return_stderr:.3f} over the last thousand. The run is in {run_dir}"
-        ).format(**figures)
+            "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean} "
+            "over the last thousand. The run is in {run_dir}"
+        ).format(mean=return_words(mean, 3), **figures)
+
+
+def return_words(mean: MeanReturn, decimals: int) -> str:
+    """A mean return with its 95 % confidence interval; of a single episode none is known."""
+    half = f" ± {margin(mean.stderr):.{decimals}f} (95 %)" if mean.episodes > 1 else ""
+    return f"{mean.mean:.{decimals}f}{half}"
 
 
 def run_session(
@@ -243,8 +251,9 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
 
 
 def _evaluation_sentence(found: Any, greedy: bool) -> str:
+    mean = return_words(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
     return (
-        f"Mean return {found.mean_return:.4f} ± {found.return_stderr:.4f} over {found.episodes:,} episodes, "
+        f"Mean return {mean} over {found.episodes:,} episodes, "
         f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
         f"{found.elapsed_s:.0f} s."
     )

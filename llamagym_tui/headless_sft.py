@@ -15,6 +15,7 @@ from llamagym_tui.config import RunConfig
 from llamagym_tui.progress import progress_on
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
 from llamagym_tui.protocol.events import EvaluationFinished, Event, PhaseChanged, RunStarted, WarmStartFinished
+from llamagym_tui.return_series import evaluated_return
 from llamagym_tui.run_state import warm_start_text
 from llamagym_tui.run_store import RunStore
 
@@ -121,4 +122,4 @@ def _played(evaluation: EvaluationFinished | None) -> dict[str, float] | None:
 
 
 def _return(evaluation: EvaluationFinished) -> str:
-    return f"{evaluation.mean_return:.3f} ± {evaluation.return_stderr:.3f}"
+    return headless.return_words(evaluated_return(evaluation), 3)

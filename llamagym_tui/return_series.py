@@ -12,10 +12,24 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from llamagym_tui.protocol.events import EvaluationFinished
+
 MAX_GROUPS = 512
 """Groups kept; merging halves them."""
 RECENT = 1000
 """Episodes behind the figure of recent mean return."""
+NORMAL = 1.96
+"""Standard errors on each side of a mean that hold it 95 times in 100."""
+
+
+def signed(value: float, decimals: int = 3) -> str:
+    """A return as the app tells it: signed, with a real minus sign."""
+    return f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def margin(stderr: float) -> float:
+    """What stands behind every ±: half the width of a mean's 95 % confidence interval, from its standard error."""
+    return NORMAL * stderr
 
 
 class Point(NamedTuple):
@@ -138,6 +152,23 @@ class MeanReturn(NamedTuple):
     stderr: float
     """0 for a single episode."""
     episodes: int
+
+    @property
+    def text(self) -> str:
+        """As the app tells it, ± half its 95 % confidence interval, which a single episode has not: +0.030 ± 0.059."""
+        half = f" ± {margin(self.stderr):.3f}" if self.episodes > 1 else ""
+        return f"{signed(self.mean)}{half}"
+
+    @property
+    def interval_text(self) -> str:
+        """The bounds of its 95 % confidence interval."""
+        half = margin(self.stderr)
+        return f"{signed(self.mean - half)} … {signed(self.mean + half)}"
+
+
+def evaluated_return(found: EvaluationFinished) -> MeanReturn:
+    """The mean return of an evaluation."""
+    return MeanReturn(found.mean_return, found.return_stderr, found.episodes)
 
 
 def mean_return(returns: Sequence[float]) -> MeanReturn | None:

@@ -57,7 +57,7 @@ from llamagym_tui.protocol.events import (
     WheelLetGo,
     WheelTaken,
 )
-from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, mean_return
+from llamagym_tui.return_series import RECENT, MeanReturn, ReturnSeries, evaluated_return, mean_return
 from llamagym_tui.teaching import Teaching, asked_for
 from llamagym_tui.transcript import Transcript, clipped
 from llamagym_tui.update_series import UpdateSeries
@@ -497,9 +497,7 @@ def _ended(state: RunState) -> RunState:
 
 
 def _evaluation_text(event: EvaluationFinished) -> str:
-    how = "greedy" if event.greedy else "sampled"
-    return (
-        f"Evaluation: mean return {event.mean_return:+.3f} ± {event.return_stderr:.3f} over {event.episodes:,} {how} "
-        f"episodes; 95 % within {event.mean_return - 1.96 * event.return_stderr:+.3f} … "
-        f"{event.mean_return + 1.96 * event.return_stderr:+.3f}"
-    )
+    mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
+    within = f"; 95 % within {mean.interval_text}" if mean.episodes > 1 else ""
+    plural = "" if mean.episodes == 1 else "s"
+    return f"Evaluation: mean return {mean.text} over {mean.episodes:,} {how} episode{plural}{within}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.return_series import signed
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.run_summary import RunSummary, summary_of
 
@@ -74,7 +75,7 @@ def _mean_text(row: RunRow) -> str:
     if mean is None:
         return ""
     decimals = 3 if abs(mean) < 100 else 1 if abs(mean) < 10_000 else 0
-    return f"{mean:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    return signed(mean, decimals)
 
 
 def _count(row: RunRow, name: str) -> int:

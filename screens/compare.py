@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.return_series import Point, thinned
+from llamagym_tui.return_series import Point, evaluated_return, signed, thinned
 from llamagym_tui.run_summary import RunSummary, differences
 from llamagym_tui.run_table import RunRow, played_text
 from llamagym_tui.screens.look import plot_colors
@@ -26,6 +26,7 @@ from llamagym_tui.screens.widgets.too_small import TooSmall
 
 NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
+EVALUATED = "evaluated ±95%"
 LINES = ("━", "•")
 """How each curve is drawn, so that they are told apart without colour."""
 
@@ -169,11 +170,11 @@ class CompareScreen(Screen[None]):
         results = {
             "": NAMES,
             "return at the end": (_signed(first.mean_return), _signed(second.mean_return)),
-            "evaluated": (_evaluated(first), _evaluated(second)),
+            EVALUATED: (_evaluated(first), _evaluated(second)),
             "played": (played_text(first), played_text(second)),
         }
         if first.evaluation is second.evaluation is None:
-            del results["evaluated"]
+            del results[EVALUATED]
         different = differences(configs[0], configs[1], (first.changes, second.changes))
         title = "Settings that differ:" if different else "All settings are the same."
         names = max(len(name) for name in (*results, *different)) + 2
@@ -197,11 +198,8 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
 
 
 def _signed(value: float | None) -> str:
-    return "none" if value is None else f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
+    return "none" if value is None else signed(value)
 
 
 def _evaluated(summary: RunSummary) -> str:
-    evaluation = summary.evaluation
-    if evaluation is None:
-        return "not"
-    return f"{_signed(evaluation.mean_return)} ± {evaluation.return_stderr:.3f}"
+    return "not" if summary.evaluation is None else evaluated_return(summary.evaluation).text

@@ -17,14 +17,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Static
 
 from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.return_series import MeanReturn, evaluated_return, signed
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.facts import MINUS
 from llamagym_tui.screens.widgets.figures import baselines, plain
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 
-NORMAL = 1.96
-"""Standard errors on each side of a mean that hold it 95 times in 100."""
 MOST_EPISODES = 1_000_000
 ASIDE = "$foreground 60%"
 
@@ -180,16 +178,15 @@ class EvaluationDialog(ModalScreen[None]):
         self.dismiss()
 
 
-def interval(mean: float, stderr: float) -> str:
-    """A mean with its 95 % confidence interval."""
-    text = f"{mean:+.3f}, 95 % within {mean - NORMAL * stderr:+.3f} … {mean + NORMAL * stderr:+.3f}"
-    return text.replace("-", MINUS)
+def interval(mean: MeanReturn) -> str:
+    """A mean with its 95 % confidence interval; of a single episode none is known."""
+    return f"{signed(mean.mean)}, 95 % within {mean.interval_text}" if mean.episodes > 1 else mean.text
 
 
 def evaluation_line(found: EvaluationFinished) -> Content:
     """The result of an evaluation in a line."""
     how = "greedy" if found.greedy else "sampled"
     return Content.assemble(
-        (interval(found.mean_return, found.return_stderr), "bold"),
+        (interval(evaluated_return(found)), "bold"),
         (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
     )

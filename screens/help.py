@@ -29,6 +29,7 @@ NAME_WIDTH = 16
 UNBROKEN = 10_000
 """Cells: more than any line has."""
 ASIDE = "$foreground 60%"
+PLUS_MINUS = "After a mean return: half the width of its 95 % confidence interval, 1.96 standard errors."
 
 
 class Row(NamedTuple):
@@ -144,6 +145,7 @@ class HelpDialog(Fitted, ModalScreen[None]):
             Row("F1", "What the focused widget is for."),
         ]
         figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
+        figures.insert(1, Row("±", PLUS_MINUS))
         names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for row in [*shown, *others] if row.id))
         moving = Content.styled(f"Keys are moved in {keys_file()}, by their names: {names}", ASIDE)
         return [[*shown, *others, *more], figures, moving]

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from llamagym_tui.return_series import evaluated_return
 from llamagym_tui.run_store import runs_dir
 from llamagym_tui.run_table import RunRow, columns_at, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -149,6 +150,6 @@ def _chosen_text(runs: RunList) -> str:
         said.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
-            said.append(f"evaluated {evaluation.mean_return:+.3f} ± {evaluation.return_stderr:.3f} ({how})")
+            said.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
     said.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
     return f"{' · '.join(said)}\n{row.info.run_dir}"

@@ -9,6 +9,7 @@ from textual.content import Content
 
 from llamagym_tui.demo_desk import Offer
 from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.return_series import evaluated_return
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.figures import BARS, plain
 from llamagym_tui.screens.widgets.literal import literal, one_line
@@ -137,4 +138,4 @@ def _evaluations(teaching: Teaching) -> Content:
 
 
 def _mean(found: EvaluationFinished | None) -> str:
-    return "…" if found is None else f"{number(found.mean_return, 3)} ± {found.return_stderr:.3f}"
+    return "…" if found is None else evaluated_return(found).text

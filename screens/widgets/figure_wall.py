@@ -8,14 +8,13 @@ from textual.content import Content
 from textual.widget import Widget
 
 from llamagym_tui.figure_texts import CHARTED, FIGURES, Health, health
+from llamagym_tui.return_series import margin
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.figures import plain, share
 from llamagym_tui.screens.widgets.line_chart import Series, chart
 from llamagym_tui.screens.widgets.literal import one_line
 
 SHARES = ("clip_fraction", "parse_failure_rate")
-NORMAL = 1.96
-"""Standard errors on each side of a mean that hold it 95 times in 100."""
 SMALL_WIDTH, SMALL_HEIGHT = 38, 8
 """Cells of a small chart, at least."""
 MOST_MARKS = 3
@@ -46,7 +45,7 @@ def badge(found: Health) -> tuple[str, str]:
 def series(state: RunState, field: str) -> Series:
     """What the chart of a figure shows."""
     samples = state.history.samples
-    errors = [NORMAL * sample.stats.return_std / math.sqrt(max(sample.stats.episodes, 1)) for sample in samples]
+    errors = [margin(sample.stats.return_std / math.sqrt(max(sample.stats.episodes - 1, 1))) for sample in samples]
     text = FIGURES[field]
     return Series(
         state.history.values(field),

@@ -14,8 +14,12 @@ from llamagym_tui.screens.widgets.facts import MINUS
 from llamagym_tui.screens.widgets.state_text import StateText
 
 BARS = "▁▂▃▄▅▆▇█"
+RETURN = "return ±95%"
+"""The name of a mean return, with what its ± is."""
 NAME = "$foreground 60%"
 VALUE = "bold"
+LEAST_CURVE = 8
+"""Cells of the curve in the strip; with fewer there is none."""
 
 
 class Figure(NamedTuple):
@@ -71,12 +75,8 @@ def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
 
 
 def recent_text(state: RunState) -> str:
-    """Mean return under the present mode and prompt, with its standard error; of one episode none is known."""
-    mean = state.recent_mean
-    if mean is None:
-        return "none yet"
-    error = f" ± {mean.stderr:.3f}" if mean.episodes > 1 else ""
-    return f"{mean.mean:+.3f}{error}".replace("-", MINUS)
+    """Mean return under the present mode and prompt."""
+    return "none yet" if state.recent_mean is None else state.recent_mean.text
 
 
 def baselines(state: RunState) -> dict[str, float]:
@@ -93,7 +93,7 @@ class FiguresColumn(StateText):
         state = self.state
         mean = state.recent_mean
         over = f" over {mean.episodes:,}" if mean else ""
-        rows = [Content.assemble((f"{'return':<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        rows = [Content.assemble((f"{RETURN:<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
@@ -119,12 +119,14 @@ class FiguresStrip(StateText):
 
     def _curve(self, width: int) -> Content:
         state = self.state
-        head = Content.assemble(("return ", NAME), (recent_text(state), VALUE), " ")
-        known = baselines(state)
+        known, mean = baselines(state), recent_text(state)
         tail = Content.styled("".join(f" {name} {plain(value)}" for name, value in known.items()), NAME)
-        room = width - head.cell_length - tail.cell_length
+        room = width - tail.cell_length - len(mean) - 2
+        name = RETURN if room >= len(RETURN) + LEAST_CURVE else "return"
+        head = Content.assemble((f"{name} ", NAME), (mean, VALUE), " ")
+        room -= len(name)
         points = state.returns.trailing(smoothing_window(state.returns.episodes))
-        if room < 8 or not points:
+        if room < LEAST_CURVE or not points:
             return head + tail
         values = [*known.values(), *(point.mean_return for point in points)]
         bars = spark(points, room, min(values), max(values))

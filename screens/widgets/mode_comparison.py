@@ -12,13 +12,10 @@ from textual.content import Content
 from llamagym_tui.play_counts import Played
 from llamagym_tui.return_series import RECENT
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.facts import MINUS
-from llamagym_tui.screens.widgets.figures import NAME, VALUE, share
+from llamagym_tui.screens.widgets.figures import NAME, RETURN, VALUE, share
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.state_text import StateText
 
-NORMAL = 1.96
-"""Standard errors on each side of a mean that hold it 95 times in 100."""
 MOST_ACTIONS = 4
 """Actions that are compared; of more, those of which the share has changed most."""
 NONE = "\N{EN DASH}"
@@ -61,7 +58,7 @@ def rows(state: RunState) -> list[Row]:
     return [
         Row("counted", f"last {RECENT:,}", "since a change"),
         Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
-        Row("return ±95%", *map(_mean, sides)),
+        Row(RETURN, *map(_mean, sides)),
         *(Row(each.name, _share(each.train), _share(each.inference)) for each in action_shares(state)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
         Row("temperature", *map(_temperature, sides)),
@@ -75,10 +72,7 @@ def _share(value: float | None) -> str:
 
 def _mean(played: Played) -> str:
     mean = played.returns.mean_return
-    if mean is None:
-        return NONE
-    interval = f" ± {NORMAL * mean.stderr:.3f}" if mean.episodes > 1 else ""
-    return f"{mean.mean:+.3f}{interval}".replace("-", MINUS)
+    return NONE if mean is None else mean.text
 
 
 def _temperature(played: Played) -> str:

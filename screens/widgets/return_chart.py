@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widgets import Static
 
-from llamagym_tui.return_series import Point, smoothing_window, thinned
+from llamagym_tui.return_series import Point, margin, smoothing_window, thinned
 from llamagym_tui.run_state import Mark, RunState
 from llamagym_tui.screens.look import plot_colors
 from llamagym_tui.screens.widgets.figures import baselines, plain
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 MARGIN_LEFT = 8
 """Cells for the labels of the y axis."""
-NORMAL = 1.96
-"""Standard errors on each side of a mean that hold it 95 times in 100."""
 CELLS_PER_DOT = 2
 """Cells of a baseline for each of its dots; a dotted line is told from the curve without colour."""
 
@@ -154,7 +152,7 @@ class ReturnChart(Vertical):
         across: list[float] = []
         up: list[float] = []
         for episode, mean, stderr in _at_columns(points, columns):
-            bottom, top = max(low, mean - NORMAL * stderr), min(high, mean + NORMAL * stderr)
+            bottom, top = max(low, mean - margin(stderr)), min(high, mean + margin(stderr))
             cells = max(1, math.ceil((top - bottom) / step)) if stderr else 0
             across += [episode] * cells
             up += [bottom + (cell + 0.5) / cells * (top - bottom) for cell in range(cells)]
@@ -184,7 +182,7 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
 
 def _edges(points: list[Point]) -> list[float]:
     """The outermost values of the band."""
-    return [point.mean_return + side * NORMAL * point.stderr for point in points for side in (-1, 1)]
+    return [point.mean_return + side * margin(point.stderr) for point in points for side in (-1, 1)]
 
 
 def _at_columns(points: list[Point], columns: int) -> Iterator[tuple[float, float, float]]:

@@ -11,11 +11,8 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.prompt_versions import PromptVersion, Totals
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.facts import MINUS
 from llamagym_tui.screens.widgets.literal import literal
 
-NORMAL = 1.96
-"""Standard errors on each side of a mean that hold it 95 times in 100."""
 ASIDE = "$foreground 60%"
 MOST_WORDS = 4000
 """Words of two prompts that are compared one by one; longer ones are compared line by line."""
@@ -35,7 +32,8 @@ class VersionList(OptionList):
 
     def show(self, state: RunState) -> None:
         """List the versions of a state; the cursor stays where it is."""
-        lines = [version_line(known, known.version == state.prompt_version) for known in reversed(state.prompts)]
+        active = None if state.run is None else state.prompt_version  # before, the trainer has confirmed none
+        lines = [version_line(known, known.version == active) for known in reversed(state.prompts)]
         names = [str(known.version) for known in reversed(state.prompts)]
         if names == [option.id for option in self.options]:
             for name, line in zip(names, lines, strict=True):
@@ -55,8 +53,8 @@ def _played(totals: Totals) -> str:
     mean = totals.mean_return
     if mean is None:
         return ""
-    interval = f" (95 % ± {NORMAL * mean.stderr:.3f})" if mean.episodes > 1 else ""
-    return f"{mean.mean:+.3f}{interval} over {mean.episodes:,}".replace("-", MINUS)
+    level = " (95 %)" if mean.episodes > 1 else ""
+    return f"{mean.text}{level} over {mean.episodes:,}"
 
 
 def word_diff(old: str, new: str) -> Content:

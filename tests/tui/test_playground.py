@@ -74,6 +74,14 @@ async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_termina
         await until(pilot, lambda: app_has_plot(pilot.app), "the chart")
 
 
+@pytest.mark.parametrize(
+    ("width", "name"), [(200, "return ±95% "), (120, "return ±95% "), (80, "return ±95% "), (60, "return ")]
+)
+async def test_where_there_is_room_the_return_says_what_its_plus_minus_is(make_app: MakeApp, width: int, name: str):
+    async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(width, 34)) as pilot:
+        await sees(pilot, f"{name}−0.003 ± 0.060")
+
+
 def app_has_plot(app: object) -> bool:
     return len(app.screen.query("PlotWidget")) == 1  # type: ignore[attr-defined]
 
@@ -206,8 +214,8 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         else:
             client.tell(SessionFailed(message=DEATH))
         await sees(pilot, "NO TRAINER")
+        await until(pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split()))
         flat = " ".join(shown(pilot).split())
-        assert "The trainer died (killed by SIGKILL)." in flat
         assert "/runs/demo/trainer.log" in flat
         assert "Your demonstrations are safe in" in flat
         assert "You are playing Blackjack" in flat, "the conversation stays readable"

@@ -41,9 +41,9 @@ async def test_each_version_tells_the_mean_return_under_it(make_app: MakeApp):
     app = make_app(fakes.FakeClient(EVENTS))
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
-        await sees(pilot, "v2 active  inference +1.000 (95 % ± 0.000) over 2")
+        await sees(pilot, "v2 active  inference +1.000 ± 0.000 (95 %) over 2")
         # Standard error by hand: the root of 4/3 over 2.
-        await sees(pilot, "v1         train +0.000 (95 % ± 1.132) over 4")
+        await sees(pilot, "v1         train +0.000 ± 1.132 (95 %) over 4")
 
 
 async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):

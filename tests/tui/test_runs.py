@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.protocol.events import AnyEvent, RunFinished
+from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, RunFinished
 from llamagym_tui.run_store import runs_dir
 from llamagym_tui.screens.compare import CompareScreen
 from llamagym_tui.screens.home import HomeScreen
@@ -101,6 +101,21 @@ async def test_two_marked_runs_are_compared():
         assert "n_envs" not in screen
         await pilot.press("escape")
         assert isinstance(app.screen, RunsScreen)
+
+
+async def test_an_evaluation_is_told_with_its_confidence_interval():
+    evaluated = EvaluationFinished(
+        episodes=400, greedy=True, mean_return=-0.063, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    run("earlier", 0, 12)
+    run("later", 60, 8, evaluated)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await sees(pilot, "evaluated −0.063 ± 0.059")
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        assert "evaluated ±95% −0.063 ± 0.059 not" in " ".join(shown(pilot).split())
 
 
 @pytest.mark.usefixtures("three_runs")

@@ -21,6 +21,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     WarningRaised,
 )
+from llamagym_tui.return_series import MeanReturn
 from llamagym_tui.run_state import initial_state, reduce
 from llamagym_tui.screens.dialogs import ConfirmDialog
 from llamagym_tui.screens.evaluation import EvaluationDialog, interval
@@ -156,7 +157,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("escape")
         await sees(pilot, "Evaluating: 128 of 400 episodes. The run goes on afterwards.")
         client.tell(EVALUATED, PhaseChanged(phase="rolling_out"))
-        await sees(pilot, "Evaluation: mean return -0.100 ± 0.050 over 400 greedy episodes; 95 %")
+        await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % within −0.198 … −0.002  400 greedy in 2.0 s")
         await sees(pilot, "optimal −0.047")
@@ -276,7 +277,8 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 
 def test_the_interval_by_hand():
-    assert interval(0.5, 0.1) == "+0.500, 95 % within +0.304 … +0.696"
+    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % within +0.304 … +0.696"
+    assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
 
 
 async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):

@@ -25,6 +25,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
+from llamagym_tui.return_series import MeanReturn
 from llamagym_tui.trainer import builders, reports, session
 from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
 
@@ -79,7 +80,8 @@ def test_without_json_it_ends_with_a_sentence(
 ) -> None:
     headless.train(config(tmp_path, episodes=20))
     out = capfd.readouterr().out
-    assert out.startswith("20 episodes and 2 updates in 0 s; mean return 0.500 ± 0.115")
+    # 1.96 · 0.11471 = 0.22483
+    assert out.startswith("20 episodes and 2 updates in 0 s; mean return 0.500 ± 0.225 (95 %) over the last")
     assert str(tmp_path) in out
 
 
@@ -181,6 +183,15 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     }
     assert stagehand.built[0].made["evaluated"]["system_prompt"] == "Call the coin."
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
+
+
+def test_an_evaluation_tells_a_person_its_confidence_interval(
+    stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    evaluated("coin", "some-model")
+    told = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
+    assert capfd.readouterr().out == told
+    assert headless.return_words(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 
 @pytest.mark.parametrize("named", ["", "model", "good"])

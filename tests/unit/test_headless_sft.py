@@ -58,6 +58,12 @@ def test_without_hands_it_only_trains_and_says_how_to_go_on(
     assert told(config, EvaluationFinished) == []
 
 
+def test_a_person_is_told_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
+    headless_sft.warm_start(config, hands=10)
+    each = "-0.250 ± 0.020 (95 %)"
+    assert f"Greedy return {each} before, {each} after, over 10 episodes." in capfd.readouterr().out
+
+
 class Asked:
     """Stands for the module that trains: keeps what it is asked for."""
 

@@ -6,8 +6,10 @@ import pytest
 
 from llamagym_tui.return_series import (
     MAX_GROUPS,
+    MeanReturn,
     Point,
     ReturnSeries,
+    margin,
     mean_return,
     smoothing_window,
     thinned,
@@ -81,6 +83,20 @@ def test_mean_and_standard_error_by_hand():
     assert mean.mean == 0.0
     assert mean.stderr == pytest.approx((4 / 3) ** 0.5 / 2)
     assert mean_return([]) is None
+
+
+def test_behind_a_plus_minus_stands_half_a_confidence_interval():
+    # Two wins and two losses: the error is √(4/3) / 2 = 0.57735, and 1.96 of it are 1.13161.
+    mean = mean_return([1.0, -1.0, 1.0, -1.0])
+    assert mean is not None
+    assert mean.text == "+0.000 ± 1.132"
+    assert MeanReturn(-0.03, 0.03, 1000).text == "−0.030 ± 0.059"
+    assert MeanReturn(-0.03, 0.03, 1000).interval_text == "−0.089 … +0.029"
+    assert margin(0.5) == pytest.approx(0.98)
+
+
+def test_of_a_single_episode_no_interval_is_told():
+    assert MeanReturn(-1.0, 0.0, 1).text == "−1.000"
 
 
 def test_episodes_after_a_checkpoint_can_be_taken_back():

@@ -113,7 +113,18 @@ def test_updates_and_evaluations_are_kept():
     )
     state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
     assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
-    assert "Evaluation: mean return -0.081 ± 0.030 over 1,000 greedy episodes" in str(state.transcript.entries[-1])
+    # 1.96 · 0.03 = 0.0588
+    note = "Evaluation: mean return −0.081 ± 0.059 over 1,000 greedy episodes; 95 % within −0.140 … −0.022"
+    assert state.transcript.entries[-1].fact == Notice(note)
+
+
+def test_of_an_evaluation_of_one_episode_no_interval_is_told():
+    evaluation = EvaluationFinished(
+        episodes=1, greedy=False, mean_return=1.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    assert started(evaluation).transcript.entries[-1].fact == Notice(
+        "Evaluation: mean return +1.000 over 1 sampled episode"
+    )
 
 
 def test_a_warning_is_told_and_the_run_goes_on():
