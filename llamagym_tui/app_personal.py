@@ -23,6 +23,8 @@ from llamagym_tui.screens.widgets.literal import literal
 
 COLOURLESS = "ansi-dark"
 """Theme for NO_COLOR."""
+COPIED_S = 2.0
+"""Seconds for which it is said that something was copied."""
 
 
 class PersonalApp(App[None]):
@@ -85,6 +87,13 @@ class PersonalApp(App[None]):
                 help = f"{key} · {tooltip}"
                 yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
         yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text, and say so."""
+        super().copy_to_clipboard(text)
+        lines, characters = text.count("\n") + 1, len(text)
+        what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
+        self.notify(f"copied {what}", timeout=COPIED_S, markup=False)
 
     def action_help(self) -> None:
         """Say what keys and figures mean."""

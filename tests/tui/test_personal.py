@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
+from textual.geometry import Offset
+from textual.selection import Selection
 from textual.widgets import OptionList
 
-from llamagym_tui import preferences
+from llamagym_tui import app_personal, preferences
 from llamagym_tui.app import LlamaGymApp
 from llamagym_tui.preferences import Preferences
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
@@ -17,10 +19,11 @@ from llamagym_tui.screens.bindings import bindings_of, key_names, keyed_classes,
 from llamagym_tui.screens.help import FocusHelp, HelpDialog, HelpText
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.settings import SettingsDialog
+from llamagym_tui.screens.widgets.conversation import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.tui.conftest import MakeApp
-from tests.tui.steps import sees, shown, until, widget_text
+from tests.tui.steps import PATIENCE_S, sees, shown, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -284,3 +287,18 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
         await pilot.press("escape")
         client.die("The trainer died.")
         await sees(pilot, "z still opens the table.")
+
+
+async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(app_personal, "COPIED_S", PATIENCE_S)
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL, notifications=True) as pilot:
+        await sees(pilot, "episode 20,494")
+        view = app.screen.query_one(ConversationView)
+        last = view.line_numbers.stop - 1
+        app.screen.selections = {view: Selection(Offset(0, last - 2), Offset(20, last))}
+        await pilot.press("ctrl+c")
+        await sees(pilot, "copied 3 lines")
+        app.copy_to_clipboard("hit")
+        await sees(pilot, "copied 3 characters")
+    assert app.clipboard == "hit"
