@@ -29,6 +29,7 @@ from llamagym_tui.app_runs import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.run_agent import RunAgent
 from llamagym_tui.run_state import (
     RunState,
@@ -141,7 +142,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
     def _first_frame_painted(self) -> None:
         gc.enable()
         if self.config is not None:
-            self._follow_trainer()
+            self._begin(self.config)
         if self._tour:
             self.show_tour()
 
@@ -151,7 +152,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         self.config = config
         self.run_state = initial_state(config)
         self.push_screen(self._make_playground(config))
-        self.call_after_refresh(self._follow_trainer)
+        self.call_after_refresh(self._begin, config)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
@@ -164,6 +165,12 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
 
     # The trainer
 
+    def _begin(self, config: RunConfig) -> None:
+        """Start the trainer; what a run that goes on has been is read meanwhile."""
+        if config.resume:
+            self.recall(config)
+        self._follow_trainer()
+
     @work(exclusive=True, group="trainer", exit_on_error=False)
     async def _follow_trainer(self) -> None:
         """Start the trainer, take in what it tells until it ends."""
@@ -173,6 +180,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             await self._client.start(self.config)
             count = 0
             async for event in self._client.events():
+                if isinstance(event, RunStarted):
+                    await self._recalled()
                 self._take_in(reduce(self._state, event))
                 self._hear(event)
                 count += 1
@@ -198,7 +207,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )
-        self._take_in(restarted(self._state))
+        self._take_in(restarted(self._state, anew=not resume))
         self._follow_trainer()
 
     @property

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from textual import work
 from textual.app import App
 from textual.screen import Screen
+from textual.worker import Worker
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -17,6 +19,7 @@ from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.literal import literal
 
 if TYPE_CHECKING:
+    from llamagym_tui.past_run import PastRun
     from llamagym_tui.screens.home import HomeScreen
     from llamagym_tui.screens.replay import ReplayScreen
     from llamagym_tui.screens.runs import RunsScreen
@@ -32,6 +35,8 @@ class PastRunActions(App[None]):
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent
+    _recalling: Worker[None] | None = None
+    """Reads what the run was before it was resumed."""
 
     def _take_in(self, state: RunState) -> None:
         """Keep a state and paint it."""
@@ -87,8 +92,28 @@ class PastRunActions(App[None]):
             self._refuse(error)
             return
         self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
-        if (summary := message.row.summary) is not None and self.run_state is not None:
-            self._take_in(replace(self.run_state, returns=summary.returns, episodes=summary.episodes))
+
+    def recall(self, config: RunConfig) -> None:
+        """Read what a run that goes on has been, before its trainer adds to it."""
+        from llamagym_tui.past_run import PastRun
+
+        self._recalling = self._read_past(PastRun(config))
+
+    @work(exclusive=True, group="past")
+    async def _read_past(self, past: PastRun) -> None:
+        while not past.complete:
+            past.read_on()
+            await asyncio.sleep(0)
+        if self.run_state is not None:
+            self._take_in(past.recalled_in(self.run_state))
+        if past.fault:
+            self.notify(literal(past.fault), severity="warning", markup=False, timeout=30)
+
+    async def _recalled(self) -> None:
+        """Return when the past of the run is known, or there is none."""
+        if self._recalling is not None:
+            await self._recalling.wait()
+            self._recalling = None
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         """Open the playground of a new run."""

@@ -7,7 +7,7 @@ memory is bounded however long the run lasts. It knows neither Textual nor the p
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from llamagym_tui import prompt_versions
 from llamagym_tui.asked import Asked
@@ -70,6 +70,11 @@ CORRECTED = "You acted in this episode: it is a demonstration now, counts in no 
 """Told at the end of an episode in which a person acted."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
+HISTORY = (
+    *("episodes", "env_steps", "returns", "recent", "play", "marks", "updates", "stats", "history"),
+    *("prompts", "evaluations", "checkpoint", "saved_stats"),
+)
+"""Fields that tell what a run has been so far: they outlive its sessions."""
 
 
 class Mark(NamedTuple):
@@ -147,6 +152,8 @@ class RunState:
     weighed: ConversationWeighed | None = None
     """The policy's last word on a conversation that a person plays."""
     checkpoint: CheckpointSaved | None = None
+    saved_stats: UpdateStats | None = None
+    """Figures of the last update before it: those of a run that goes on from there."""
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
     transcript: Transcript = field(default_factory=Transcript)
@@ -263,10 +270,21 @@ def stop_asked(state: RunState) -> RunState:
     return replace(state, stopping=True)
 
 
-def restarted(state: RunState) -> RunState:
-    """The state of a run whose trainer is started again; what was seen of it stays."""
+def with_history(state: RunState, other: RunState) -> RunState:
+    """The state with what another one knows of the run so far; what holds now, and what was asked for, stays."""
+    history: dict[str, Any] = {name: getattr(other, name) for name in HISTORY}
+    return replace(state, **history)
+
+
+def restarted(state: RunState, *, anew: bool = False) -> RunState:
+    """The state of a run whose trainer is started again; what was seen of it stays.
+
+    Args:
+        state: of the run whose trainer is gone.
+        anew: whether another run begins in its place, which has no history.
+    """
     return replace(
-        state,
+        with_history(state, initial_state(state.config)) if anew else state,
         phase="loading",
         detail="starting the trainer again",
         run=None,
@@ -357,7 +375,7 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             taught = replace(state, play=PlayCounts())
             return _marked(taught, "warm start", clipped(warm_start_text(event)))
         case CheckpointSaved():
-            return replace(state, checkpoint=event)
+            return replace(state, checkpoint=event, saved_stats=state.stats)
         case RolledBack():
             rolled = replace(state, updates=event.update, play=PlayCounts())
             return _marked(rolled, "rolled back", clipped(f"to update {event.update:,}; {event.reason}"))
@@ -396,12 +414,16 @@ def _phase_changed(state: RunState, event: PhaseChanged) -> RunState:
 
 
 def _run_started(state: RunState, event: RunStarted) -> RunState:
+    state = _taken_up(state, event)
+    same = (event.mode, event.prompt_version) == (state.mode, state.prompt_version)
     return replace(
         state,
         agent=event.agent,
         model=event.model,
         run_dir=event.run_dir,
         run=event,
+        recent=state.recent if same else (),
+        play=state.play.switched_to_inference() if event.mode == "inference" else state.play,
         map_watched=False,
         mode=event.mode,
         system_prompt=event.system_prompt,
@@ -410,6 +432,30 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
         failure="",  # in the events of a resumed run its earlier end comes before
         finished=None,
     )
+
+
+def _taken_up(state: RunState, event: RunStarted) -> RunState:
+    """The state at the checkpoint from which the run goes on: what came after it is lost, and told no more.
+
+    What was played under a prompt was played all the same, and stays.
+    """
+    if event.episodes is None or event.updates is None:
+        return state  # the next count tells
+    known = len(state.recent) - max(0, state.episodes - event.episodes)
+    return replace(
+        state,
+        episodes=event.episodes,
+        returns=state.returns.until(event.episodes),
+        recent=state.recent[: max(0, known)],
+        marks=_marks_until(state, event.episodes),
+        updates=event.updates,
+        stats=state.stats if event.updates == state.updates else state.saved_stats,
+        history=state.history.until(event.episodes),
+    )
+
+
+def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
+    return tuple(mark for mark in state.marks if mark.episode <= episode)
 
 
 def _update_finished(state: RunState, event: UpdateFinished) -> RunState:
@@ -431,7 +477,7 @@ def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
         recent=recent,
         play=state.play.counted(event, state.manner) if event.prompt_version == state.prompt_version else state.play,
         prompts=prompt_versions.counted(state.prompts, event),
-        marks=tuple(mark for mark in state.marks if mark.episode <= event.episodes),
+        marks=_marks_until(state, event.episodes),
         episodes=event.episodes,
         env_steps=event.env_steps,
         episodes_per_s=event.episodes_per_s,

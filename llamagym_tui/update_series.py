@@ -45,6 +45,11 @@ class UpdateSeries:
             samples, every = samples[::2], 2 * every
         return UpdateSeries(samples, every, self.seen + 1)
 
+    def until(self, episode: int) -> UpdateSeries:
+        """The series without its updates after `episode`."""
+        kept = tuple(sample for sample in self.samples if sample.episodes <= episode)
+        return UpdateSeries(kept, self.every, self.seen) if len(kept) < len(self.samples) else self
+
     def values(self, field: str) -> list[tuple[int, float]]:
         """Episodes and value of a figure, update by update."""
         return [(sample.episodes, float(getattr(sample.stats, field))) for sample in self.samples]

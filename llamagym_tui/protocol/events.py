@@ -73,6 +73,10 @@ class RunStarted(Event, frozen=True, kw_only=True):
     threads: int
     draws: bool = False
     """Whether states can be drawn: by the agent, or by environments that render text."""
+    episodes: int | None = None
+    """Episodes that the run had when this session took it up. None: of an older version."""
+    updates: int | None = None
+    """Updates that it had by then. None: of an older version."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):

@@ -38,6 +38,8 @@ def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_vers
         device=str(loaded.device),
         threads=parts.threads,
         draws=parts.rollout.draws,
+        episodes=parts.began.episodes,
+        updates=parts.ppo.updates,
     )
 
 
