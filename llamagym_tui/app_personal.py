@@ -52,6 +52,8 @@ class PersonalApp(App[None]):
         self._config_dir = preferences.config_dir()
         self.register_theme(THEME)
         kept = preferences.load(self._config_dir).theme
+        if self.no_color:
+            _draw_scroll_bars_without_colour()
         self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
 
     def on_mount(self) -> None:
@@ -110,3 +112,12 @@ class PersonalApp(App[None]):
             self.screen.dismiss()
         else:
             self.push_screen(FocusHelp(self.screen))
+
+
+def _draw_scroll_bars_without_colour() -> None:
+    """For the whole process: Textual has one renderer for all."""
+    from textual.scrollbar import ScrollBar
+
+    from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender
+
+    ScrollBar.renderer = PlainScrollBarRender

@@ -48,6 +48,24 @@ class CompareScreen(Screen[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "down",
+            "scroll(1)",
+            "More below",
+            key_display="↓",
+            priority=True,
+            tooltip="Rows that have no room; pgdn and end, too.",
+            id="compare.down",
+        ),
+        Binding(
+            "up",
+            "scroll(-1)",
+            "Up",
+            show=False,
+            priority=True,
+            tooltip="Rows above, home and pgup, too.",
+            id="compare.up",
+        ),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
@@ -86,6 +104,16 @@ class CompareScreen(Screen[None]):
         """All of it is laid out by width."""
         self.call_after_refresh(self._lay_out)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Rows can be scrolled where there are more than have room."""
+        if action == "scroll":
+            return self.is_mounted and self.query_one("#compare-facts").max_scroll_y > 0
+        return True
+
+    def action_scroll(self, by: int) -> None:
+        """Rows further down, or up."""
+        self.query_one("#compare-facts").scroll_relative(y=by, animate=False)
+
     def action_leave(self) -> None:
         """Back to the runs."""
         self.dismiss()
@@ -94,6 +122,7 @@ class CompareScreen(Screen[None]):
         table = self.query_one("#compare-table", Static)
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
+        self.call_after_refresh(self.refresh_bindings)
         if self._plot is None:
             self.call_after_refresh(self._draw)  # the chart gets what the table leaves
 

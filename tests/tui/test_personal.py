@@ -225,6 +225,21 @@ async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, mo
         assert chosen.underline, "the cursor is seen without colour, too"
 
 
+@pytest.mark.parametrize("no_color", [True, False])
+async def test_without_colour_a_scroll_bar_runs_on_a_line(
+    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch, no_color: bool
+):
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("question_mark")
+        await sees(pilot, "Hold still between two steps.")
+        bar = app.screen.query_one("VerticalScroll").vertical_scrollbar
+        assert ("││" in widget_text(bar)) is no_color
+
+
 def colour_types(app: LlamaGymApp) -> set[str]:
     """Kinds of the colours that go to the terminal."""
     styles = [segment.style for strip in app.screen._compositor.render_strips() for segment in strip]

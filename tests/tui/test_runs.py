@@ -130,6 +130,24 @@ async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
         await sees(pilot, "Settings that differ:")
 
 
+@pytest.mark.parametrize(("size", "more"), [((60, 20), True), (SIZE, False)])
+async def test_a_comparison_says_where_it_goes_on_below(size: tuple[int, int], more: bool):
+    run("earlier", 0)
+    run("later", 60, 12, ppo=PPOConfig(lr=1e-3, epochs=3, clip_range=0.1, gamma=0.9), n_envs=64)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await pilot.resize_terminal(*size)
+        await until(pilot, lambda: ("↓ More below" in shown(pilot)) is more)
+        facts = app.screen.query_one("#compare-facts")
+        await pilot.press("down")
+        await until(pilot, lambda: facts.scroll_y == more)
+        await pilot.press("up")
+        await until(pilot, lambda: facts.scroll_y == 0)
+
+
 @pytest.mark.usefixtures("three_runs")
 async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
     app = home()

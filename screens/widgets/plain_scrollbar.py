@@ -1,0 +1,34 @@
+"""Scroll bars that are seen without colour: the block that stands for what is seen runs on a line.
+
+Textual draws that line as a background colour alone, which NO_COLOR takes away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.segment import Segment, Segments
+from textual._context import active_app
+from textual.scrollbar import ScrollBarRender
+
+LINES = {True: "│", False: "─"}
+"""The line of a bar that is vertical, or is not."""
+
+
+class PlainScrollBarRender(ScrollBarRender):
+    """A scroll bar of characters."""
+
+    @classmethod
+    def render_bar(cls, *args: Any, **options: Any) -> Segments:
+        """Textual's bar with a line in place of its background."""
+        bar = super().render_bar(*args, **options)
+        if not active_app.get().no_color:  # another app of this process
+            return bar
+        line = LINES[options.get("vertical", True)]
+        drawn = [
+            Segment(line * len(each.text), each.style)
+            if each.text.strip(cls.BLANK_GLYPH) == "" and each.style is not None and not each.style.reverse
+            else each
+            for each in bar.segments
+        ]
+        return Segments(drawn, new_lines=bar.new_lines)
