@@ -187,12 +187,17 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
         )
     change = count.agreeing - first.agreeing if first is not None else 0
     signed = f"{change:+,}".replace("-", MINUS)
-    since = [f" · {signed} since you opened it", f" · {signed}", ""] if change else [""]
+    named = [f" · {signed} since you opened it", f" · {signed} since opened"] if change else []
+    since = [*named, f" · {signed}", ""] if change else [""]
     long, short = (f"agrees on {count.agreeing:,}{of}{count.states:,}" for of in (" of ", "/"))
     return [
         Content.assemble((words, "bold"), parts, (ago, "$accent"))
-        for words, parts in ((f"{long} states", panels), (short, panels), (f"{long} states", ""))
-        for ago in since
+        for words, parts, told in (
+            (f"{long} states", panels, named or [""]),
+            (short, panels, since),
+            (f"{long} states", "", since),
+        )
+        for ago in told
     ]
 
 

@@ -55,6 +55,16 @@ async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_
         await sees(pilot, "agrees on 110 of 280 states · hard 73/180 · soft 37/100 · −114 since you opened it")
 
 
+async def test_a_change_is_named_as_one_since_the_map_was_opened_in_a_small_terminal_too(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack(3.0))
+    async with make_app(client).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 110 of 280")
+        client.tell(hitting(16.5, update=13))
+        await sees(pilot, "agrees on 244/280 · hard 157/180 · soft 87/100 · +134 since opened   v1 · live")
+
+
 async def test_what_changed_before_the_map_was_opened_is_not_told_as_a_change_since(make_app: MakeApp):
     client = fakes.FakeClient(blackjack(3.0, update=4))  # nobody looked since; the run is at update twelve
     client.tell(UpdateFinished(update=12, episodes=6_144, stats=fakes.STATS))
