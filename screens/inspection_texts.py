@@ -15,6 +15,7 @@ from textual.content import Content
 from llamagym_tui.inspection import Inspection
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import BAR, MINUS, bar, number
 from llamagym_tui.screens.widgets.literal import literal, one_line
 
@@ -40,6 +41,8 @@ MEANING = (
     "· stands for a space, ↵ for the end of a line."
 )
 """Help on the table."""
+LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
+"""Phases in which the trainer answers no question, for people."""
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
@@ -69,13 +72,22 @@ def visible(text: str) -> str:
     return literal(text).translate(_VISIBLE) or "∅"
 
 
-def headline(inspection: Inspection, episode: int, turn: int, *, live: bool) -> str:
-    """A sentence about what is looked at; `live`: whether a trainer is there to ask."""
+def awaited_text(state: RunState) -> str:
+    """When a trainer answers that was asked."""
+    if not state.live:
+        return "no trainer is there to ask."
+    if (doing := LONG_WORK.get(state.phase)) is None:
+        return "asked; the trainer answers between two steps."
+    how_far = f", {one_line(state.detail)}," if state.detail else ""
+    return f"asked; {doing} is under way{how_far} and the trainer answers after it."
+
+
+def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -> str:
+    """A sentence about what is looked at; `awaited`: what is said while no answer is there."""
     name = f"Reply {turn + 1:,} of episode {episode:,}"
     found = inspection.of(episode, turn)
     if found is None:
-        waiting = "asked; the trainer answers between two steps." if live else "no trainer is there to ask."
-        return f"{name}: {one_line(inspection.why_not(episode, turn)) or waiting}"
+        return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
     return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_judged(found)}"
 
 

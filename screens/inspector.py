@@ -27,6 +27,7 @@ from llamagym_tui.screens.inspection_texts import (
     NUMBERS,
     WIDE_NAME,
     Table,
+    awaited_text,
     headline,
     status,
     table,
@@ -170,7 +171,8 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        self.query_one("#inspector-headline", Static).update(headline(inspection, *self._place, live=self._state.live))
+        told = headline(inspection, *self._place, awaited=awaited_text(self._state))
+        self.query_one("#inspector-headline", Static).update(told)
         words = status(inspection, *self._place)
         self.query_one("#inspector-status", Static).update(words)
         self.query_one("#inspector-status").display = bool(words)

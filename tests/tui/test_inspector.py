@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from llamagym_tui.app import LlamaGymApp
-from llamagym_tui.protocol.events import TurnInspected, UpdateFinished
+from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
 from llamagym_tui.screens.inspector import InspectorScreen, TokenTable
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.conversation import ConversationView
@@ -241,3 +241,15 @@ async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path:
         await sees(pilot, "Reply 1 of episode 526, sampled by policy 39")
         await pilot.press("down")
         await sees(pilot, "token 3 of 4")
+
+
+async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=(80, 24)) as pilot:
+        await opened(pilot, client)
+        client.confirms = False
+        client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
+        await pilot.press("right_square_bracket")
+        await sees(pilot, "Reply 2 of episode 20,494: asked; an update is under way, epoch 1 of 2")
+        client.tell(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
+        await sees(pilot, "an update is under way, epoch 2 of 2")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.protocol.commands import InspectTurn
-from llamagym_tui.protocol.events import TurnInspected
+from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, SessionFailed, TurnInspected
 from llamagym_tui.run_state import command_asked, initial_state, reduce, trainer_lost
-from llamagym_tui.screens.inspection_texts import headline, status, table, visible
+from llamagym_tui.screens.inspection_texts import awaited_text, headline, status, table, visible
 from llamagym_tui.screens.widgets.facts import BAR, bar
 from tests import fakes
 from tests.tui.inspected import TOKENS, decision, told, untrained
@@ -69,7 +69,25 @@ def test_nothing_is_pending_once_the_trainer_is_gone():
     ],
 )
 def test_a_sentence_says_what_is_looked_at(event: TurnInspected, words: str):
-    assert headline(reduce(asked(), event).inspection, 31, 1, live=True) == words
+    assert headline(reduce(asked(), event).inspection, 31, 1, awaited="") == words
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (PhaseChanged(phase="rolling_out"), "asked; the trainer answers between two steps."),
+        (PhaseChanged(phase="updating"), "asked; an update is under way and the trainer answers after it."),
+        (
+            PhaseChanged(phase="updating", detail="epoch 1 of 2"),
+            "asked; an update is under way, epoch 1 of 2, and the trainer answers after it.",
+        ),
+        (SessionFailed(message="gone"), "no trainer is there to ask."),
+    ],
+)
+def test_while_an_answer_is_awaited_it_is_said_what_the_trainer_does(event: AnyEvent, words: str):
+    state = reduce(asked(), event)
+    sentence = headline(state.inspection, 31, 1, awaited=awaited_text(state))
+    assert sentence == f"Reply 2 of episode 31: {words}"
 
 
 def test_the_cursor_begins_where_admissible_replies_part():
