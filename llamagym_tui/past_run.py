@@ -27,7 +27,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_state import RunState, initial_state, reduce, with_history
 from llamagym_tui.run_store import EVENTS_FILE
 
-READ_EVENTS = 128
+READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
 TOLD_ONCE = (
     EpisodeCorrected,

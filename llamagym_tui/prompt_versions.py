@@ -80,6 +80,12 @@ def counted(versions: Versions, event: EpisodesCounted) -> Versions:
     return tuple(_with_episodes(known, event) if known.version == event.prompt_version else known for known in versions)
 
 
+def taken_back(versions: Versions, saved: Versions) -> Versions:
+    """As they were counted at a checkpoint; a prompt that was taken since is kept, with nothing played under it."""
+    then = {known.version: known for known in saved}
+    return tuple(then.get(now.version, PromptVersion(version=now.version, text=now.text)) for now in versions)
+
+
 def _with_episodes(known: PromptVersion, event: EpisodesCounted) -> PromptVersion:
     if event.mode == "train":
         return replace(known, train=known.train.add(event.returns))

@@ -72,7 +72,7 @@ MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 HISTORY = (
     *("episodes", "env_steps", "returns", "recent", "play", "marks", "updates", "stats", "history"),
-    *("prompts", "evaluations", "checkpoint", "saved_stats"),
+    *("prompts", "evaluations", "checkpoint", "saved"),
 )
 """Fields that tell what a run has been so far: they outlive its sessions."""
 
@@ -82,6 +82,14 @@ class Mark(NamedTuple):
 
     episode: int
     label: str
+
+
+class Saved(NamedTuple):
+    """What was known when the last checkpoint was written: a run that goes on from there has no more."""
+
+    stats: UpdateStats | None = None
+    play: PlayCounts = PlayCounts()
+    prompts: Versions = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +160,7 @@ class RunState:
     weighed: ConversationWeighed | None = None
     """The policy's last word on a conversation that a person plays."""
     checkpoint: CheckpointSaved | None = None
-    saved_stats: UpdateStats | None = None
-    """Figures of the last update before it: those of a run that goes on from there."""
+    saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
     transcript: Transcript = field(default_factory=Transcript)
@@ -375,7 +382,7 @@ def _reduced(state: RunState, event: AnyEvent) -> RunState:
             taught = replace(state, play=PlayCounts())
             return _marked(taught, "warm start", clipped(warm_start_text(event)))
         case CheckpointSaved():
-            return replace(state, checkpoint=event, saved_stats=state.stats)
+            return replace(state, checkpoint=event, saved=Saved(state.stats, state.play, state.prompts))
         case RolledBack():
             rolled = replace(state, updates=event.update, play=PlayCounts())
             return _marked(rolled, "rolled back", clipped(f"to update {event.update:,}; {event.reason}"))
@@ -435,22 +442,22 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
 
 
 def _taken_up(state: RunState, event: RunStarted) -> RunState:
-    """The state at the checkpoint from which the run goes on: what came after it is lost, and told no more.
-
-    What was played under a prompt was played all the same, and stays.
-    """
+    """The state at the checkpoint from which the run goes on: what came after it is lost, and told no more."""
     if event.episodes is None or event.updates is None:
         return state  # the next count tells
-    known = len(state.recent) - max(0, state.episodes - event.episodes)
+    if (lost := state.episodes - event.episodes) <= 0:
+        return replace(state, episodes=event.episodes, updates=event.updates)
     return replace(
         state,
         episodes=event.episodes,
         returns=state.returns.until(event.episodes),
-        recent=state.recent[: max(0, known)],
+        recent=state.recent[: max(0, len(state.recent) - lost)],
+        play=state.saved.play,
         marks=_marks_until(state, event.episodes),
         updates=event.updates,
-        stats=state.stats if event.updates == state.updates else state.saved_stats,
+        stats=state.saved.stats,
         history=state.history.until(event.episodes),
+        prompts=prompt_versions.taken_back(state.prompts, state.saved.prompts),
     )
 
 

@@ -107,13 +107,15 @@ def test_nothing_that_a_session_confirms_is_recalled(tmp_path: Path):
 
 
 def test_what_came_after_the_checkpoint_is_taken_back_when_the_trainer_tells_where_the_run_goes_on(tmp_path: Path):
-    lost = [fakes.counted([-1.0] * 5, 15, prompt_version=2), update(3, 15), ModeChanged(mode="train")]
+    later = PromptChanged(prompt_version=3, system_prompt="Win now.")
+    lost = [fakes.counted([-1.0] * 5, 15, prompt_version=2), update(3, 15), later]
     state = recalled(tmp_path, *first_session()[:-1], *lost)
     assert (state.updates, state.stats) == (3, update(3, 15).stats)
     state = reduce(state, taken_up(10, 2))
     assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (2, update(2, 10).stats, 10, 10)
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert [mark.episode for mark in state.marks] == [4, 10]
+    assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0), (3, "Win now.", 0, 0.0)]
 
 
 def test_a_resumed_run_counts_on(tmp_path: Path):
@@ -131,6 +133,12 @@ def test_the_recent_mean_goes_on_in_the_same_mode_and_under_the_same_prompt_only
     assert reduce(state, taken_up(9, 1)).recent == (1.0, -1.0, 1.0, -1.0, 1.0), "one episode is lost"
     assert reduce(state, taken_up(10, 1, prompt_version=3)).recent == ()
     assert reduce(state, taken_up(10, 1, mode="inference")).recent == ()
+
+
+def test_returns_of_inference_are_no_recent_ones_of_training(tmp_path: Path):
+    looked = fakes.counted([1.0] * 3, 7, mode="inference")
+    state = recalled(tmp_path, *first_session()[:5], ModeChanged(mode="inference"), looked)
+    assert reduce(state, taken_up(7, 0, prompt_version=1)).recent == ()
 
 
 def test_events_of_an_older_version_are_read(tmp_path: Path):
@@ -183,7 +191,11 @@ def test_a_long_past_is_read_in_pieces_and_thinned(tmp_path: Path):
 
 
 def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: Path):
-    state = fold(reduce, [*first_session()[:-2], update(3, 15)], opening(tmp_path))
+    state = fold(
+        reduce,
+        [*first_session()[:-2], fakes.counted([1.0] * 5, 15, prompt_version=2), update(3, 15)],
+        opening(tmp_path),
+    )
     again = restarted(trainer_lost(state, "The trainer died."))
     assert (again.updates, again.run) == (3, None)
     state = reduce(again, taken_up(10, 2))

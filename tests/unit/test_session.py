@@ -309,6 +309,7 @@ def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     after.session.run()
     started, finished = after.of(RunStarted)[0], after.of(RunFinished)[0]
     assert (started.system_prompt, started.prompt_version) == ("Call tails.", 1)
+    assert (started.episodes, started.updates) == (20, 2)
     assert (finished.episodes, finished.env_steps, finished.updates) == (28, 28, 3)
     assert finished.elapsed_s > before.of(RunFinished)[0].elapsed_s
     assert after.of(EpisodesCounted)[0].episodes > 20
