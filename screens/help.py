@@ -6,6 +6,7 @@ Keys are told as they are bound now, so a key that was moved is told where it we
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import zip_longest
 from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
@@ -23,6 +24,7 @@ from llamagym_tui.figure_texts import FIGURES
 from llamagym_tui.keymap import FILE
 from llamagym_tui.preferences import config_dir
 from llamagym_tui.screens.fitted import Fitted
+from llamagym_tui.screens.widgets.key_bar import moved_key
 from llamagym_tui.screens.widgets.literal import literal
 
 NAME_WIDTH = 16
@@ -135,9 +137,11 @@ class HelpDialog(Fitted, ModalScreen[None]):
         """Keys, then figures."""
         shown = key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show)
         others = key_rows(screen, lambda node, binding: isinstance(node, Screen) and _is_told_in_help_alone(binding))
+        key = partial(moved_key, screen.app)
+        follow, older, newer = key("follow", "end or G"), key("search.older", "n"), key("search.newer", "N")
         conversation = [
-            Row("↑ ↓ pgup pgdn", "Scroll; end or G follows the conversation again."),
-            Row("/", "Search the conversation; n: older, N: newer."),
+            Row("↑ ↓ pgup pgdn", f"Scroll; {follow} follows the conversation again."),
+            Row(key("search", "/"), f"Search the conversation; {older}: older, {newer}: newer."),
         ]
         more = [
             *(conversation if screen.query("ConversationPane") else []),

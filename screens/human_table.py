@@ -8,11 +8,13 @@ writing demonstrations happen in threads, so that neither stops a key.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.events import DescendantFocus, Key
 from textual.message import Message
 from textual.screen import Screen
@@ -26,7 +28,7 @@ from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.table_texts import choices_text, drawing_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.conversation import ConversationView
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
@@ -279,7 +281,7 @@ class HumanTableScreen(Screen[None]):
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)
         drawing.update(drawing_text(game))
-        choices = choices_text(game, one_key=self._one_key, writing=self._writing) if self._opened else ""
+        choices = self._choices(game) if self._opened else ""
         self.query_one("#choices", Static).update(choices)
         sentence = self.query_one(SentenceInput)
         sentence.display = self._writing or bool(sentence.value)
@@ -289,6 +291,9 @@ class HumanTableScreen(Screen[None]):
         saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.saved.fault or self._fault), "-fault")
         self.refresh_bindings()
+
+    def _choices(self, game: HumanGame) -> Content:
+        return choices_text(game, partial(moved_key, self.app), one_key=self._one_key, writing=self._writing)
 
     def _show_hint(self) -> None:
         """Show it, and ask for it where that was not done."""

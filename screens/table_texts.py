@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 from textual.style import Style
 
@@ -11,6 +13,8 @@ from llamagym_tui.return_series import mean_return
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
 
+KeyOf = Callable[[str, str], str]
+"""Tells the key of a binding, from its id and the usual one."""
 ASIDE = "$foreground 60%"
 KEY = "bold reverse"
 
@@ -29,22 +33,23 @@ def drawing_text(game: HumanGame) -> Content:
     return literal_content(game.drawing)
 
 
-def choices_text(game: HumanGame, *, one_key: bool, writing: bool) -> Content:
+def choices_text(game: HumanGame, key: KeyOf, *, one_key: bool, writing: bool) -> Content:
     """The actions on their keys, and under them what a key does now.
 
     Args:
         game: the table.
+        key: tells the key of a binding, from its id and the usual one.
         one_key: whether a key takes its action at once.
         writing: whether a sentence is being written.
     """
-    now = _what_then(game) if writing else _what_now(game, one_key)
-    return Content("\n").join([_actions(game), Content.styled(now, ASIDE)])
+    now = _what_then(game, key) if writing else _what_now(game, key, one_key)
+    return Content("\n").join([_actions(game, key), Content.styled(now, ASIDE)])
 
 
-def _actions(game: HumanGame) -> Content:
+def _actions(game: HumanGame, key: KeyOf) -> Content:
     if game.over:
         result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
-        return Content.assemble((result, "bold"), (" enter ", KEY), " next episode")
+        return Content.assemble((result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode")
     row = Content("")
     for index, choice in enumerate(game.choices):
         chosen = choice == game.chosen
@@ -54,21 +59,25 @@ def _actions(game: HumanGame) -> Content:
     return row
 
 
-def _what_now(game: HumanGame, one_key: bool) -> str:
+def _what_now(game: HumanGame, key: KeyOf, one_key: bool) -> str:
     if game.over:
         if game.last is None:
             return ""
-        return "Discarded: backspace keeps it after all." if game.discarded else "Kept: backspace discards it."
+        if game.discarded:
+            return f"Discarded: {key('table.keep', 'backspace')} keeps it after all."
+        return f"Kept: {key('table.discard', 'backspace')} discards it."
+    take = key("table.take", "enter")
     if game.chosen is not None:
-        key = literal(game.chosen.key)
-        return f"enter or {key} takes it · backspace undoes · tab says why"
-    return "a key takes its action at once" if one_key else "a key chooses, the same key or enter takes it"
+        undo, why = key("table.undo", "backspace"), key("table.reason", "tab")
+        return f"{take} or {literal(game.chosen.key)} takes it · {undo} undoes · {why} says why"
+    return "a key takes its action at once" if one_key else f"a key chooses, the same key or {take} takes it"
 
 
-def _what_then(game: HumanGame) -> str:
+def _what_then(game: HumanGame, key: KeyOf) -> str:
+    take = key("table.take", "enter")
     if game.chosen is None:
-        return "write why; after enter a key chooses"
-    return "write why; enter takes the action with it"
+        return f"write why; after {take} a key chooses"
+    return f"write why; {take} takes the action with it"
 
 
 def hint_text(game: HumanGame, policy: str) -> Content:

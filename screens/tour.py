@@ -15,10 +15,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.run_store import data_dir
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 
 MARKER = "tour-seen"
 """File in the data folder that says that the hints were shown."""
+KEYS = {"help": "?", "pause": "space", "mode": "t", "prompt": "p", "table": "h", "quit": "q"}
+"""Keys that are spoken of, by the ids of their bindings, where nobody has moved them."""
 HINTS = (
     (
         "Watch",
@@ -28,22 +30,22 @@ HINTS = (
     (
         "Learning",
         "The curve is the mean return over episodes, with random and optimal play as dotted lines. The figures are of "
-        "the last update of the policy; ? says what each means.",
+        "the last update of the policy; {help} says what each means.",
     ),
     (
         "Steer",
-        "space holds everything still. t switches between training and inference, where nothing is learnt. p edits the "
-        "system prompt; the next episodes have it.",
+        "{pause} holds everything still. {mode} switches between training and inference, where nothing is learnt. "
+        "{prompt} edits the system prompt; the next episodes have it.",
     ),
     (
         "Play",
-        "h opens a table of your own, even while the model loads. What you play is kept as demonstrations, from which "
-        "the model can learn.",
+        "{table} opens a table of your own, even while the model loads. What you play is kept as demonstrations, from "
+        "which the model can learn.",
     ),
     (
         "Come back",
-        "q writes a checkpoint and leaves. llamagym-tui without a word lists agents, models and past runs: go on with "
-        "one, compare two, or replay one with a time slider.",
+        "{quit} writes a checkpoint and leaves. llamagym-tui without a word lists agents, models and past runs: go on "
+        "with one, compare two, or replay one with a time slider.",
     ),
 )
 
@@ -112,6 +114,7 @@ class TourScreen(ModalScreen[None]):
 
     def _say(self) -> None:
         title, text = HINTS[self._index]
+        text = text.format(**{id: moved_key(self.app, id, usual) for id, usual in KEYS.items()})
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
         self.query_one("#tour").border_subtitle = f"{self._index + 1} of {len(HINTS)}"
         self.refresh_bindings()

@@ -6,6 +6,7 @@ environment; a key acts only in a turn that the trainer has said waits. Closes w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -21,7 +22,7 @@ from llamagym_tui.run_state import RunState, command_asked
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.wheel_texts import agent_text, choices_text, header_text
 from llamagym_tui.screens.widgets.conversation import ConversationView
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -173,7 +174,9 @@ class WheelScreen(Screen[RunState]):
         state = self._state
         self.query_one(WheelHeader).show(state)
         self.query_one("#agent-says", Static).update(agent_text(state))
-        self.query_one("#wheel-choices", Static).update(choices_text(state, writing=self._writing))
+        self.query_one("#wheel-choices", Static).update(
+            choices_text(state, partial(moved_key, self.app), writing=self._writing)
+        )
         sentence = self.query_one(SentenceInput)
         sentence.display = self._writing or bool(sentence.value)
         fault = self.query_one("#wheel-fault", Static)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.content import Content
 from textual.style import Style
 
@@ -50,11 +52,12 @@ def agent_text(state: RunState) -> Content:
     return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
 
 
-def choices_text(state: RunState, *, writing: bool) -> Content:
+def choices_text(state: RunState, key: Callable[[str, str], str], *, writing: bool) -> Content:
     """The actions on their keys, dim while it is not the person's turn, and what a key does.
 
     Args:
         state: of the run.
+        key: tells the key of a binding, from its id and the usual one.
         writing: whether a sentence is being written.
     """
     wheel = state.wheel
@@ -66,19 +69,20 @@ def choices_text(state: RunState, *, writing: bool) -> Content:
         row += ("   " if row else "") + cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"}))
     if not wheel.is_persons_turn:
         row = row.stylize("dim")
-    return Content("\n").join([row, Content.styled(_what_now(state, writing), ASIDE)])
+    return Content("\n").join([row, Content.styled(_what_now(state, key, writing), ASIDE)])
 
 
-def _what_now(state: RunState, writing: bool) -> str:
+def _what_now(state: RunState, key: Callable[[str, str], str], writing: bool) -> str:
+    let_go = f"{key('wheel.let_go', 'escape')} lets go"
     if writing:
-        return "write why; after enter a key takes its action at once"
+        return f"write why; after {key('wheel.done', 'enter')} a key takes its action at once"
     if state.phase == "paused":
-        return "Paused: space goes on."
+        return f"Paused: {key('wheel.resume', 'space')} goes on."
     if state.wheel.is_persons_turn:
-        return "a key takes its action at once · tab says why first · escape lets go"
+        return f"a key takes its action at once · {key('wheel.reason', 'tab')} says why first · {let_go}"
     if state.wheel.acted is not None:
         return "taken …"
-    return "escape lets go"
+    return let_go
 
 
 def _waiting_for(state: RunState) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from textual.binding import ActiveBinding
+from textual.app import App
+from textual.binding import ActiveBinding, Binding
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.events import Leave, MouseMove, MouseUp
@@ -128,6 +129,18 @@ def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
     active = (each.binding for place in screens for each in place.active_bindings.values())
     shown = next((screen.app.get_key_display(binding) for binding in active if binding.id == id), otherwise)
     return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
+
+
+def moved_key(app: App[Any], id: str, usual: str) -> str:
+    """How the key of a binding is said, whether it does something now or not.
+
+    Args:
+        app: that knows which keys a person has moved.
+        id: the binding's.
+        usual: the word for its key where nobody has moved it.
+    """
+    keys = app._keymap.get(id)
+    return app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
 
 
 def _cell(key: Key) -> Content:

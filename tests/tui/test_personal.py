@@ -304,6 +304,22 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
         await sees(pilot, "z still opens the table.")
 
 
+async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\n"table.take" = "f5"\nsearch = "f6"\npause = "f7"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h")
+        await sees(pilot, "a key chooses, the same key or f5 takes it")
+        await pilot.press("escape", "question_mark")
+        await sees(pilot, "f6              Search the conversation; n: older, N: newer.")
+        await pilot.press("escape")
+        app.show_tour()
+        await sees(pilot, "1 of 5")
+        await pilot.press("enter", "enter")
+        await sees(pilot, "f7 holds everything still. t switches")
+
+
 async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(app_personal, "COPIED_S", PATIENCE_S)
     app = make_app(fakes.FakeClient(fakes.demo_run()))

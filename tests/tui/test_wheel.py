@@ -216,6 +216,14 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
         await sees(pilot, "a key takes its action at once")
 
 
+async def test_keys_that_were_moved_are_named_at_the_wheel(make_app: MakeApp):
+    Path("config").mkdir()
+    Path("config/keys.toml").write_text('[keys]\n"wheel.reason" = "f5"\n"wheel.let_go" = "f6"\n', encoding="utf-8")
+    async with make_app(Trainer()).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await sees(pilot, "a key takes its action at once · f5 says why first · f6 lets go")
+
+
 async def test_when_the_trainer_lets_go_the_playground_says_why(make_app: MakeApp):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
