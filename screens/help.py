@@ -31,7 +31,7 @@ NAME_WIDTH = 16
 UNBROKEN = 10_000
 """Cells: more than any line has."""
 ASIDE = "$foreground 60%"
-PLUS_MINUS = "After a mean return: half the width of its 95 % confidence interval, 1.96 standard errors."
+PLUS_MINUS = "Half the width of a mean return's 95 % confidence interval: 1.96 standard errors."
 
 
 class Row(NamedTuple):
@@ -146,7 +146,7 @@ class HelpDialog(Fitted, ModalScreen[None]):
         more = [
             *(conversation if screen.query("ConversationPane") else []),
             Row("ctrl+p", "All commands that do something now, to search."),
-            Row("F1", "What the focused widget is for."),
+            Row(key("focus_help", "F1"), "What the focused widget is for."),
         ]
         figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
         figures.insert(1, Row("±", PLUS_MINUS))

@@ -79,6 +79,11 @@ def recent_text(state: RunState) -> str:
     return "none yet" if state.recent_mean is None else state.recent_mean.text
 
 
+def return_name(state: RunState) -> str:
+    """The name of that mean return; it says what ± is where one is told."""
+    return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
+
+
 def baselines(state: RunState) -> dict[str, float]:
     """Published mean returns, the best first."""
     known = state.run.baselines if state.run else {}
@@ -93,7 +98,7 @@ class FiguresColumn(StateText):
         state = self.state
         mean = state.recent_mean
         over = f" over {mean.episodes:,}" if mean else ""
-        rows = [Content.assemble((f"{RETURN:<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        rows = [Content.assemble((f"{return_name(state):<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
@@ -122,7 +127,7 @@ class FiguresStrip(StateText):
         known, mean = baselines(state), recent_text(state)
         tail = Content.styled("".join(f" {name} {plain(value)}" for name, value in known.items()), NAME)
         room = width - tail.cell_length - len(mean) - 2
-        name = RETURN if room >= len(RETURN) + LEAST_CURVE else "return"
+        name = return_name(state) if room >= len(RETURN) + LEAST_CURVE else "return"
         head = Content.assemble((f"{name} ", NAME), (mean, VALUE), " ")
         room -= len(name)
         points = state.returns.trailing(smoothing_window(state.returns.episodes))
