@@ -165,17 +165,17 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
         await sees(pilot, "f5              Hold still between two steps.")
 
 
-async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("question_mark")
-        await sees(pilot, "±               After a mean return: half the width of its 95 % confidence interval")
+        await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
 
 
+async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("question_mark")
         await sees(pilot, "Search the conversation")
