@@ -22,7 +22,8 @@ class PlainScrollBarRender(ScrollBarRender):
     def render_bar(cls, *args: Any, **options: Any) -> Segments:
         """Textual's bar with a line in place of its background."""
         bar = super().render_bar(*args, **options)
-        if not active_app.get().no_color:  # another app of this process
+        has_colour = not active_app.get().no_color  # another app of this process
+        if has_colour or not options.get("window_size"):  # there is nothing to scroll
             return bar
         line = LINES[options.get("vertical", True)]
         drawn = [
