@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from textual.app import App
 from textual.events import Key
 from textual.widgets import Input, OptionList
@@ -19,6 +20,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     RolledBack,
     SettingsChanged,
+    UpdateFinished,
     WarningRaised,
 )
 from llamagym_tui.return_series import MeanReturn
@@ -29,6 +31,7 @@ from llamagym_tui.screens.metrics import MetricsScreen
 from llamagym_tui.screens.playground import PlaygroundScreen
 from llamagym_tui.screens.settings import SettingsDialog
 from llamagym_tui.screens.steering import steering_allowed
+from llamagym_tui.screens.widgets.figure_wall import series
 from tests import fakes
 from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, until
@@ -265,6 +268,13 @@ async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_y
         await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
         await pilot.press("enter")
         await until(pilot, lambda: client.asked == [RollBack()])
+
+
+def test_the_band_of_a_batch_is_half_a_confidence_interval():
+    stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
+    state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
+    # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
+    assert series(state, "mean_return").errors == pytest.approx([1.96 / 2])
 
 
 def test_without_a_trainer_nothing_can_be_asked_for():
