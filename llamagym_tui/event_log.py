@@ -156,6 +156,39 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
         raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
 
 
+class Pieces:
+    """A log that is read a few events at a time, to its end or to the first line that is no event."""
+
+    def __init__(self, path: Path, *, end: int | None = None) -> None:
+        """A log of which nothing has been read yet.
+
+        Args:
+            path: of the file.
+            end: byte up to which it is read. None: to the last whole line.
+        """
+        self._unread: Iterator[Logged] | None = read_from(path, 0)
+        self._end = math.inf if end is None else end
+        self.fault = ""
+        """Why it cannot be read to its end."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has been read that can be."""
+        return self._unread is None
+
+    def some(self, count: int) -> Iterator[Logged]:
+        """At most so many events more."""
+        for _ in range(count):
+            try:
+                logged = next(self._unread, None) if self._unread else None
+            except RunStoreError as error:
+                self.fault, logged = str(error), None
+            if logged is None or logged.end > self._end:
+                self._unread = None
+                return
+            yield logged
+
+
 def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)

@@ -7,13 +7,11 @@ the run state is. Knows no screen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from llamagym_tui import event_log
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import (
     EpisodeCorrected,
     EpisodeFinished,
@@ -52,27 +50,22 @@ class PastRun:
             config: of the run that is resumed.
         """
         path = Path(config.run_dir) / EVENTS_FILE
-        self._end = path.stat().st_size if path.is_file() else 0
-        self._unread: Iterator[event_log.Logged] | None = event_log.read_from(path, 0) if self._end else None
+        self._log = event_log.Pieces(path, end=path.stat().st_size) if path.is_file() else None
         self._state = initial_state(config)
-        self.fault = ""
-        """Why it cannot be read to its end."""
 
     @property
     def complete(self) -> bool:
         """Whether all of it has been read that can be."""
-        return self._unread is None
+        return self._log is None or self._log.complete
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be read to its end; empty: it can."""
+        return self._log.fault if self._log is not None else ""
 
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the past ends."""
-        for _ in range(READ_EVENTS):
-            try:
-                logged = next(self._unread, None) if self._unread else None
-            except RunStoreError as error:
-                self.fault, logged = str(error), None
-            if logged is None or logged.end > self._end:
-                self._unread = None
-                return
+        for logged in self._log.some(READ_EVENTS) if self._log is not None else ():
             if not isinstance(logged.event, TOLD_ONCE):
                 self._state = reduce(self._state, logged.event)
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from llamagym_tui import event_log
-from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import (
     AnyEvent,
     ModeChanged,
@@ -87,11 +86,9 @@ class Recording:
         self._frames = [Keyframe(Moment(), 0, opening)]
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
-        self._unread: Iterator[event_log.Logged] | None = event_log.read_from(self.path, 0)
+        self._log = event_log.Pieces(self.path)
         self.events = 0
         """Events read."""
-        self.fault = ""
-        """Why it cannot be read to its end."""
         self.turning_points: list[float] = []
         """Seconds at which the run took another way, the latest `MAX_MARKS`."""
 
@@ -108,18 +105,16 @@ class Recording:
     @property
     def complete(self) -> bool:
         """Whether all of it has been read that can be."""
-        return self._unread is None
+        return self._log.complete
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be read to its end; empty: it can."""
+        return self._log.fault
 
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
-        for _ in range(READ_EVENTS):
-            try:
-                logged = next(self._unread, None) if self._unread else None
-            except RunStoreError as error:
-                self.fault, logged = str(error), None
-            if logged is None:
-                self._unread = None
-                return
+        for logged in self._log.some(READ_EVENTS):
             self._take(logged)
 
     def _take(self, logged: event_log.Logged) -> None:
