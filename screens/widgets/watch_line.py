@@ -8,7 +8,7 @@ from textual.widget import Widget
 from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.protocol.events import WatchChanged
 from llamagym_tui.run_state import RunState
-from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.key_bar import moved_key
 from llamagym_tui.watching import FIRST, Watching, watched_text
 
 
@@ -92,7 +92,7 @@ class WatchLine(Widget):
         if shown == self._shown:
             return
         self._shown = shown
-        keys = (key_of(self.screen, "watch.next", "]"), key_of(self.screen, "pace.faster", "+"))
+        keys = (moved_key(self.app, "watch.next", "]"), moved_key(self.app, "pace.faster", "+"))
         self._said = watch_sentences(state, *keys) if state.live else []
         self.display = bool(self._said)
         self.refresh()

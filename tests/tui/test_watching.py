@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from llamagym_tui.protocol.commands import AnyCommand, Pause, SetMode, SetPace, Step, Watch, WatchNext
 from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
+from llamagym_tui.screens.widgets.watch_line import WatchLine
+from llamagym_tui.watching import Watching
 from tests import fakes
 from tests.tui.conftest import MakeApp
 from tests.tui.steps import sees, shown, until
@@ -62,6 +66,15 @@ async def test_the_watch_line_says_as_much_as_it_has_room_for(make_app: MakeApp,
     client = fakes.FakeClient([*fakes.opening_events(), *told])
     async with make_app(client).run_test(size=(width, 24)) as pilot:
         await until(pilot, lambda: words in [row.split("│")[0].strip() for row in shown(pilot).splitlines()], words)
+
+
+async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE):
+        assert app.run_state is not None
+        line = WatchLine()  # it is not mounted, as where the screen goes before it came
+        line.show(replace(app.run_state, watching=Watching(turn_s=1.5)))
+        assert line.display
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
