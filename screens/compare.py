@@ -107,7 +107,7 @@ class CompareScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Rows can be scrolled where there are more than have room."""
         if action == "scroll":
-            return self.is_mounted and self.query_one("#compare-facts").max_scroll_y > 0
+            return any(facts.max_scroll_y > 0 for facts in self.query("#compare-facts"))
         return True
 
     def action_scroll(self, by: int) -> None:
