@@ -156,15 +156,17 @@ class Agent(ABC):
         """`extract_action`, with the way it was read and failures as data.
 
         A model says anything, so what a user's own code raises over a reply (``int("hit")``) is a reply that names no
-        action, and no reason to end a run. JSON counts first, for an agent that does not read it, too: what it reads
-        in another way from ``{"action": 1}`` but as 1 from ``Action: 1``, as LlamaGym's example, is 1.
+        action, and no reason to end a run. JSON counts first, for an agent that knows no JSON, too: one that, as
+        LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}`` is told the former.
         """
         reading = self._extracted(reply)
         index = json_index(reply)
-        if index is None or _is_index(reading.action, index):
+        if index is None or _is_index(reading.action, index) or self._reads(f'{{"action": {index}}}', index):
             return reading
-        told = self._extracted(f"Action: {index}")
-        return ActionReading(index, "json") if _is_index(told.action, index) else reading
+        return ActionReading(index, "json") if self._reads(f"Action: {index}", index) else reading
+
+    def _reads(self, reply: str, index: int) -> bool:
+        return _is_index(self._extracted(reply).action, index)
 
     def _extracted(self, reply: str) -> ActionReading:
         try:

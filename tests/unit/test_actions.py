@@ -148,3 +148,15 @@ class OneBasedAgent(SeedAgent):
 @pytest.mark.parametrize(("reply", "action"), [('{"action": 1}', 0), ("Action: 2", 1), ('both {"action": 1}', [0, 0])])
 def test_an_agent_that_counts_in_its_own_way_is_left_to_it(reply: str, action: object) -> None:
     assert OneBasedAgent().read(reply) == ActionReading(action, "custom")
+
+
+class CautiousAgent(SeedAgent):
+    """Reads JSON, but for what it reads before it."""
+
+    def extract_action(self, response: str) -> int:
+        return 0 if "not sure" in response else read_action(response, ("stick", "hit")).action
+
+
+def test_an_agent_that_reads_json_may_read_something_else_before_it() -> None:
+    assert CautiousAgent().read('I am not sure. {"action": 1}') == ActionReading(0, "custom")
+    assert CautiousAgent().read('{"action": 1}') == ActionReading(1, "custom")
