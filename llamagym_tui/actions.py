@@ -64,9 +64,8 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
 
 def json_index(reply: str) -> int | None:
     """The index that the last JSON object with an ``action`` gives; None: there is none, or it is no index."""
-    for value in reversed(list(_json_actions(reply[-MAX_REPLY_CHARS:]))):
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-    return None
+    *_, value = None, *_json_actions(reply[-MAX_REPLY_CHARS:])
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _json_actions(reply: str) -> Iterator[Any]:

@@ -160,7 +160,7 @@ class Agent(ABC):
         LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}`` is told the former.
         """
         reading = self._extracted(reply)
-        index = json_index(reply)
+        index = json_index(reply) if reading.how != "json" else None
         if index is None or _is_index(reading.action, index) or self._reads(f'{{"action": {index}}}', index):
             return reading
         return ActionReading(index, "json") if self._reads(f"Action: {index}", index) else reading

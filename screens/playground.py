@@ -119,8 +119,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:
-        """The chart may have come into view."""
-        self.call_after_refresh(self._draw_chart)
+        """What has room may be another; the chart sees to itself."""
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:

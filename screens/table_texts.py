@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual.content import Content
 from textual.style import Style
 
@@ -11,10 +9,9 @@ from llamagym_tui.human import HumanGame
 from llamagym_tui.policy_hint import PolicyHint
 from llamagym_tui.return_series import mean_return
 from llamagym_tui.screens.widgets.facts import number
+from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
 
-KeyOf = Callable[[str, str], str]
-"""Tells the key of a binding, from its id and the usual one."""
 ASIDE = "$foreground 60%"
 KEY = "bold reverse"
 

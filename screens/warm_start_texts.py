@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from textual.content import Content
@@ -12,6 +12,7 @@ from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.return_series import evaluated_return
 from llamagym_tui.screens.widgets.facts import number
 from llamagym_tui.screens.widgets.figures import BARS, plain
+from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.teaching import Stage, Teaching
 
@@ -20,9 +21,7 @@ CURVE = 60
 """Cells of the loss curve at most."""
 
 
-def offers_text(
-    offers: Sequence[Offer] | None, chosen: int, fault: str, key: Callable[[str, str], str], *, evaluates: bool
-) -> Content:
+def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool) -> Content:
     """The files that could be trained on, with what is wrong with each.
 
     Args:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from textual.content import Content
 from textual.style import Style
 
 from llamagym_tui.protocol.commands import LetGo
 from llamagym_tui.run_state import RunState
+from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.run_header import PHASES
 
@@ -52,7 +51,7 @@ def agent_text(state: RunState) -> Content:
     return Content.assemble(("The agent would choose ", ASIDE), (action, "bold"), (f", saying: {said}", ASIDE))
 
 
-def choices_text(state: RunState, key: Callable[[str, str], str], *, writing: bool) -> Content:
+def choices_text(state: RunState, key: KeyOf, *, writing: bool) -> Content:
     """The actions on their keys, dim while it is not the person's turn, and what a key does.
 
     Args:
@@ -72,7 +71,7 @@ def choices_text(state: RunState, key: Callable[[str, str], str], *, writing: bo
     return Content("\n").join([row, Content.styled(_what_now(state, key, writing), ASIDE)])
 
 
-def _what_now(state: RunState, key: Callable[[str, str], str], writing: bool) -> str:
+def _what_now(state: RunState, key: KeyOf, writing: bool) -> str:
     let_go = f"{key('wheel.let_go', 'escape')} lets go"
     if writing:
         return f"write why; after {key('wheel.done', 'enter')} a key takes its action at once"

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from llamagym_tui.run_state import RunState
 from llamagym_tui.screens.widgets.facts import number
-from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.teaching import Teaching
 from llamagym_tui.wheel import wheel_texts
@@ -32,7 +32,7 @@ class Sentence(NamedTuple):
     tone: Tone
 
 
-def sentences(state: RunState, demos_path: Callable[[], str], key: Callable[[str, str], str]) -> list[Sentence]:
+def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> list[Sentence]:
     """Everything there is to say, the weightiest first.
 
     Args:

@@ -6,7 +6,7 @@ clicked, and says more in its tooltip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from textual.app import App
@@ -18,6 +18,8 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
 
+KeyOf = Callable[[str, str], str]
+"""Tells the key of a binding, from its id and the word for it otherwise."""
 KEPT = 2
 """Keys at the end that are always shown: help, and the way out."""
 GAP = 2
