@@ -32,7 +32,7 @@ test: lint types imports pytest ## every check that a change has to pass
 test-all: lint types imports ## the same with the tests marked slow
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not gpu"
 	@# What a screen shows must not depend on what it had painted before.
-	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/tui
+	PAUSES=1 $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" tests/screens
 
 lint: $(DEV_STAMP) ## ruff: rules and layout
 	$(BIN)/ruff check .

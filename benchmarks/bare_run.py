@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from llamagym_tui.config import RunConfig, from_dict
-from llamagym_tui.engine.update_stats import PPOStats
+from llamagym_tui.engine.learning.update_stats import PPOStats
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.trainer.builders import Builders

@@ -23,9 +23,9 @@ import typer
 
 from benchmarks.bare_run import BareRun, machine, settings
 from benchmarks.forward_counts import ForwardCounts, Shape, counting
-from llamagym_tui.engine.forward import Backbone, Encoded
-from llamagym_tui.engine.reference import Reference
-from llamagym_tui.trainer import rollout as rollouts
+from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.trainer.rollout import rollout as rollouts
 
 PHASES = ("rollout", "update", "reference")
 TABLE = {

@@ -16,9 +16,9 @@ from typing import Annotated
 
 import typer
 
+from llamagym_tui.app.trainer_client import TrainerClient
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import Hello, RunStarted, TokensStreamed
-from llamagym_tui.trainer_client import TrainerClient
 
 
 def main(runs: Annotated[int, typer.Option(help="Starts to measure.")] = 5) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.forward import Backbone, Encoded
+from llamagym_tui.engine.model.forward import Backbone, Encoded
 
 
 class Tokens(NamedTuple):

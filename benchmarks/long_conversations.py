@@ -23,7 +23,7 @@ import typer
 
 from benchmarks.bare_run import BareRun, machine, settings
 from benchmarks.counting_agent import TURNS
-from llamagym_tui.engine.models import bundled_model_path
+from llamagym_tui.engine.model.loading import bundled_model_path
 
 EARLY, LATE, AROUND = 5, 50, 2
 AGENT = str(Path(__file__).with_name("counting_agent.py")) + ":CountingAgent"

@@ -94,7 +94,7 @@ def build(setting: Setting, folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-    from llamagym_tui.engine.models import bundled_model_path
+    from llamagym_tui.engine.model.loading import bundled_model_path
 
     torch.manual_seed(0)
     config = Qwen2Config(

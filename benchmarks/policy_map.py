@@ -18,7 +18,7 @@ from benchmarks.bare_run import settings
 from llamagym_tui.protocol.commands import AnyCommand, WatchPolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, UpdateFinished
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer.mapping import Mapping
+from llamagym_tui.trainer.probes.policy_map import Mapping
 from llamagym_tui.trainer.session import Session
 
 

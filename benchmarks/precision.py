@@ -20,9 +20,9 @@ import torch
 import typer
 
 from llamagym_tui.config import GenerationConfig, PPOConfig, Precision, RunConfig
-from llamagym_tui.engine.ppo import PPO
+from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout import Rollout
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
 @dataclass
@@ -57,7 +57,7 @@ def random_model(folder: str, width: int, layers: int) -> str:
     """A Llama of random weights with 32,000 tokens, of which the bundled tokenizer knows the first."""
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    from llamagym_tui.engine.models import bundled_model_path
+    from llamagym_tui.engine.model.loading import bundled_model_path
 
     torch.manual_seed(0)
     config = LlamaConfig(

@@ -18,10 +18,10 @@ import typer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from llamagym_tui.config import GenerationConfig
-from llamagym_tui.engine.models import load_model_and_tokenizer
-from llamagym_tui.engine.policy import Policy
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.threads import calibrate_threads_for, layer_like_step, update_like_step
-from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
 
 
 def policies() -> dict[str, Policy]:

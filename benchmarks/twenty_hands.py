@@ -23,15 +23,15 @@ from typing import Annotated, NamedTuple
 import torch
 import typer
 
-from llamagym_tui import demos
+from benchmarks.hit_probabilities import hit_probabilities
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import RunConfig
-from llamagym_tui.demo_writer import DemoWriter
-from llamagym_tui.engine.policy import Policy
-from llamagym_tui.human import HumanGame
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.training_data import training_data
+from llamagym_tui.demos.writer import DemoWriter
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.training_data import training_data
-from scripts.bundled_model.check import hit_probabilities
 
 FIRST_SEED = 11
 STICK, HIT = 0, 1
@@ -126,7 +126,7 @@ def played(path: Path, *, hands: int, stick_from: int, seed: int) -> dict[Total,
             game.act(action)
         game.save()
     game.close()
-    assert len(demos.read(path)) == hands
+    assert len(demo_files.read(path)) == hands
     return dict(turns)
 
 

@@ -204,9 +204,9 @@ class Notes(msgspec.Struct):
 
 def app(notes_path: str, run_dir: str) -> None:
     """The app as it is, and a pulse that SIGUSR1 turns on and off."""
-    from llamagym_tui.app import LlamaGymApp, run_app
+    from llamagym_tui.app.app import LlamaGymApp, run_app
+    from llamagym_tui.app.trainer_client import TrainerClient
     from llamagym_tui.config import RunConfig
-    from llamagym_tui.trainer_client import TrainerClient
 
     notes, beating = Notes(), False
     pulses: list[asyncio.Task[None]] = []

@@ -28,7 +28,7 @@ import typer
 from benchmarks import llamagym_environment
 from benchmarks.bare_run import BareRun, machine, settings
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.engine.models import bundled_model_path
+from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError
 
 SIDE = Path(__file__).with_name("llamagym_side.py")

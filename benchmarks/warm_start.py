@@ -26,11 +26,11 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks.exact_blackjack import expected_return
+from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.learning import EVALUATION_SEED, summary
-from llamagym_tui.cli import app
-from llamagym_tui.engine.models import local_path
-from llamagym_tui.expert_play import FIRST_SEED
-from scripts.bundled_model.check import AGENT, hit_probabilities, load_policy
+from llamagym_tui.cli.main import app
+from llamagym_tui.demos.expert_play import FIRST_SEED
+from llamagym_tui.engine.model.loading import local_path
 
 APART = 1_000_000
 """Between the first demonstrations of two seeds."""

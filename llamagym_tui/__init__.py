@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llamagym_tui.agent import Agent
-    from llamagym_tui.engine.models import load_model_and_tokenizer
-    from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead
+    from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+    from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "AutoModelForCausalLMWithValueHead", "load_model_and_tokenizer"]
 
 _HOMES = {
     "Agent": "llamagym_tui.agent",
-    "AutoModelForCausalLMWithValueHead": "llamagym_tui.engine.value_head",
-    "load_model_and_tokenizer": "llamagym_tui.engine.models",
+    "AutoModelForCausalLMWithValueHead": "llamagym_tui.engine.model.value_head",
+    "load_model_and_tokenizer": "llamagym_tui.engine.model.loading",
 }
 
 

@@ -1,13 +1,12 @@
 """Run folders: settings, events, log, model and checkpoint of one run, and where runs live.
 
 A folder belongs to one process at a time (a lock file says so) and holds one run, which a resumed session continues.
-``model/``, which is the checkpoint too, is written by `llamagym_tui.engine.checkpoint`; this module knows its place
-only, so that the UI process can list and replay runs without torch.
+``model/``, which is the checkpoint too, is written by `llamagym_tui.engine.learning.checkpoint`; this module knows its
+place only, so that the UI process can list and replay runs without torch.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.live_settings import changed
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
+from llamagym_tui.user_files import runs_dir
 
 if TYPE_CHECKING:
-    from llamagym_tui.event_log import EventLog
+    from llamagym_tui.protocol.event_log import EventLog
 
 CONFIG_FILE = "config.json"
 EVENTS_FILE = "events.jsonl"
@@ -36,8 +35,6 @@ OLD_MODEL_DIR = "model.old"
 """What a crash amid a checkpoint leaves; the engine resumes from it."""
 LOCK_FILE = ".lock"
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
-DATA_VARIABLE = "LLAMAGYM_TUI_DATA"
-"""Environment variable that replaces the user's data folder."""
 
 
 def utc_now() -> datetime:
@@ -72,7 +69,7 @@ class RunStore:
         """
         from filelock import Timeout
 
-        from llamagym_tui.event_log import EventLog
+        from llamagym_tui.protocol.event_log import EventLog
 
         store = cls(config.run_dir, clock=clock)
         store._check(config)
@@ -114,7 +111,7 @@ class RunStore:
         draft.replace(self.run_dir / CONFIG_FILE)
 
     def append(self, event: Event) -> None:
-        """Add an event to ``events.jsonl``; `llamagym_tui.event_log` says which are kept.
+        """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` says which are kept.
 
         Raises:
             OSError: the file cannot be written.
@@ -179,20 +176,6 @@ class RunInfo:
     """When it was begun, or resumed last (UTC)."""
     has_checkpoint: bool
     """Whether it can be resumed."""
-
-
-def data_dir() -> Path:
-    """The user's data folder of this program; not made."""
-    if override := os.environ.get(DATA_VARIABLE):
-        return Path(override)
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("llamagym-tui", appauthor=False))
-
-
-def runs_dir() -> Path:
-    """Where runs live that were given no folder; not made."""
-    return data_dir() / "runs"
 
 
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
@@ -269,7 +252,7 @@ def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
     Raises:
         RunStoreError: there are none, or a line other than the last is no event.
     """
-    from llamagym_tui import event_log
+    from llamagym_tui.protocol import event_log
 
     return event_log.read(Path(run_dir) / EVENTS_FILE)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from textual.pilot import Pilot
 
-from llamagym_tui.app import LlamaGymApp
+from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import RunConfig
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.choices import Choice
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
+from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -25,9 +25,9 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.spectator import Spectator
+from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
-from llamagym_tui.trainer.watching import Spectator
-from llamagym_tui.trainer.wheel import Wheel
 
 STEP_S = 0.125
 UPDATE_S = 1.0

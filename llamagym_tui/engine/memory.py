@@ -1,7 +1,7 @@
 """How much memory a run takes at its peak, by arithmetic on the model's shape and the run's settings.
 
 Notation: B environments, C columns of trees in a forward, P tokens of the shared system prompt, N scored tokens, and
-D, Q, F, V as in `llamagym_tui.engine.model_shape`; b bytes of an element of activations, L layers. Bytes of
+D, Q, F, V as in `llamagym_tui.engine.model.shape`; b bytes of an element of activations, L layers. Bytes of
 
     weights      parameters x b; with 8 or 4 bits, matrices x 1 or 0.56, the rest x 2
     adapter      rank x (inputs + outputs) of every matrix, fp32
@@ -29,38 +29,28 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.batch import Row, planted, side_by_side
-from llamagym_tui.engine.model_shape import ModelShape
-from llamagym_tui.engine.token_tree import TREE
-from llamagym_tui.engine.trajectory import Choice, Segment, Turn
+from llamagym_tui.engine.learning.batch import Row, planted, side_by_side
+from llamagym_tui.engine.model.shape import (
+    FP32,
+    GIB,
+    LOGIT_COPIES,
+    MOST_COLUMNS,
+    ModelShape,
+    activation_bytes,
+    forward_limits,
+)
+from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
+from llamagym_tui.engine.tokens.token_tree import TREE
 
-GIB = 2**30
-ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
-"""Bytes that activations and logits of one forward of an update may take; what is more goes into further forwards."""
-MOST_COLUMNS = 16_384
-"""Columns of one forward at most, however small the model."""
-FEWEST = 256
-"""Columns and scored tokens of one forward that are allowed however large the model."""
 HEAP = {False: 1.7, True: 1.1}
 """Resident over kept bytes of activations on the host, with an adapter and with full fine-tuning: what is freed between
 them is too small for the allocator to give back. Measured; an allocator that gives it back costs 60 % more time."""
-LOGIT_COPIES = 6
 SAMPLING_COPIES = 5
-FP32 = 4
 
 Bits = Literal[4, 8]
-
-
-class ForwardLimits(NamedTuple):
-    """What one forward of an update may hold at most; more is accumulated over several."""
-
-    tokens: int
-    """Columns times rows, padding included."""
-    scored: int
-    """Tokens whose logits are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,28 +147,6 @@ class MemoryEstimate:
     def total(self) -> int:
         """The peak."""
         return self.lasting + max(self.rollout, self.activations + self.logits, self.step)
-
-
-def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False) -> ForwardLimits:
-    """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes.
-
-    Args:
-        shape: of the model.
-        dtype_bytes: of an element of activations.
-        scores_all: the model gives logits for every column, wanted or not.
-    """
-    column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
-    scored = max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32))
-    tokens = max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column))
-    return ForwardLimits(min(tokens, scored) if scores_all else tokens, scored)
-
-
-def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:
-    """Bytes that a column of an update's forward keeps for its gradient, and one more layer's while it goes back."""
-    kept = ((6 if full else 4) * shape.hidden + 4 * shape.queries + 4 * shape.inner) * dtype_bytes
-    if dtype_bytes < FP32:
-        kept += 36 * shape.hidden
-    return (shape.layers + 1) * kept
 
 
 def estimate_memory(

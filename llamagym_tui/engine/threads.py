@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from llamagym_tui.engine.batch import batch_rows, forwards
-from llamagym_tui.engine.policy import Policy
-from llamagym_tui.engine.trajectory import Segment, Trajectory, Turn
+from llamagym_tui.engine.learning.batch import batch_rows, forwards
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 SMALL_MODEL = 20_000_000
 """Parameters up to which an update's own work is measured."""

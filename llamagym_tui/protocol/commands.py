@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from llamagym_tui.chat import ChatMessage
-from llamagym_tui.config import Mode, RunConfig
-from llamagym_tui.live_settings import Value
+from llamagym_tui.config import Mode, RunConfig, Value
+from llamagym_tui.game.chat import ChatMessage
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -169,7 +168,7 @@ class ChangeSettings(Command, frozen=True, kw_only=True):
     """
 
     changes: dict[str, Value]
-    """Values by dotted names of `RunConfig`, of those in `llamagym_tui.live_settings.LIVE`."""
+    """Values by dotted names of `RunConfig`, of those in `llamagym_tui.config.LIVE`."""
 
 
 class Stop(Command, frozen=True, kw_only=True):

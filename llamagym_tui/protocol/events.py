@@ -10,10 +10,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from llamagym_tui.actions import How
-from llamagym_tui.choices import Choice
-from llamagym_tui.config import Credit, Mode
-from llamagym_tui.live_settings import Value
+from llamagym_tui.config import Credit, Mode, Value
+from llamagym_tui.game.actions import How
+from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.protocol.policy_map import MapPanel
 
@@ -106,7 +105,7 @@ class StateDrawn(Event, frozen=True, kw_only=True):
     turn: int
     """Turns of the episode before."""
     text: str
-    """Some lines, as `llamagym_tui.drawing` bounds them."""
+    """Some lines, as `llamagym_tui.game.drawing` bounds them."""
     marks: list[tuple[int, int]] = []
     """Places in the text that the environment marks: the first character, and the one after the last."""
 

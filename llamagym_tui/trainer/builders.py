@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui import catalog
-from llamagym_tui.agent import Agent
-from llamagym_tui.chat import Conversation
 from llamagym_tui.config import RunConfig
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.chat import Conversation
 from llamagym_tui.protocol.events import Event
+from llamagym_tui.setup import catalog
 
 if TYPE_CHECKING:
-    from llamagym_tui.engine.models import LoadedModel
-    from llamagym_tui.engine.policy import Policy
-    from llamagym_tui.engine.ppo import PPO
-    from llamagym_tui.engine.sft import SFTStats
-    from llamagym_tui.trainer.evaluating import Evaluation
-    from llamagym_tui.trainer.rollout import Rollout
+    from llamagym_tui.engine.learning.ppo import PPO
+    from llamagym_tui.engine.learning.sft import SFTStats
+    from llamagym_tui.engine.model.loading import LoadedModel
+    from llamagym_tui.engine.policy.policy import Policy
+    from llamagym_tui.trainer.rollout.evaluation import Evaluation
+    from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
@@ -35,7 +35,7 @@ class Builders:
 
     config: RunConfig
 
-    def agent(self) -> Agent:
+    def agent(self) -> AgentBase:
         """The agent, for its prompting alone; its actions have names.
 
         Raises:
@@ -46,7 +46,7 @@ class Builders:
             agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
         return agent
 
-    def preflight(self, agent: Agent, *, learns: bool = True) -> str | None:
+    def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
         """See whether the run fits into memory; what to warn of, if it only just does.
 
         Args:
@@ -70,7 +70,7 @@ class Builders:
         """
         import torch
 
-        from llamagym_tui.engine.models import load_model_and_tokenizer
+        from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 
         config = self.config
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
@@ -85,20 +85,20 @@ class Builders:
             quantization=config.quantization,
         )
 
-    def policy(self, agent: Agent, loaded: LoadedModel) -> Policy:
+    def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action."""
-        from llamagym_tui.engine.policy import Policy
+        from llamagym_tui.engine.policy.policy import Policy
 
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         return Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
 
     def ppo(self, policy: Policy) -> PPO:
         """What changes the policy."""
-        from llamagym_tui.engine.ppo import PPO
+        from llamagym_tui.engine.learning.ppo import PPO
 
         return PPO(policy, self.config.ppo, self.config.seed)
 
-    def rollout(self, agent: Agent, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
+    def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
         """The environments, not reset yet.
 
         Args:
@@ -109,7 +109,7 @@ class Builders:
         Raises:
             EnvError: an environment cannot be made.
         """
-        from llamagym_tui.trainer.rollout import Rollout
+        from llamagym_tui.trainer.rollout.rollout import Rollout
 
         config = self.config
         return Rollout(
@@ -139,7 +139,7 @@ class Builders:
 
     def evaluate(
         self,
-        agent: Agent,
+        agent: AgentBase,
         policy: Policy,
         *,
         episodes: int,
@@ -149,7 +149,7 @@ class Builders:
         progress: Callable[[int], None],
     ) -> Evaluation:
         """Episodes in environments of their own, on seeds that training does not see."""
-        from llamagym_tui.trainer.evaluating import evaluate
+        from llamagym_tui.trainer.rollout.evaluation import evaluate
 
         return evaluate(
             agent,
@@ -174,9 +174,9 @@ class Builders:
         should_stop: Callable[[], bool],
     ) -> SFTStats:
         """Train the policy on conversations, keep what comes out in the run folder, and make it PPO's reference."""
-        from llamagym_tui.engine.checkpoint import save_start
-        from llamagym_tui.engine.reference import Reference
-        from llamagym_tui.engine.sft import train_on
+        from llamagym_tui.engine.learning.checkpoint import save_start
+        from llamagym_tui.engine.learning.reference import Reference
+        from llamagym_tui.engine.learning.sft import train_on
 
         stats = train_on(
             policy, conversations, self.config.sft, seed=self.config.seed, progress=progress, should_stop=should_stop
@@ -192,13 +192,13 @@ class Builders:
         Raises:
             RunStoreError: it is broken.
         """
-        from llamagym_tui.engine.checkpoint import load_start
+        from llamagym_tui.engine.learning.checkpoint import load_start
 
         load_start(Path(self.config.run_dir), policy)
 
     def save(self, run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
         """Write the model and all that a resumed run needs; the folder that was written."""
-        from llamagym_tui.engine.checkpoint import save_checkpoint
+        from llamagym_tui.engine.learning.checkpoint import save_checkpoint
 
         return save_checkpoint(run_dir, policy, ppo, counters)
 
@@ -208,7 +208,7 @@ class Builders:
         Raises:
             RunStoreError: there is no checkpoint, or it is broken.
         """
-        from llamagym_tui.engine.checkpoint import load_checkpoint
+        from llamagym_tui.engine.learning.checkpoint import load_checkpoint
 
         return load_checkpoint(run_dir, policy, ppo)
 
@@ -218,7 +218,7 @@ class Builders:
         Raises:
             OSError: it cannot be written; the last good one still stands.
         """
-        from llamagym_tui.engine.checkpoint import keep_good_checkpoint
+        from llamagym_tui.engine.learning.checkpoint import keep_good_checkpoint
 
         return keep_good_checkpoint(run_dir)
 
@@ -228,6 +228,6 @@ class Builders:
         Raises:
             RunStoreError: there is none, or it is broken.
         """
-        from llamagym_tui.engine.checkpoint import roll_back
+        from llamagym_tui.engine.learning.checkpoint import roll_back
 
         return roll_back(run_dir, policy, ppo)

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from llamagym_tui.config import GenerationConfig
+from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.live_settings import Change
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best
 

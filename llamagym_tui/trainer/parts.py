@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llamagym_tui.agent import Agent
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, PhaseChanged, WarningRaised
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -16,7 +16,7 @@ from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 class Parts:
     """What plays and what learns; model, policy, PPO and rollout have the surface of the engine's."""
 
-    agent: Agent
+    agent: AgentBase
     loaded: Any
     policy: Any
     ppo: Any

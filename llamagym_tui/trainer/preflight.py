@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.agent import Agent
 from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.free_memory import free_memory, held_memory
 from llamagym_tui.engine.memory import MemoryEstimate, Precision, as_gib, estimate_memory, workload_of
-from llamagym_tui.engine.model_shape import ModelShape, counted_shape, read_config
-from llamagym_tui.engine.models import LARGEST_FULLY_TRAINED, local_path, resolve_device
-from llamagym_tui.engine.tokenization import ChatTokenizer
+from llamagym_tui.engine.model.loading import LARGEST_FULLY_TRAINED, local_path, resolve_device
+from llamagym_tui.engine.model.shape import ModelShape, counted_shape, read_config
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError
-from llamagym_tui.trainer.seats import make_env
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.trainer.rollout.environments import make_env
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -64,7 +64,7 @@ class Preflight:
         )
 
 
-def preflight(config: RunConfig, agent: Agent, *, learns: bool = True) -> Preflight | None:
+def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Preflight | None:
     """Estimate a run by its model's configuration; None where that cannot be read, which loading will explain.
 
     Args:
@@ -132,7 +132,7 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
     return full and not is_adapted, Precision(2 if dtype == "bfloat16" else 4, bits)  # type: ignore[arg-type]
 
 
-def conversations(agent: Agent, config: RunConfig, chat: ChatTokenizer) -> tuple[int, list[list[Sequence[int]]]]:
+def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> tuple[int, list[list[Sequence[int]]]]:
     """Tokens of the system prompt, and of every prompt after it in episodes of random actions.
 
     Raises:
@@ -147,7 +147,7 @@ def conversations(agent: Agent, config: RunConfig, chat: ChatTokenizer) -> tuple
     return len(prefix), episodes or [[[0]]]
 
 
-def _random_play(agent: Agent, config: RunConfig) -> list[list[str]]:
+def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
     """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will tell it."""
     env, until = make_env(agent), time.monotonic() + SECONDS
     episodes: list[list[str]] = []

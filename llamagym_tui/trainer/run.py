@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from llamagym_tui.config import Mode, RunConfig
-from llamagym_tui.errors import ActionParseError, ConfigError, EnvError, RunStoreError, UsageError
-from llamagym_tui.live_settings import (
+from llamagym_tui.config import (
+    Mode,
+    RunConfig,
     Value,
     begins_new_batch,
     changed,
@@ -19,16 +19,17 @@ from llamagym_tui.live_settings import (
     changes_to_take_back,
     spelt_out,
 )
+from llamagym_tui.errors import ActionParseError, ConfigError, EnvError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
-from llamagym_tui.trainer import reports
-from llamagym_tui.trainer.announcer import Sink, spaced
+from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
-from llamagym_tui.trainer.inspecting import Inspecting
-from llamagym_tui.trainer.mapping import Mapping as PolicyMapping
+from llamagym_tui.trainer.event_sinks import Sink, spaced
 from llamagym_tui.trainer.parts import Parts
-from llamagym_tui.trainer.tally import EpisodeTally, Stopwatch
-from llamagym_tui.trainer.weighing import Weighing
+from llamagym_tui.trainer.probes.action_probabilities import Weighing
+from llamagym_tui.trainer.probes.inspect_reply import Inspecting
+from llamagym_tui.trainer.probes.policy_map import Mapping as PolicyMapping
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeTally, Stopwatch
 
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring are said to disagree."""
@@ -176,18 +177,18 @@ class Run:
         rollout, ppo = self.parts.rollout, self.parts.ppo
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         figures = ppo.update(rollout.take_batch(), should_stop=should_stop, progress=self._update_progress())
-        stats = reports.update_stats(figures, rollout_s)
+        stats = event_builders.update_stats(figures, rollout_s)
         self._begin_batch()
         self._tell(events.UpdateFinished(update=ppo.updates, episodes=rollout.episodes, stats=stats))
         if stats.first_ratio > LARGEST_FIRST_RATIO:
-            self.warn(reports.ratio_warning(stats.first_ratio))
+            self.warn(event_builders.ratio_warning(stats.first_ratio))
         self._verdict = self._monitor.judge(stats)
 
     def look_after(self) -> None:
         """What an update asks for: a word of warning, a roll back, a checkpoint."""
         if self._verdict.level == "collapsed" and self._rolls_back_by_itself:
             self._roll_backs += 1
-            if self.roll_back(reports.verdict_text(self._verdict)):
+            if self.roll_back(event_builders.verdict_text(self._verdict)):
                 return
         self._tell_verdict()
         self._keep_good(good=self._monitor.is_good)
@@ -290,8 +291,8 @@ class Run:
         now, finding = self.parts.ppo.updates, (self._verdict.level, self._verdict.signs)
         if self._verdict.level != "quiet" and now - self._told.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
             self._told[finding] = now
-            advice = f" {reports.COLLAPSE_ADVICE}" if self._verdict.level == "collapsed" else ""
-            self.warn(reports.verdict_text(self._verdict) + advice)
+            advice = f" {event_builders.COLLAPSE_ADVICE}" if self._verdict.level == "collapsed" else ""
+            self.warn(event_builders.verdict_text(self._verdict) + advice)
 
     def taught(self) -> None:
         """Go on from the policy that a warm start has made: the batch under way is dropped, a checkpoint written."""

@@ -19,10 +19,10 @@ from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer import reports
-from llamagym_tui.trainer.announcer import Announcer, Sink, spaced
+from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints
+from llamagym_tui.trainer.event_sinks import Announcer, Sink, spaced
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.parts import load_parts
@@ -91,11 +91,11 @@ class Session:
         parts = load_parts(self._builders, checkpoints, self._tell)
         self._exits.callback(parts.rollout.close)
         run = self._run = Run(self._config, parts, checkpoints, self._tell, self._clock)
-        self._tell(reports.run_started(run.config, parts, run.prompt, run.prompt_version))
+        self._tell(event_builders.run_started(run.config, parts, run.prompt, run.prompt_version))
         run.mapping.lay_out()
         run.tell_changes()
         if not parts.policy.chat.keeps_history:
-            run.warn(reports.HISTORY_WARNING)
+            run.warn(event_builders.HISTORY_WARNING)
         self._enter(Phase.ROLLING_OUT)
         return run
 
@@ -275,7 +275,7 @@ class Session:
         if cancelled and found.episodes < command.episodes:
             self._tell(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes))
         elif not self._is_asked_to_stop():
-            self._tell(reports.evaluation_finished(found, greedy=command.greedy))
+            self._tell(event_builders.evaluation_finished(found, greedy=command.greedy))
         self._enter(before)
 
     def _warm_start(self, run: Run, sft_data: str | None) -> None:
@@ -338,7 +338,7 @@ class Session:
             self._run.parts.rollout.tell_corrections()
         if not is_over(self.phase):
             self._enter(Phase.FAILED)
-        self._tell(reports.session_failed(error, self._store.log_path))
+        self._tell(event_builders.session_failed(error, self._store.log_path))
 
     def _close(self) -> None:
         try:

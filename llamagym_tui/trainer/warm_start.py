@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from llamagym_tui.demos.training_data import TrainingData, training_data
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.announcer import Sink, spaced
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.event_sinks import Sink, spaced
 from llamagym_tui.trainer.parts import Parts
-from llamagym_tui.training_data import TrainingData, training_data
 
 
 def warm_start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
-from llamagym_tui.run_state import RunState
+from llamagym_tui.state.run import RunState
 
 
 class StateText(Widget):

@@ -9,7 +9,7 @@ from typing import Annotated
 import torch
 import typer
 
-from llamagym_tui.engine.models import bundled_model_path
+from llamagym_tui.engine.model.loading import bundled_model_path
 from scripts.bundled_model.card import write_card
 from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer

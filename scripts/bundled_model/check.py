@@ -14,29 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.exact_blackjack import STATES, State, expected_return
-from llamagym_tui.config import GenerationConfig
-from llamagym_tui.engine.action_probabilities import probabilities_of_actions
-from llamagym_tui.engine.models import load_model_and_tokenizer
-from llamagym_tui.engine.policy import Policy
-from llamagym_tui.engine.scoring import reply_logprobs
+from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.scoring import reply_logprobs
 from scripts.bundled_model import blackjack
 
-AGENT = blackjack.AGENT
 REPLIES = blackjack.REPLIES
 CHECK_SEED = 20_000_003
-
-
-def load_policy(path: Path) -> Policy:
-    """The model in a folder, as PPO would begin with it."""
-    loaded = load_model_and_tokenizer(str(path), "cpu")
-    return Policy(loaded.model, loaded.tokenizer, GenerationConfig(), REPLIES)
-
-
-def hit_probabilities(policy: Policy, system_prompt: str, states: Sequence[State] = STATES) -> dict[State, float]:
-    """P(hit) on the first turn in each state, over the two canonical replies."""
-    prompts = [policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states]
-    shares = probabilities_of_actions(policy, prompts)
-    return {state: hit / (stick + hit) for state, (stick, hit) in zip(states, shares, strict=True)}
 
 
 def following(policy: Policy, families: int = 15) -> dict[str, float]:

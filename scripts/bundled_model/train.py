@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from llamagym_tui.engine.tokenization import ChatTokenizer
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from scripts.bundled_model import blackjack, worlds
 from scripts.bundled_model.lessons import Lesson
 

@@ -18,10 +18,11 @@ AFTER_THE_FIRST_FRAME = {
     *(
         f"llamagym_tui.{name}"
         for name in (
-            *("agents.frozen_lake", "assignments", "demo_desk", "demonstration", "event_log", "human", "jsonl"),
-            *("mapped_policy", "policy_map", "screens.policy_map"),
-            *("run_summary", "screens.help", "screens.home", "screens.metrics", "screens.widgets.line_chart"),
-            *("screens.widgets.run_panels", "trainer_client", "watched_episode"),
+            *("agents.frozen_lake", "app.trainer_client", "demos.demonstration", "demos.human_game", "demos.jsonl"),
+            *("demos.watched_episode", "game.policy_map", "protocol.event_log", "screens.demos.recording"),
+            *("screens.help.help", "screens.metrics.line_chart", "screens.metrics.metrics", "screens.past_runs.home"),
+            *("screens.playground.panels", "screens.policy_map.mapped_policy", "screens.policy_map.screen"),
+            *("setup.assignments", "state.run_summary"),
         )
     ),
 }
@@ -52,11 +53,12 @@ def submodules(package: str) -> list[str]:
     [
         "import llamagym_tui",
         "from llamagym_tui import Agent",
-        "import llamagym_tui.app",
-        "import llamagym_tui.cli, llamagym_tui.start",
-        "import llamagym_tui.demos, llamagym_tui.human, llamagym_tui.run_state, llamagym_tui.trainer_client",
-        "from llamagym_tui import catalog; catalog.find_agent('blackjack')().get_system_prompt()",
-        "from llamagym_tui import catalog; catalog.action_names(catalog.find_agent('CartPole-v1'))",
+        "import llamagym_tui.app.app",
+        "import llamagym_tui.cli.main, llamagym_tui.cli.start",
+        "import llamagym_tui.demos.files, llamagym_tui.demos.human_game",
+        "import llamagym_tui.state.reduce, llamagym_tui.app.trainer_client",
+        "from llamagym_tui.setup import catalog; catalog.find_agent('blackjack')().get_system_prompt()",
+        "from llamagym_tui.setup import catalog; catalog.action_names(catalog.find_agent('CartPole-v1'))",
     ],
 )
 def test_the_ui_process_imports_nothing_that_brings_torch(statements: str) -> None:
@@ -82,14 +84,16 @@ def test_the_engine_imports_no_environment() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    loaded = modules_after("from llamagym_tui.cli import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass")
+    loaded = modules_after(
+        "from llamagym_tui.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass"
+    )
     assert not loaded.intersection({*HEAVY, "textual", "gymnasium", "numpy", "datasets"})
 
 
 def test_the_first_frame_comes_before_everything_that_can_wait() -> None:
     program = (
         "import json, os, sys\n"
-        "from llamagym_tui import app, start\n"
+        "from llamagym_tui.app import app\nfrom llamagym_tui.cli import start\n"
         "def painted(self):\n"
         "    print(json.dumps(sorted(sys.modules)), file=sys.__stdout__, flush=True)\n"
         "    os._exit(0)\n"
@@ -98,12 +102,12 @@ def test_the_first_frame_comes_before_everything_that_can_wait() -> None:
         "start._playground('blackjack')"
     )
     loaded = modules_after(program)
-    assert "llamagym_tui.screens.playground" in loaded
+    assert "llamagym_tui.screens.playground.playground" in loaded
     assert loaded & AFTER_THE_FIRST_FRAME == set()
 
 
 def test_finding_a_built_in_agent_imports_no_gymnasium() -> None:
-    loaded = modules_after("from llamagym_tui import catalog; catalog.find_agent('blackjack')")
+    loaded = modules_after("from llamagym_tui.setup import catalog; catalog.find_agent('blackjack')")
     assert "gymnasium" not in loaded
 
 

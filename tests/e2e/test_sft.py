@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from llamagym_tui import headless, headless_sft, run_store, training_data
+from llamagym_tui import run_store
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.cli import headless, headless_sft
 from llamagym_tui.config import PPOConfig, RunConfig, SFTSettings
+from llamagym_tui.demos import training_data
 from llamagym_tui.protocol.events import UpdateFinished
 
 SMALL = PPOConfig(batch_size=64, mini_batch_size=64, critic_warmup_updates=0)

@@ -11,9 +11,9 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from llamagym_tui.config import GenerationConfig, LoraConfig
-from llamagym_tui.engine.models import bundled_model_path
-from llamagym_tui.engine.policy import Policy
-from llamagym_tui.engine.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+from llamagym_tui.engine.policy.policy import Policy
 
 REPLIES = ['{"action": 0}', '{"action": 1}']
 

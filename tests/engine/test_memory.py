@@ -14,18 +14,23 @@ from transformers import GPT2Config, LlamaConfig, Qwen2Config
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.engine.free_memory import host_free
 from llamagym_tui.engine.memory import (
-    ACTIVATIONS,
-    LOGITS,
     Precision,
     Workload,
-    activation_bytes,
     estimate_memory,
-    forward_limits,
     weight_bytes,
     workload_of,
 )
-from llamagym_tui.engine.model_shape import ModelShape, counted_shape, read_config, shape_of
-from llamagym_tui.engine.models import bundled_model_path, load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
+from llamagym_tui.engine.model.shape import (
+    ACTIVATIONS,
+    LOGITS,
+    ModelShape,
+    activation_bytes,
+    counted_shape,
+    forward_limits,
+    read_config,
+    shape_of,
+)
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,

@@ -1,0 +1,29 @@
+"""How probable hitting is in every hand of Blackjack, under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.exact_blackjack import STATES, State
+from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.policy.action_probabilities import probabilities_of_actions
+from llamagym_tui.engine.policy.policy import Policy
+from scripts.bundled_model import blackjack
+from scripts.bundled_model.check import REPLIES
+
+AGENT = blackjack.AGENT
+
+
+def load_policy(path: Path) -> Policy:
+    """The model in a folder, as PPO would begin with it."""
+    loaded = load_model_and_tokenizer(str(path), "cpu")
+    return Policy(loaded.model, loaded.tokenizer, GenerationConfig(), REPLIES)
+
+
+def hit_probabilities(policy: Policy, system_prompt: str, states: Sequence[State] = STATES) -> dict[State, float]:
+    """P(hit) on the first turn in each state, over the two canonical replies."""
+    prompts = [policy.chat.opening(system_prompt, AGENT.format_observation(state)) for state in states]
+    shares = probabilities_of_actions(policy, prompts)
+    return {state: hit / (stick + hit) for state, (stick, hit) in zip(states, shares, strict=True)}

@@ -1,0 +1,379 @@
+"""The Textual app: wires the trainer's events to the run state, the state to the screens, keys to commands.
+
+Nothing heavy is imported before the first frame, and torch never. Events change the state as they come; the screen
+is repainted at `PAINT_S` at most. Only this module talks to the trainer client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec.structs import replace
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.screen import ModalScreen, Screen
+
+from llamagym_tui import screens
+from llamagym_tui.app.demo_actions import DemoActions
+from llamagym_tui.app.focus import FocusKeeper
+from llamagym_tui.app.personal import PersonalApp
+from llamagym_tui.app.run_actions import PastRunActions
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.events import RunStarted
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS, self_contained
+from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.state.reduce import reduce, trainer_lost
+from llamagym_tui.state.run import (
+    RunState,
+    command_asked,
+    initial_state,
+    mode_asked,
+    pause_asked,
+    prompt_asked,
+    restarted,
+    stop_asked,
+)
+
+if TYPE_CHECKING:
+    from llamagym_tui.app.trainer_client import Client
+
+PAINT_S = 1 / 10
+"""Seconds between two paintings of new events, at least."""
+COLLECTIONS = (10_000, 10, 10)
+"""Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
+STOP_S = 20.0
+"""Seconds that a trainer has to write its checkpoint before it is ended by force."""
+YIELD_EVENTS = 64
+"""Events after which the reader lets the screen have its turn."""
+SCREENS = Path(screens.__file__).parent
+"""Where the style sheets are."""
+
+
+def utc_now() -> datetime:
+    """The time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
+    """The playground of one run, or home, where one is chosen."""
+
+    TITLE = "llamagym-tui"
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit", tooltip="Leave.")
+    ]
+
+    def __init__(
+        self,
+        config: RunConfig | None = None,
+        *,
+        agent_class: type[AgentBase] | None = None,
+        client_factory: Callable[[], Client] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        next_seed: Callable[[], int] | None = None,
+        replay: Path | None = None,
+        tour: bool = False,
+    ) -> None:
+        """An app that has started nothing yet.
+
+        Args:
+            config: of the run. None: home.
+            agent_class: the agent that `config` names; None: looked up when it is needed.
+            client_factory: makes the trainer client; None: a process.
+            clock: time of day, for demonstrations and run folders.
+            next_seed: seeds of a person's episodes; None: at random.
+            replay: folder of a run that is watched once more, in place of `config`.
+            tour: whether the hints of a first start are shown, if they were not yet.
+        """
+        # Textual loads no style sheet for a default screen.
+        super().__init__(
+            css_path=SCREENS / ("playground/playground.tcss" if config or replay else "past_runs/home.tcss")
+        )
+        self.config = config
+        self.run_state: RunState | None = initial_state(config) if config else None
+        self._agent = RunAgent(config.agent if config else "", agent_class)
+        self._client_factory = client_factory or _trainer_process
+        self._clock = clock
+        self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
+        self._client: Client | None = None
+        self._playground: PlaygroundScreen | None = None
+        self._paint_due = False
+        self._leaving = False
+        self._replay = replay
+        self._tour = tour
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's, or in a terminal one that notices when that is closed."""
+        driver = super().get_driver_class()
+        if driver.__name__ != "LinuxDriver":
+            return driver
+        from llamagym_tui.app.terminal import Terminal
+
+        return Terminal
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The first frame is the playground's, or home's."""
+        if self.config is not None:
+            return self._make_playground(self.config)
+        if self._replay is not None:
+            return self.make_replay(self._replay)
+        from llamagym_tui.screens.past_runs.home import HomeScreen
+        from llamagym_tui.setup.catalog import built_in
+
+        return HomeScreen(built_in())
+
+    def on_mount(self) -> None:
+        """The trainer may have the processor once the first frame is painted."""
+        self.call_after_refresh(self._first_frame_painted)
+
+    def _first_frame_painted(self) -> None:
+        gc.enable()
+        if self.config is not None:
+            self._begin(self.config)
+        if self._tour:
+            self.show_tour()
+
+    def open_run(self, config: RunConfig) -> None:
+        """Open the playground of a run and start its trainer."""
+        self._agent = RunAgent(config.agent)
+        self.config = config
+        self.run_state = initial_state(config)
+        self.push_screen(self._make_playground(config))
+        self.call_after_refresh(self._begin, config)
+
+    def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
+        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
+        return self._playground
+
+    def _new_run_dir(self) -> str:
+        from llamagym_tui.run_store import new_run_dir
+
+        return str(new_run_dir(self._agent.name, clock=self._clock))
+
+    # The trainer
+
+    def _begin(self, config: RunConfig) -> None:
+        """Start the trainer; what a run that goes on has been is read meanwhile."""
+        if config.resume:
+            self.recall(config)
+        self._follow_trainer()
+
+    @work(exclusive=True, group="trainer", exit_on_error=False)
+    async def _follow_trainer(self) -> None:
+        """Start the trainer, take in what it tells until it ends."""
+        assert self.config is not None
+        self._client = self._client_factory()
+        try:
+            await self._client.start(self.config)
+            count = 0
+            async for event in self._client.events():
+                if isinstance(event, RunStarted):
+                    await self._recalled()
+                self._take_in(reduce(self._state, event))
+                self._hear(event)
+                count += 1
+                if count % YIELD_EVENTS == 0:
+                    await asyncio.sleep(0)
+        except LlamaGymError as error:
+            self._take_in(trainer_lost(self._state, str(error)))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A trainer can be started again once it is gone."""
+        if action == "restart":
+            return self.run_state is not None and bool(self.run_state.failure) and not self.run_state.recorded
+        return super().check_action(action, parameters)
+
+    def action_restart(self) -> None:
+        """Start the trainer again: from its checkpoint, or in a new folder if it never wrote one."""
+        assert self.config is not None
+        resume = self._state.checkpoint is not None or self.config.resume
+        self.config = replace(
+            self.config,
+            resume=resume,
+            run_dir=self.config.run_dir if resume else self._new_run_dir(),
+            mode=self._state.mode,
+            system_prompt=self._state.system_prompt,
+        )
+        self._take_in(restarted(self._state, anew=not resume))
+        self._follow_trainer()
+
+    @property
+    def _state(self) -> RunState:
+        assert self.run_state is not None, "there is no run at home"
+        return self.run_state
+
+    def _take_in(self, state: RunState) -> None:
+        """Keep a state, and paint it soon with whatever else comes until then."""
+        self.run_state = state
+        self._paint_soon()
+
+    def _paint_soon(self) -> None:
+        if not self._paint_due:
+            self._paint_due = True
+            self.set_timer(PAINT_S, self._paint)
+
+    def _paint(self) -> None:
+        self._paint_due = False
+        for screen in reversed(self.screen_stack):
+            if not screen.is_mounted:  # it has just been opened
+                self._paint_soon()
+            elif show := getattr(screen, "show", None):
+                show(self._state)
+            if not isinstance(screen, ModalScreen):
+                return
+
+    async def on_command_asked(self, message: CommandAsked) -> None:
+        """Note what is asked for as pending, and ask it."""
+        await self._ask(message.command)
+
+    async def _ask(self, command: AnyCommand) -> None:
+        state = self._state
+        match command:
+            case SetMode():
+                state = mode_asked(state, command.mode)
+            case Pause() | Resume():
+                state = pause_asked(state, isinstance(command, Pause))
+            case SetSystemPrompt():
+                state = prompt_asked(state, command.system_prompt)
+            case _:
+                state = command_asked(state, command)
+        # What was asked for already would never be confirmed a second time.
+        if state is not self._state and self._client is not None:
+            self._take_in(state)
+            await self._client.send(command)
+
+    # The person
+
+    def action_edit_prompt(self) -> None:
+        """Open the editor on the newest prompt, confirmed or not."""
+        from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+
+        try:
+            asked = self._state.prompt_requested
+            prompt = self._active_prompt() if asked is None else asked
+        except LlamaGymError as error:
+            self.notify(literal(str(error)), severity="error", markup=False)
+        else:
+            self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
+
+    async def _prompt_edited(self, system_prompt: str | None) -> None:
+        if system_prompt is not None and self._state.live:
+            await self._ask(SetSystemPrompt(system_prompt=system_prompt))
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """The screen as an SVG that names no outside host."""
+        return self_contained(super().export_screenshot(title=title, simplify=simplify))
+
+    async def action_quit(self) -> None:
+        """Leave; ask first while something would be interrupted or lost, and at the second time leave at once."""
+        from llamagym_tui.screens.widgets.dialogs import QuitDialog
+
+        reasons = self._reasons_to_stay()
+        if self._leaving:
+            self._leave(0.0)
+        elif reasons and not isinstance(self.screen, QuitDialog):
+            self.push_screen(QuitDialog(reasons), self._quit_answered)
+        else:
+            self._leave(STOP_S)
+
+    def on_terminal_closed(self) -> None:
+        """Leave without a question: nobody is there to answer it."""
+        if not self._leaving:
+            self._leave(STOP_S)
+
+    def _quit_answered(self, leave: bool | None) -> None:
+        if leave:
+            self._leave(STOP_S)
+
+    def _reasons_to_stay(self) -> list[str]:
+        reasons = []
+        if self.run_state is not None and self.run_state.training:
+            reasons.append(
+                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
+                f"--resume --run-dir {self.run_state.run_dir}"
+            )
+        return reasons + self._reasons_of_desks()
+
+    @work(exclusive=True, group="leave")
+    async def _leave(self, timeout_s: float) -> None:
+        """End the trainer, then the app."""
+        self._leaving = True
+        if self._client is not None and self._state.live:
+            self._take_in(stop_asked(self._state))
+            await self._client.stop(timeout_s)
+        self._close_desks()
+        state = self.run_state
+        self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
+
+    def _active_prompt(self) -> str:
+        """As the trainer confirmed it; before it did, the agent's own."""
+        prompt = self._state.system_prompt
+        return self._agent.own_prompt() if prompt is None else prompt
+
+
+def _trainer_process() -> Client:
+    from llamagym_tui.app.trainer_client import TrainerClient
+
+    return TrainerClient()
+
+
+def open_playground(config: RunConfig, *, agent_class: type[AgentBase] | None = None) -> int:
+    """Open the playground of a run; the exit code, 0 unless the run failed."""
+    return run_app(LlamaGymApp(config, agent_class=agent_class, tour=True))
+
+
+def open_home() -> int:
+    """Open the choice of agents; the exit code."""
+    return run_app(LlamaGymApp(tour=True))
+
+
+def open_replay(run_dir: Path) -> int:
+    """Watch a recorded run; the exit code.
+
+    Raises:
+        RunStoreError: the folder holds no run.
+    """
+    from llamagym_tui.run_store import read_config
+
+    read_config(run_dir)
+    return run_app(LlamaGymApp(replay=run_dir))
+
+
+def run_app(app: LlamaGymApp) -> int:
+    """Run an app in the terminal; the exit code."""
+    # What a painting leaves are cycles; those that outlive two collections wait for a full one, a pause of 100 ms.
+    gc.freeze()
+    gc.set_threshold(*COLLECTIONS)
+    app.run()
+    # The screen is gone, and with it everything that it told.
+    if app.config is not None and app.run_state is not None and (words := parting_words(app.config, app.run_state)):
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(words, flush=True)
+    return app.return_code or 0
+
+
+def parting_words(config: RunConfig, state: RunState) -> str:
+    """What the shell is left with: why a run failed, or how one goes on; empty if nothing of it is kept."""
+    if state.failure:
+        return state.failure
+    if state.checkpoint is None:
+        return ""
+    import shlex
+
+    again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", state.run_dir])
+    return f"The run is kept. Go on with: {again}"

@@ -1,0 +1,123 @@
+"""The app as its user likes it: theme and keys kept from earlier, the command palette, help on the focused widget.
+
+A part of `LlamaGymApp`. A theme that is gone or a key that cannot be taken costs a sentence, never the start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from llamagym_tui import user_files
+from llamagym_tui.screens.help.keymap import FILE
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.look import THEME
+
+COLOURLESS = "ansi-dark"
+"""Theme for NO_COLOR."""
+COPIED_S = 2.0
+"""Seconds for which it is said that something was copied."""
+
+
+class PersonalApp(App[None]):
+    """An app that remembers."""
+
+    CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
+    """Without colour a cursor is underlined."""
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "f1",
+            "focus_help",
+            "Help on this",
+            show=False,
+            priority=True,  # or no dialog would hear of it
+            id="focus_help",
+            tooltip="What has the focus, and keys.",
+        ),
+    ]
+
+    def __init__(self, **settings: Any) -> None:
+        """An app in the theme that was chosen last; `settings` are Textual's."""
+        # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None, **settings)
+        self._config_dir = user_files.config_dir()
+        self.register_theme(THEME)
+        kept = user_files.load_preferences(self._config_dir).theme
+        if self.no_color:
+            _draw_scroll_bars_without_colour()
+        self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
+
+    def on_mount(self) -> None:
+        """Take the person's keys, and notice a change of theme."""
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
+        if (self._config_dir / FILE).exists():
+            self._take_keys()
+
+    def _take_keys(self) -> None:
+        from llamagym_tui.screens.help.bindings import key_names, keyed_classes, movable
+        from llamagym_tui.screens.help.keymap import read_keys
+
+        keys, faults = read_keys(self._config_dir, movable([*keyed_classes(), type(self)]), key_names())
+        self.set_keymap(keys)
+        for fault in faults:
+            self.notify(literal(fault), severity="warning", markup=False, timeout=15)
+
+    def _keep_theme(self, theme: Theme) -> None:
+        try:
+            kept = user_files.load_preferences(self._config_dir)
+            user_files.save_preferences(self._config_dir, replace(kept, theme=theme.name))
+        except OSError as error:
+            self.notify(literal(f"The theme is not kept: {error}"), severity="warning", markup=False)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the palette lists: every key of the screen that does something now, and the themes."""
+        told = set()
+        for namespace, binding, enabled, tooltip in screen.active_bindings.values():
+            # Keys without a word of their own are those of every list and scroll bar.
+            if enabled and tooltip and binding.action not in told:
+                told.add(binding.action)
+                key = self.get_key_display(binding)
+                help = f"{key} · {tooltip}"
+                yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
+        yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text, and say so."""
+        super().copy_to_clipboard(text)
+        lines, characters = text.count("\n") + 1, len(text)
+        what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
+        self.notify(f"copied {what}", timeout=COPIED_S, markup=False)
+
+    def action_help(self) -> None:
+        """Say what keys and figures mean."""
+        from llamagym_tui.screens.help.help import HelpDialog
+
+        if not isinstance(self.screen, HelpDialog):
+            self.push_screen(HelpDialog(self.screen))
+
+    def action_focus_help(self) -> None:
+        """Say what the focused widget is for, and which keys do something now; the second time, back."""
+        from llamagym_tui.screens.help.help import FocusHelp, HelpDialog
+
+        if isinstance(self.screen, HelpDialog):
+            self.screen.dismiss()
+        else:
+            self.push_screen(FocusHelp(self.screen))
+
+
+def _draw_scroll_bars_without_colour() -> None:
+    """For the whole process: Textual has one renderer for all."""
+    from textual.scrollbar import ScrollBar
+
+    from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender
+
+    ScrollBar.renderer = PlainScrollBarRender

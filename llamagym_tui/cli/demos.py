@@ -1,0 +1,113 @@
+"""``llamagym-tui demos``: the files of demonstrations on disk, generated, checked, listed, merged and exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
+Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
+
+
+@demos_app.command("generate")
+def generate(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; replaced if it is there. Not said: one beside your own.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
+    ] = None,
+) -> None:
+    """Let an agent's scripted expert play, and write its episodes."""
+    from llamagym_tui.demos import files as demo_files
+    from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
+    from llamagym_tui.run_store import utc_now
+    from llamagym_tui.setup import catalog
+
+    name = catalog.agent_name(agent)
+    path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
+    first = FIRST_SEED if seed is None else seed
+    found = list(
+        expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now),
+    )
+    demo_files.write(path, found)
+    mean = sum(demo.episode_return for demo in found) / len(found)
+    typer.echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
+
+
+@demos_app.command("check")
+def check(
+    files: Files,
+    agent: Annotated[str | None, typer.Option(help="Agent by which the replies must read as the actions.")] = None,
+) -> None:
+    """Find what is wrong with files, line by line; exit code 1 if anything is. With an agent, warn of episodes whose
+    observations it words otherwise now."""
+    from llamagym_tui.demos import files as demo_files
+    from llamagym_tui.setup import catalog
+
+    reader = catalog.find_agent(agent)() if agent else None
+    count = 0
+    for path in files:
+        found = demo_files.check(path, reader)
+        count += len(found)
+        for fault in found:
+            typer.echo(f"{path}:{fault.line}: {fault.sentence}")
+        for warning in demo_files.reworded(path, reader) if reader is not None else ():
+            typer.echo(f"{path}:{warning.line}: warning: {warning.sentence}")
+        if not found:
+            typer.echo(f"{path}: {len(demo_files.read(path))} episodes, nothing wrong")
+    raise typer.Exit(1 if count else 0)
+
+
+@demos_app.command("list")
+def list_files(
+    place: Annotated[
+        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not said: your own demonstrations.")
+    ] = None,
+) -> None:
+    """List files of demonstrations with their episodes and mean return."""
+    from llamagym_tui.demos import files as demo_files
+
+    place = place or demo_files.demos_dir()
+    found = demo_files.summaries(place)
+    for file in found:
+        faulty = f", {file.unreadable} unreadable lines" if file.unreadable else ""
+        typer.echo(f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}")
+    if not found:
+        typer.echo(f"There are no demonstrations in {place}; press h in the playground to make some.", err=True)
+
+
+@demos_app.command("merge")
+def merge(
+    files: Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")],
+) -> None:
+    """Write several files to one, equal episodes once."""
+    from llamagym_tui.demos import files as demo_files
+
+    merged = demo_files.merge(files, output)
+    left_out = f" ({merged.duplicates} duplicates left out)" if merged.duplicates else ""
+    typer.echo(f"{output}: {merged.episodes} episodes{left_out}")
+
+
+@demos_app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="File of demonstrations, JSON Lines.")],
+    to: Annotated[
+        Literal["parquet", "pairs"],
+        typer.Option(help="A Parquet table of the episodes, or JSON Lines of prompt and completion, one a turn."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not said: beside the other one."),
+    ] = None,
+) -> None:
+    """Write a file in another form."""
+    from llamagym_tui.demos import export
+
+    written = export.to_parquet(file, output) if to == "parquet" else export.to_pairs(file, output)
+    typer.echo(f"{written.path}: {written.rows} {'episodes' if to == 'parquet' else 'turns'}")

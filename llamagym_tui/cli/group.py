@@ -1,0 +1,89 @@
+"""How the command line reads its first word and how it ends.
+
+A first word that is no command is an agent to play with. Every error becomes one sentence on stderr and an exit
+code (1 failed, 2 usage); a traceback is shown with ``--debug`` only.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
+
+from llamagym_tui.errors import LlamaGymError, UsageError
+
+FAILED = 1
+USAGE = 2
+
+
+class AgentOrCommand(TyperGroup):
+    """Commands by name; any other word goes to the command ``play`` as its agent."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the words ask for, its name and the words left to it."""
+        word = args[0]
+        play = self.get_command(ctx, "play")
+        if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        _refuse_misspelt(word, [name for name, command in self.commands.items() if not command.hidden])
+        return "AGENT", play, args
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command line and exit by its outcome."""
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            outcome = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
+        except typer.Abort:
+            _end("Interrupted.", FAILED)
+        except TyperException as error:
+            # Click's sentence, without the usage lines above it.
+            _end(error.format_message(), error.exit_code)
+        except Exception as error:
+            if "--debug" in words:
+                traceback.print_exc()
+            _end(_sentence(error), USAGE if isinstance(error, UsageError) else FAILED)
+        sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+class PlayCommand(TyperCommand):
+    """The command that an agent's name stands for; its usage line shows no word ``play``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What follows ``llamagym-tui AGENT`` in the usage line."""
+        return ["[OPTIONS]"]
+
+
+def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
+    """A word that is close to a command, and no agent, was hardly meant as an agent."""
+    from llamagym_tui.setup import catalog
+
+    nearest = get_close_matches(word, commands, n=1, cutoff=0.7)
+    if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
+        raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, LlamaGymError):
+        return str(error)
+    what = (str(error) or "no message").splitlines()[0]
+    return f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where."
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    if sentence:  # empty where Click has shown the help instead
+        print(f"llamagym-tui: {sentence}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,277 @@
+"""`train` and `eval` without a screen: the trainer's own session in this process, and one line at the end.
+
+Stdout carries that line and nothing else; progress goes to stderr, and whatever libraries print to the run's log.
+Errors are raised, for the command line to tell. Torch is imported when one of the two is called.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llamagym_tui import model_registry, run_store
+from llamagym_tui.cli.progress import Progress, progress_on
+from llamagym_tui.config import Device, Quantization, RunConfig, from_dict, validated
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.commands import AnyCommand, Stop
+from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
+from llamagym_tui.returns import MeanReturn, margin
+from llamagym_tui.run_store import RunStore
+from llamagym_tui.setup import catalog
+
+
+def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
+    """Run a session to its end, or to ctrl+c; then say how it went, on stdout.
+
+    Args:
+        config: settings of the run.
+        json_output: end with a line of JSON instead of a sentence.
+        debug: leave stderr to the libraries too.
+    Returns:
+        The exit code, 0.
+    Raises:
+        LlamaGymError: the run failed.
+    """
+    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
+
+    quiet_libraries()
+    store = RunStore.create(config)
+    summary = _Summary()
+    with (
+        store.log_path.open("ab") as log,
+        diverted(log, stderr=not debug) as terminal,
+        progress_on(terminal, episodes=config.episodes, minutes=config.minutes) as progress,
+    ):
+        run_session(config, store, queue.SimpleQueue(), [summary.take, progress.take], progress)
+    print(json.dumps(summary.figures()) if json_output else summary.sentence())
+    return 0
+
+
+def evaluate(
+    agent_spec: str,
+    model: str,
+    *,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    n_envs: int,
+    device: Device = "auto",
+    quantization: Quantization | None = None,
+    threads: int | None = None,
+    system_prompt: str | None = None,
+    json_output: bool = False,
+    debug: bool = False,
+) -> int:
+    """Measure the mean return of a model on an agent, and say it on stdout.
+
+    Args:
+        agent_spec: agent name, ``path.py[:Class]`` or Gymnasium id.
+        model: registry name, hub id, local path, or a run folder.
+        episodes: to play.
+        greedy: take the most probable token instead of sampling.
+        seed: of environments and sampling; no training run sees the same ones.
+        n_envs: environments stepped together.
+        device: where the model runs.
+        quantization: bits of its weights. None: of a run folder, as it was trained; else none.
+        threads: of torch. None: measured.
+        system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
+        json_output: end with a line of JSON instead of a sentence.
+        debug: leave stderr to the libraries too.
+    Returns:
+        The exit code, 0.
+    Raises:
+        LlamaGymError: agent or model do not load, or the environment failed.
+    """
+    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
+
+    quiet_libraries()
+    settings = _settings_of(agent_spec, model, quantization)
+    config = validated(msgspec.structs.replace(settings, seed=seed, n_envs=n_envs, device=device, threads=threads))
+    if system_prompt is not None:
+        config = msgspec.structs.replace(config, system_prompt=system_prompt)
+    with (
+        tempfile.TemporaryFile() as log,
+        diverted(log, stderr=not debug) as terminal,
+        progress_on(terminal, episodes=episodes) as progress,
+    ):
+        found = _evaluated(config, episodes, greedy, progress)
+    figures = {
+        "agent": catalog.agent_name(agent_spec),
+        "model": model,
+        "episodes": found.episodes,
+        "mean_return": found.mean_return,
+        "return_stderr": found.return_stderr,
+        "parse_failure_rate": found.parse_failure_rate,
+        "elapsed_s": round(found.elapsed_s, 3),
+    }
+    print(json.dumps(figures) if json_output else _evaluation_sentence(found, greedy))
+    return 0
+
+
+class _Summary:
+    """What a run began as, and ended as."""
+
+    def __init__(self) -> None:
+        self.started: RunStarted | None = None
+        self.finished: RunFinished | None = None
+
+    def take(self, event: Event) -> None:
+        """Keep the events that matter."""
+        if isinstance(event, RunStarted):
+            self.started = event
+        elif isinstance(event, RunFinished):
+            self.finished = event
+
+    def figures(self) -> dict[str, Any]:
+        """The line of JSON."""
+        started, finished = self.started, self.finished
+        assert started is not None and finished is not None, "only a run that ended well is summed up"
+        return {
+            "agent": started.agent,
+            "model": started.model,
+            "seed": started.seed,
+            "episodes": finished.episodes,
+            "env_steps": finished.env_steps,
+            "updates": finished.updates,
+            "elapsed_s": round(finished.elapsed_s, 3),
+            "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
+            "mean_return": finished.mean_return,
+            "return_stderr": finished.return_stderr,
+            "run_dir": started.run_dir,
+        }
+
+    def sentence(self) -> str:
+        """The same for people."""
+        figures = self.figures()
+        if not figures["episodes"]:
+            return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
+        mean = MeanReturn(figures["mean_return"], figures["return_stderr"], figures["episodes"])
+        return (
+            "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean} "
+            "over the last thousand. The run is in {run_dir}"
+        ).format(mean=return_words(mean, 3), **figures)
+
+
+def return_words(mean: MeanReturn, decimals: int) -> str:
+    """A mean return with its 95 % confidence interval; of a single episode none is known."""
+    half = f" ± {margin(mean.stderr):.{decimals}f} (95 %)" if mean.episodes > 1 else ""
+    return f"{mean.mean:.{decimals}f}{half}"
+
+
+def run_session(
+    config: RunConfig,
+    store: RunStore,
+    asked: queue.SimpleQueue[AnyCommand],
+    sinks: Sequence[Callable[[Event], None]],
+    progress: Progress,
+) -> None:
+    """Run a session in this process; ctrl+c ends it with a checkpoint.
+
+    Args:
+        config: its settings.
+        store: its folder.
+        asked: commands to it.
+        sinks: take its events.
+        progress: told of a ctrl+c.
+    Raises:
+        LlamaGymError: it failed.
+    """
+    from llamagym_tui.trainer.event_builders import session_failed
+    from llamagym_tui.trainer.phases import Phase
+    from llamagym_tui.trainer.session import Session
+
+    session = Session(config, store, asked, sinks=sinks)
+    with _stopped_by_signals(asked, progress):
+        phase = session.run()
+    if phase is Phase.FAILED:
+        assert session.error is not None
+        if isinstance(session.error, LlamaGymError):
+            raise session.error
+        raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
+
+
+def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:
+    """The engine's ``Evaluation``."""
+    from llamagym_tui.trainer.builders import Builders
+
+    builders = Builders(config)
+    progress.say("loading the model")
+    agent = builders.agent()
+    builders.preflight(agent, learns=False)
+    loaded = builders.model()
+    policy = builders.policy(agent, loaded)
+    builders.threads(policy, loaded)
+    prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+    return builders.evaluate(
+        agent,
+        policy,
+        episodes=episodes,
+        greedy=greedy,
+        system_prompt=prompt,
+        should_stop=lambda: False,
+        progress=progress.evaluated,
+    )
+
+
+def _settings_of(agent_spec: str, model: str, quantization: Quantization | None) -> RunConfig:
+    """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the model's defaults.
+
+    Nothing is trained, so no adapter is wanted (coarse weights get one that says nothing yet); one that a run has
+    trained is part of its model.
+    """
+    folder = Path(model).expanduser()
+    if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
+        folder = folder.parent
+    is_run = run_store.is_run(folder)
+    defaults = model_registry.with_defaults({"agent": agent_spec, "run_dir": ""}, model)
+    trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
+    bits = quantization or trained.quantization
+    entry = model_registry.find(model)
+    dtype = trained.dtype or (entry.dtype if entry else "float32")
+    is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    return RunConfig(
+        agent=agent_spec,
+        model=model,
+        run_dir="",
+        mode="inference",
+        system_prompt=run_store.last_system_prompt(folder) if is_run and is_same_agent else None,
+        max_turns=trained.max_turns,
+        full_finetuning=True if bits == "none" and dtype == "float32" else None,
+        dtype=dtype,
+        quantization=bits,
+        generation=trained.generation,
+    )
+
+
+def _evaluation_sentence(found: Any, greedy: bool) -> str:
+    mean = return_words(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
+    return (
+        f"Mean return {mean} over {found.episodes:,} episodes, "
+        f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
+        f"{found.elapsed_s:.0f} s."
+    )
+
+
+@contextmanager
+def _stopped_by_signals(asked: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
+    """Ctrl+c, or a request to end, is a stop with a checkpoint; the second one ends at once."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, before[signal.Signals(number)])
+        asked.put(Stop())
+        progress.say("stopping; the checkpoint comes first")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,98 @@
+"""A scripted expert's episodes as demonstrations: needs no model and no torch.
+
+Each episode begins with a seed of its own, counted up from the first, so that the same seeds give the same episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from llamagym_tui.demos.demonstration import Demonstration, utc_timestamp
+from llamagym_tui.errors import EnvError, UsageError
+from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
+from llamagym_tui.game.chat import ChatMessage, assistant, opening, user
+
+if TYPE_CHECKING:
+    import gymnasium
+
+FIRST_SEED = 5_000_000
+"""Seed of the first episode unless another is asked for; far from those of runs and of evaluations."""
+MAX_TURNS = 1000
+"""Turns after which an episode that does not end is truncated."""
+
+
+def expert_episodes(
+    agent: AgentBase, agent_name: str, *, episodes: int, seed: int, clock: Callable[[], datetime]
+) -> Iterator[Demonstration]:
+    """Episodes that the agent's expert plays, one for each seed.
+
+    Args:
+        agent: tells observations and has an expert.
+        agent_name: its short name.
+        episodes: to play.
+        seed: of the first reset; the next ones count up.
+        clock: the time of day.
+    Raises:
+        UsageError: the agent has no expert.
+        EnvError: the environment cannot be made, or refused a reset or a step.
+    """
+    env = _made(agent)
+    try:
+        for number in range(episodes):
+            yield _episode(agent, agent_name, env, seed + number, clock)
+    except UsageError:
+        raise
+    except Exception as error:  # an environment's code, or the expert's, may raise anything
+        raise EnvError(f"The expert's play in {agent.env_id} failed: {type(error).__name__}: {error}.") from error
+    finally:
+        env.close()
+
+
+def _episode(
+    agent: AgentBase, agent_name: str, env: gymnasium.Env[Any, Any], seed: int, clock: Callable[[], datetime]
+) -> Demonstration:
+    prompt = agent.get_system_prompt()
+    messages: list[ChatMessage] = [*opening(prompt)]
+    actions: list[Any] = []
+    rewards: list[float] = []
+    observation, _ = env.reset(seed=seed)
+    terminated = truncated = False
+    while not (terminated or truncated):
+        action = agent.expert(observation)
+        if action is None:
+            raise UsageError(
+                f"{type(agent).__name__} has no expert to play {agent.env_id}: "
+                "define expert(observation), or play yourself (h in the playground)."
+            )
+        messages += [user(agent.format_observation(observation)), assistant(agent.format_action(action))]
+        observation, reward, terminated, truncated, _ = env.step(action)
+        actions.append(action)
+        rewards.append(float(reward))
+        truncated = truncated or len(actions) >= MAX_TURNS
+    return Demonstration(
+        messages=messages,
+        agent=agent_name,
+        env_id=agent.env_id,
+        env_kwargs=dict(agent.env_kwargs),
+        seed=seed,
+        actions=actions,
+        rewards=rewards,
+        episode_return=sum(rewards),
+        length=len(actions),
+        end="terminated" if terminated else "truncated",
+        source="expert",
+        model=None,
+        prompt_sha256=prompt_sha256(prompt),
+        recorded_at=utc_timestamp(clock()),
+    )
+
+
+def _made(agent: AgentBase) -> gymnasium.Env[Any, Any]:
+    import gymnasium
+
+    try:
+        return gymnasium.make(agent.env_id, **agent.env_kwargs)
+    except Exception as error:
+        raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error

@@ -1,0 +1,84 @@
+"""Demonstrations in the forms that other programs take: a Parquet table, or pairs of prompt and completion.
+
+Both are read from a file that this program wrote. Parquet comes through `datasets`, which TRL brings and which is
+imported only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos import jsonl
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.errors import DemoFileError
+
+
+class Exported(NamedTuple):
+    """What an export wrote."""
+
+    path: Path
+    rows: int
+
+
+def to_pairs(source: Path, output: Path | None = None) -> Exported:
+    """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
+
+    Of an episode in which a person acted in the model's place, the person's turns alone.
+
+    Args:
+        source: file of demonstrations.
+        output: file to write. None: the source's name with ``.pairs.jsonl``.
+    Raises:
+        DemoFileError: the source is faulty, or the output cannot be written.
+    """
+    path = output or source.with_suffix(".pairs.jsonl")
+    lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
+    try:
+        jsonl.replace_lines(path, lines)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    return Exported(path, len(lines))
+
+
+def to_parquet(source: Path, output: Path | None = None) -> Exported:
+    """Write a Parquet table, one row an episode, with the columns of a line of the source.
+
+    Args:
+        source: file of demonstrations.
+        output: file to write. None: the source's name with ``.parquet``.
+    Raises:
+        DemoFileError: the source is faulty, or the output cannot be written.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    path = output or source.with_suffix(".parquet")
+    rows = [_row(demo) for demo in demo_files.read(source)]
+    try:
+        datasets.Dataset.from_list(rows).to_parquet(str(path))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
+        raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
+    return Exported(path, len(rows))
+
+
+def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
+    for index, message in enumerate(demo.lesson):
+        if message["role"] == "assistant" and message.get("weight") != 0:
+            yield {"prompt": demo.messages[:index], "completion": [message]}
+
+
+def _row(demo: Demonstration) -> dict[str, Any]:
+    """Columns of one kind in every row: replaced replies become a list."""
+    replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
+    return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
+
+
+def _unwritable(path: Path, error: OSError) -> DemoFileError:
+    return DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --output.")

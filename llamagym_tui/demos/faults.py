@@ -1,0 +1,173 @@
+"""What can be wrong with a file of demonstrations, found line by line and told in sentences.
+
+Rules run from the outside in: bytes, JSON, form, conversation, figures; a line that fails one is not asked the
+later ones that build on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from llamagym_tui.demos.demonstration import SCHEMA, Demonstration
+from llamagym_tui.demos.jsonl import Line
+from llamagym_tui.game.agent_base import AgentBase
+
+RETURN_TOLERANCE = 1e-6
+"""By how much `episode_return` may differ from the sum of rewards, relative to the larger one or to 1."""
+REQUIRED = tuple(field.name for field in msgspec.structs.fields(Demonstration) if field.required)
+"""Fields that each line has."""
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    line: int
+    """From 1; 0: the file as a whole."""
+    sentence: str
+
+
+def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]:
+    """Everything that is wrong, in the order of the lines.
+
+    Args:
+        lines: of one file.
+        agent: whose reading the replies must agree with; None: replies are not read.
+    """
+    found: list[Fault] = []
+    first_seen: dict[bytes, int] = {}
+    count = 0
+    for line in lines:
+        count += 1
+        found += [Fault(line.number, sentence) for sentence in _line_faults(line, agent)]
+        if line.content in first_seen and line.content.strip():
+            found.append(Fault(line.number, f"This is the same episode as in line {first_seen[line.content]}."))
+        first_seen.setdefault(line.content, line.number)
+    if count == 0:
+        found.append(Fault(0, "The file is empty."))
+    return found
+
+
+def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
+    try:
+        text = line.content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        yield f"Byte {error.start + 1} is not UTF-8; save the file as UTF-8."
+        return
+    if text.startswith("\ufeff"):
+        yield "The file begins with a byte order mark; save it as UTF-8 without one."
+        return
+    if not text.strip():
+        yield "The line is empty."
+        return
+    value = _parsed(line.content)
+    if isinstance(value, str):
+        yield "The line breaks off; a crash may have torn it." if line.torn else value
+        return
+    if line.torn:
+        yield "The last line has no end of line."
+    yield from _form_faults(value, agent)
+
+
+def _parsed(content: bytes) -> dict[str, object] | str:
+    """The line's object, or a sentence that says why there is none."""
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"This is not JSON: {error}."
+    return value if isinstance(value, dict) else f"A line holds one JSON object, and this is a {type(value).__name__}."
+
+
+def _form_faults(value: dict[str, object], agent: AgentBase | None) -> Iterator[str]:
+    schema = value.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        yield f"The schema is {schema!r}, and this program knows {SCHEMA}; update it."
+        return
+    missing = [name for name in REQUIRED if name not in value]
+    if missing:
+        yield f"These fields are missing: {', '.join(missing)}."
+        return
+    try:
+        demo = msgspec.convert(value, Demonstration, str_keys=True)
+    except msgspec.ValidationError as error:
+        yield f"A field has a wrong value: {error}."
+        return
+    yield from _conversation_faults(demo)
+    yield from _figure_faults(demo)
+    yield from _correction_faults(demo)
+    yield from _origin_faults(demo)
+    if agent is not None:
+        yield from _reply_faults(demo, agent)
+
+
+def _conversation_faults(demo: Demonstration) -> Iterator[str]:
+    roles = [message["role"] for message in demo.messages]
+    if not roles:
+        yield "The conversation is empty."
+        return
+    turns = roles[1:] if roles[0] == "system" else roles
+    if "system" in turns:
+        yield "There is a system message that is not the first message."
+    elif turns != ["user", "assistant"] * (len(turns) // 2) or not turns:
+        yield "After the system message, user and assistant must take turns and the assistant must be last."
+    for index, message in enumerate(demo.messages):
+        if message["role"] != "system" and not message["content"].strip():
+            yield f"Message {index + 1} ({message['role']}) is empty."
+
+
+def _figure_faults(demo: Demonstration) -> Iterator[str]:
+    replies = sum(message["role"] == "assistant" for message in demo.messages)
+    if replies != len(demo.actions):
+        yield f"There are {replies} replies but {len(demo.actions)} actions."
+    if len(demo.rewards) != len(demo.actions):
+        yield f"There are {len(demo.rewards)} rewards but {len(demo.actions)} actions."
+    if demo.length != len(demo.actions):
+        yield f"The length is given as {demo.length}, but there are {len(demo.actions)} actions."
+    total = math.fsum(demo.rewards)
+    if not math.isclose(total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE):
+        yield f"The return is given as {demo.episode_return:g}, but the rewards add up to {total:g}."
+
+
+def _correction_faults(demo: Demonstration) -> Iterator[str]:
+    """A person's turns are turns of the episode; msgspec reads "1" and "01" as the same one."""
+    for turn in sorted(demo.corrected):
+        if not 0 <= turn < len(demo.actions):
+            yield f"There is a replaced reply of turn {turn} (from 0), but there are {len(demo.actions)} actions."
+    if demo.corrected and demo.source != "correction":
+        yield f"Replies were replaced, so the source is correction and not {demo.source!r}."
+
+
+def _origin_faults(demo: Demonstration) -> Iterator[str]:
+    first = demo.messages[0] if demo.messages else None
+    prompt = first["content"] if first is not None and first["role"] == "system" else ""
+    if hashlib.sha256(prompt.encode()).hexdigest() != demo.prompt_sha256:
+        yield "The prompt's hash does not belong to the system message."
+    for name in ("agent", "env_id", "source"):
+        if not getattr(demo, name):
+            yield f"The field {name} is empty."
+    if not _is_utc(demo.recorded_at):
+        yield f"The time {demo.recorded_at!r} is not UTC in the form 2026-01-31T12:00:00Z."
+
+
+def _is_utc(timestamp: str) -> bool:
+    try:
+        return timestamp.endswith("Z") and datetime.fromisoformat(timestamp).tzinfo == UTC
+    except ValueError:
+        return False
+
+
+def _reply_faults(demo: Demonstration, agent: AgentBase) -> Iterator[str]:
+    replies = [message["content"] for message in demo.messages if message["role"] == "assistant"]
+    for turn, (reply, action) in enumerate(zip(replies, demo.actions, strict=False), start=1):
+        reading = agent.read(reply)
+        if reading.failed and demo.corrected and turn - 1 not in demo.corrected:
+            continue  # the model's own, and not trained on
+        if reading.failed:
+            yield f"Turn {turn}: the agent reads no action in the reply."
+        elif reading.action != action:
+            yield f"Turn {turn}: the reply says {reading.action!r}, but the action was {action!r}."

@@ -1,0 +1,204 @@
+"""Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
+
+A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
+The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `demo_faults`'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from filelock import Timeout
+
+from llamagym_tui.demos import jsonl
+from llamagym_tui.demos.demonstration import Demonstration, decode, encode, is_whole, utc_timestamp
+from llamagym_tui.demos.faults import Fault, faults
+from llamagym_tui.errors import DemoFileError
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.user_files import data_dir
+
+__all__ = [
+    "DemoFile",
+    "Demonstration",
+    "Fault",
+    "Merged",
+    "append",
+    "check",
+    "default_path",
+    "demos_dir",
+    "merge",
+    "read",
+    "reworded",
+    "summaries",
+    "utc_timestamp",
+    "write",
+]
+
+
+class DemoFile(NamedTuple):
+    """A file of demonstrations, summed up."""
+
+    path: Path
+    episodes: int
+    mean_return: float
+    """0 when there are none."""
+    unreadable: int
+    """Lines that are no demonstration."""
+
+
+class Merged(NamedTuple):
+    """What a merge wrote."""
+
+    episodes: int
+    duplicates: int
+    """Episodes left out because an equal one came before."""
+
+
+def demos_dir() -> Path:
+    """Where a person's demonstrations live; not made. LLAMAGYM_TUI_DATA replaces the user's data folder."""
+    return data_dir() / "demos"
+
+
+def default_path(agent_name: str) -> Path:
+    """The file to which a person's episodes with an agent are appended."""
+    return demos_dir() / f"{agent_name}.jsonl"
+
+
+def append(path: Path, demo: Demonstration) -> None:
+    """Add one demonstration as the last line, on disk when this returns.
+
+    A torn last line, left by a crash, is moved to ``<path>.torn`` first.
+
+    Raises:
+        DemoFileError: the episode was not saved, and the file has what it had before.
+    """
+    line = encode(demo)
+    try:
+        jsonl.append_line(path, line, is_whole=is_whole)
+    except Timeout as error:
+        raise DemoFileError(f"{path} is held by another program; try again when that one is done.") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DemoFileError(
+            f"The episode was not saved to {path} ({reason}); make room, or check its rights."
+        ) from error
+
+
+def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
+    """Write a file anew; until it is whole the old one stays. How many episodes it has.
+
+    Raises:
+        DemoFileError: an episode has no place in JSON, or the file cannot be written; it is then left as it was.
+    """
+    lines = [encode(demo) for demo in demonstrations]
+    _replace(path, lines)
+    return len(lines)
+
+
+def read(path: Path) -> list[Demonstration]:
+    """All demonstrations of a file; a torn last line is not one.
+
+    Raises:
+        DemoFileError: the file is not there, or a line is faulty; the message names it.
+    """
+    demos = []
+    for line in _lines(path):
+        try:
+            demos.append(decode(line.content))
+        except msgspec.DecodeError as error:
+            if line.torn:
+                break
+            raise DemoFileError(
+                f"{path}, line {line.number}: {error}; see `llamagym-tui demos check {path}`."
+            ) from error
+    return demos
+
+
+def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
+    """What is wrong with a file, by line; an empty list says that it can be trained on.
+
+    Args:
+        path: a file of demonstrations, ours or of any origin.
+        agent: whose reading the replies must agree with; None: replies are not read.
+    Raises:
+        DemoFileError: the file cannot be read at all.
+    """
+    return faults(_lines(path), agent)
+
+
+def reworded(path: Path, agent: AgentBase) -> list[Fault]:
+    """What the agent words otherwise now, by line: a warning, and no fault. Lines that are no demonstration have none.
+
+    Raises:
+        DemoFileError: the file cannot be read at all.
+    """
+    from llamagym_tui.demos import wording
+
+    numbered = {}
+    for line in _lines(path):
+        with contextlib.suppress(msgspec.DecodeError):
+            numbered[line.number] = decode(line.content)
+    return wording.reworded(numbered, agent)
+
+
+def merge(paths: Sequence[Path], output: Path) -> Merged:
+    """Write the demonstrations of several files to one, in order, equal ones once.
+
+    The output is read, if it is one of the inputs, and replaced while no other program can append to it.
+
+    Raises:
+        DemoFileError: an input is faulty, or the output cannot be written; it is then left as it was.
+    """
+    episodes = _encoded(paths)  # a fault is found before anything is touched
+
+    def change(present: Sequence[bytes]) -> Sequence[bytes]:
+        episodes[:] = _encoded(paths)
+        return list(dict.fromkeys(episodes))
+
+    try:
+        jsonl.rewrite(output, change, is_whole=is_whole)
+    except Timeout as error:
+        raise DemoFileError(f"{output} is held by another program; try again when that one is done.") from error
+    except OSError as error:
+        raise DemoFileError(f"{output} cannot be written ({error.strerror or error}); choose another place.") from error
+    different = len(set(episodes))
+    return Merged(different, len(episodes) - different)
+
+
+def _encoded(paths: Sequence[Path]) -> list[bytes]:
+    return [encode(demo) for path in paths for demo in read(path)]
+
+
+def summaries(place: Path) -> list[DemoFile]:
+    """A file of demonstrations, or those in a folder, by name; unreadable lines are counted, not raised."""
+    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place] if place.is_file() else []
+    return [_summary(path) for path in files]
+
+
+def _replace(path: Path, lines: Sequence[bytes]) -> None:
+    try:
+        jsonl.replace_lines(path, lines)
+    except OSError as error:
+        raise DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place.") from error
+
+
+def _lines(path: Path) -> list[jsonl.Line]:
+    try:
+        return list(jsonl.lines(path))
+    except OSError as error:
+        raise DemoFileError(f"{path} cannot be read ({error.strerror or error}); check the path.") from error
+
+
+def _summary(path: Path) -> DemoFile:
+    returns: list[float] = []
+    unreadable = 0
+    for line in _lines(path):
+        try:
+            returns.append(decode(line.content).episode_return)
+        except msgspec.DecodeError:
+            unreadable += 1
+    return DemoFile(path, len(returns), sum(returns) / len(returns) if returns else 0.0, unreadable)

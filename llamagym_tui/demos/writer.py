@@ -1,0 +1,73 @@
+"""A person's finished episodes on their way to disk: what could not be written is kept, and tried again.
+
+Adding and asking is quick; `save` and `take_back` may block for a moment and may be called in any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from llamagym_tui.demos import edits
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration, encode
+from llamagym_tui.errors import DemoFileError
+
+
+class Saved(NamedTuple):
+    """What became of the finished episodes."""
+
+    episodes: int
+    """On disk."""
+    waiting: int
+    """Not on disk yet."""
+    fault: str
+    """Why, for people; empty if nothing waits."""
+
+
+class DemoWriter:
+    """Appends episodes to one file, in order."""
+
+    def __init__(self, path: Path) -> None:
+        """A writer that has written nothing; the file is made with its first episode."""
+        self.path = path
+        self._saved = 0
+        self._waiting: list[Demonstration] = []
+        self._fault = ""
+        self._writing = threading.Lock()
+
+    @property
+    def saved(self) -> Saved:
+        """What became of the episodes so far."""
+        return Saved(self._saved, len(self._waiting), self._fault)
+
+    def add(self, demo: Demonstration) -> None:
+        """Let an episode wait for the next `save`."""
+        self._waiting.append(demo)
+
+    def save(self) -> None:
+        """Write what waits; `saved` tells how it went."""
+        with self._writing:
+            self._fault = ""
+            while self._waiting:
+                try:
+                    demo_files.append(self.path, self._waiting[0])
+                except DemoFileError as error:
+                    self._fault = str(error)
+                    return
+                self._waiting.pop(0)
+                self._saved += 1
+
+    def take_back(self, demo: Demonstration) -> None:
+        """Take an episode back: out of the file and into its trash, or out of those that wait.
+
+        Raises:
+            DemoFileError: it is not in the file any more, or the file cannot be written.
+        """
+        with self._writing:
+            if demo in self._waiting:
+                self._waiting.remove(demo)
+                return
+            edits.remove(self.path, [encode(demo)])
+            self._saved -= 1

@@ -1,0 +1,306 @@
+"""From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
+
+Segments that begin alike share what they begin with (`llamagym_tui.engine.tokens.token_tree`), and every forward is of
+trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A
+admissible tokens or replies.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.config import Credit
+from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.policy.decisions import (
+    Choices,
+    Decisions,
+    ScoredTokens,
+    collated_choices,
+    reply_decisions,
+    token_decisions,
+)
+from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
+from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A segment, and where its turns and decisions stand in the batch."""
+
+    segment: Segment
+    first_turn: int
+    """Index in the batch of the segment's first turn."""
+    first_decision: int = 0
+    """Index in the batch of the segment's first decision; a turn that someone else chose counts as one."""
+
+
+@dataclass(slots=True)
+class Plot:
+    """A tree and the rows on it."""
+
+    tree: TokenTree
+    rows: list[Row] = field(default_factory=list)
+    paths: list[list[list[int]]] = field(default_factory=list)
+    """Of each row, columns of its ids, then of each reply that it might have chosen."""
+    scored: int = 0
+    """Tokens on it that are scored."""
+
+
+class Credited(NamedTuple):
+    """U turns or decisions, each of which has a value and an advantage of its own."""
+
+    rows: Tensor
+    """(U,) tree of each."""
+    columns: Tensor
+    """(U,) column where V is read."""
+    units: Tensor
+    """(U,) index of each in the batch."""
+    of_decisions: Tensor
+    """(D,) index in the batch of that which each decision belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
+
+    prefix: tuple[int, ...]
+    trees: TreeRows
+    place_rows: Tensor
+    """(S,) tree of each place whose logits are needed."""
+    place_columns: Tensor
+    """(S,) its column."""
+    token_places: Tensor
+    """(N,) place that predicts each token that is scored: the column before its own."""
+    token_ids: Tensor
+    """(N,)."""
+    decisions: Tensor
+    """(D,) index in the batch of each decision: a sampled token, or a choice among replies."""
+    decision_turns: Tensor
+    """(D,) index in the batch of its turn."""
+    decision_rows: Tensor
+    """(D,) tree of each decision."""
+    decision_columns: Tensor
+    """(D,) column of the last token before it."""
+    old_logprobs: Tensor
+    """(D,) when sampled."""
+    branch_tokens: Tensor
+    """(M,) index into the N tokens."""
+    branch_children: Tensor
+    """(M, A) admissible ids, -1 where there are fewer."""
+    choices: Choices | None
+    """How tokens make up choices; None: each token is a decision of its own."""
+    turn_rows: Tensor
+    """(K,) tree of each turn."""
+    turn_columns: Tensor
+    """(K,) column of the prompt's last token, where V is read."""
+    turns: Tensor
+    """(K,) index of each turn in the batch."""
+
+    def encode(self, backbone: Backbone) -> Encoded:
+        """Hidden states of the trees under a model."""
+        return backbone.encode_trees(self.prefix, self.trees)
+
+    def credited(self, credit: Credit) -> Credited:
+        """What values and advantages of these rows belong to: their turns, or their decisions."""
+        if credit == "turn":
+            return Credited(self.turn_rows, self.turn_columns, self.turns, self.decision_turns)
+        return Credited(self.decision_rows, self.decision_columns, self.decisions, self.decisions)
+
+    def decided(self, encoded: Encoded, temperature: float) -> Decisions:
+        """Log-probability and entropy of each decision under the model that encoded the rows."""
+        tokens = ScoredTokens(encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids)
+        if self.choices is None:
+            return token_decisions(tokens, self.branch_tokens, self.branch_children, temperature)
+        return reply_decisions(tokens, self.choices, temperature)
+
+
+def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
+    """All segments of a batch, with turns and decisions numbered through."""
+    rows, turns, decisions = [], 0, 0
+    for trajectory in trajectories:
+        for segment in trajectory.segments:
+            rows.append(Row(segment, turns, decisions))
+            turns += len(segment.turns)
+            decisions += sum(len(turn.decided) for turn in segment.turns)
+    return rows
+
+
+def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
+    """Rows in random order, in parts of about equal size and of about `turns` turns."""
+    order = list(rows)
+    rng.shuffle(order)
+    total = sum(len(row.segment.turns) for row in order)
+    parts = max(1, round(total / turns))
+    part, seen, made = [], 0, 0
+    for row in order:
+        part.append(row)
+        seen += len(row.segment.turns)
+        if seen * parts >= total * (made + 1):
+            yield part
+            part, made = [], made + 1
+    if part:
+        yield part
+
+
+def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device) -> Iterator[Rows]:
+    """Rows as few forwards: those of one prefix together, what they share once, trees of similar size side by side.
+
+    Rows without a trained turn give nothing.
+
+    Args:
+        rows: a minibatch, or a batch.
+        tokens: of a forward at most, padding included (one tree may be larger).
+        scored: tokens of a forward whose logits are needed, at most (one row may have more). None: no limit.
+        device: where the tensors go.
+    """
+    by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
+    for row in rows:
+        trained = [turn for turn in row.segment.turns if turn.is_trained]
+        if trained:
+            by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
+    for (prefix, is_chosen), alike in by_kind.items():
+        for plots in side_by_side(planted(alike, scored=scored), tokens=tokens, scored=scored):
+            yield collate(prefix, plots, device, is_chosen=is_chosen)
+
+
+def planted(rows: Iterable[Row], *, scored: int | None = None) -> list[Plot]:
+    """Rows on trees: in order of their ids, so that those that begin alike meet on one tree.
+
+    Args:
+        rows: of one prefix.
+        scored: tokens of a tree that are scored, at most (one row may have more). None: no limit.
+    """
+    plots: list[Plot] = []
+    for row in sorted(rows, key=lambda row: row.segment.ids):
+        sequences = _sequences(row.segment)
+        more = _scored_tokens(row.segment)
+        if (
+            not plots
+            or not plots[-1].tree.is_cheaper_with(sequences[0])
+            or (scored is not None and plots[-1].scored + more > scored)
+        ):
+            plots.append(Plot(TokenTree()))
+        plot = plots[-1]
+        plot.scored += more
+        plot.rows.append(row)
+        plot.paths.append([plot.tree.insert(sequence) for sequence in sequences])
+    return plots
+
+
+def side_by_side(
+    plots: Iterable[Plot], *, tokens: int, scored: int | None = None, slack: float = 1.25
+) -> Iterator[list[Plot]]:
+    """Trees of similar size together.
+
+    Args:
+        plots: trees with their rows.
+        tokens: columns times trees at most (one tree may be larger).
+        scored: tokens of a group that are scored, at most (one tree may have more). None: no limit.
+        slack: largest over smallest tree of a group at most.
+    """
+    group: list[Plot] = []
+    for plot in sorted(plots, key=lambda plot: -len(plot.tree)):
+        if group and (
+            len(group[0].tree) > slack * len(plot.tree) + 4
+            or len(group[0].tree) * (len(group) + 1) > tokens
+            or (scored is not None and sum(other.scored for other in group) + plot.scored > scored)
+        ):
+            yield group
+            group = []
+        group.append(plot)
+    if group:
+        yield group
+
+
+def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device, *, is_chosen: bool) -> Rows:
+    """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
+    places: dict[tuple[int, int], int] = {}
+    tokens: list[tuple[int, int]] = []
+    decisions: list[tuple[int, int, int, int]] = []
+    old_logprobs: list[float] = []
+    branches: list[tuple[int, tuple[int, ...]]] = []
+    turns: list[tuple[int, int, int]] = []
+    choices: list[Choice] = []
+    token_replies: list[tuple[int, int]] = []
+    for index, plot in enumerate(plots):
+        for row, paths in zip(plot.rows, plot.paths, strict=True):
+            alternatives = iter(paths[1:])
+            first = row.first_decision
+            for number, turn in enumerate(row.segment.turns):
+                decision, first = first, first + len(turn.decided)
+                if not turn.is_trained:
+                    continue
+                batch_turn = row.first_turn + number
+                turns.append((index, paths[0][turn.start - 1], batch_turn))
+                if turn.choice is None:
+                    branches += [(len(tokens) + branch.at, branch.children) for branch in turn.branches]
+                    old_logprobs += turn.logprobs
+                    for at in range(turn.start, turn.end):
+                        place = places.setdefault((index, paths[0][at - 1]), len(places))
+                        tokens.append((place, row.segment.ids[at]))
+                        decisions.append((decision + at - turn.start, batch_turn, index, paths[0][at - 1]))
+                    continue
+                for candidate, reply in enumerate(turn.choice.replies):
+                    path = next(alternatives)
+                    for at, token in enumerate(reply):
+                        tokens.append((places.setdefault((index, path[turn.start + at - 1]), len(places)), token))
+                        token_replies.append((len(choices), candidate))
+                decisions.append((decision, batch_turn, index, paths[0][turn.start - 1]))
+                old_logprobs.append(turn.choice.logprob)
+                choices.append(turn.choice)
+    widest = max((len(children) for _, children in branches), default=1)
+    padded = [list(children) + [-1] * (widest - len(children)) for _, children in branches]
+
+    def column(values: Sequence[tuple[Any, ...]], at: int) -> Tensor:
+        return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
+
+    return Rows(
+        prefix=prefix,
+        trees=tree_rows([plot.tree for plot in plots], device),
+        place_rows=column(list(places), 0),
+        place_columns=column(list(places), 1),
+        token_places=column(tokens, 0),
+        token_ids=column(tokens, 1),
+        decisions=column(decisions, 0),
+        decision_turns=column(decisions, 1),
+        decision_rows=column(decisions, 2),
+        decision_columns=column(decisions, 3),
+        old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
+        branch_tokens=column(branches, 0),
+        branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
+        choices=collated_choices(choices, token_replies, device) if is_chosen else None,
+        turn_rows=column(turns, 0),
+        turn_columns=column(turns, 1),
+        turns=column(turns, 2),
+    )
+
+
+def _scored_tokens(segment: Segment) -> int:
+    """Tokens of a segment's decisions: sampled ones, or those of every reply that might have been chosen."""
+    return sum(
+        turn.end - turn.start if turn.choice is None else sum(map(len, turn.choice.replies))
+        for turn in segment.turns
+        if turn.is_trained
+    )
+
+
+def _sequences(segment: Segment) -> list[list[int]]:
+    """What must be computed of a segment: its ids up to the last decision, and every reply that might have been chosen.
+
+    The last id of a reply is predicted and, at the end, read by nothing.
+    """
+    trained = [turn for turn in segment.turns if turn.is_trained]
+    main = segment.ids[: max(turn.end - 1 for turn in trained)]
+    replies = [
+        [*segment.ids[: turn.start], *reply[:-1]]
+        for turn in trained
+        if turn.choice is not None
+        for reply in turn.choice.replies
+    ]
+    return [main, *replies]

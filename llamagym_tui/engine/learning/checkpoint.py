@@ -1,0 +1,181 @@
+"""Checkpoints: the model as a standard folder that transformers or PEFT load, and beside it what PPO needs to go on.
+
+A run folder holds the latest one (``model/``) and the last good one (``good/``), which shares the latest's files as
+long as the two are the same; after a warm start, the policy that PPO began from too (``start/``). Each is written to a
+new folder and then put in place, so that a crash at any moment leaves one that is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.errors import RunStoreError
+
+MODEL, GOOD, START = "model", "good", "start"
+STATE, COUNTERS = "learner.pt", "counters.json"
+
+
+def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
+    """Write model, tokenizer, optimizer, random states and counters into a run folder; the model's folder.
+
+    Args:
+        run_dir: the run's folder.
+        policy: what plays.
+        ppo: what learns.
+        counters: anything JSON that the session wants back.
+    """
+    new = _empty(run_dir, MODEL)
+    policy.model.save_pretrained(new)
+    policy.chat.tokenizer.save_pretrained(new)
+    torch.save(
+        {"ppo": ppo.state_dict(), "generator": policy.generator.get_state()},
+        new / STATE,
+    )
+    (new / COUNTERS).write_text(json.dumps(counters, indent=1))
+    return _put_in_place(run_dir, MODEL)
+
+
+def keep_good_checkpoint(run_dir: Path) -> Path:
+    """Keep the latest checkpoint as the last good one; its folder.
+
+    Raises:
+        OSError: it cannot be written; the last good one still stands.
+    """
+    new = _empty(run_dir, GOOD)
+    shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
+    return _put_in_place(run_dir, GOOD)
+
+
+def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
+    """Put a checkpoint's weights and learner state into a policy and a learner made from the original model.
+
+    Returns:
+        The counters that were saved with it.
+    Raises:
+        RunStoreError: there is no checkpoint, or it is broken.
+    """
+    counters, generator = _load(_standing(run_dir, MODEL), policy, ppo)
+    policy.version = ppo.updates
+    policy.generator.set_state(generator)
+    return counters
+
+
+def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+    """Put weights and learner state of the last good checkpoint into a policy and its learner; the folder.
+
+    Randomness goes on as it is, or the same way would be taken again; the policy has a new version, so that nothing
+    that was computed by the weights that were left is used.
+
+    Raises:
+        RunStoreError: there is no good checkpoint, or it is broken.
+    """
+    place = _standing(run_dir, GOOD)
+    if not place.is_dir():
+        raise RunStoreError(
+            "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
+            "wrong; train on, or begin anew in another --run-dir."
+        )
+    _load(place, policy, ppo, random=ppo.state_dict()["random"])
+    policy.version += 1
+    return place
+
+
+def save_start(run_dir: Path, policy: Policy) -> Path:
+    """Keep the policy from which PPO goes on after a warm start: its reference; the folder.
+
+    Raises:
+        OSError: it cannot be written; the one before still stands.
+    """
+    policy.model.save_pretrained(_empty(run_dir, START))
+    return _put_in_place(run_dir, START)
+
+
+def load_start(run_dir: Path, policy: Policy) -> None:
+    """Put back what `save_start` kept, if there is anything.
+
+    Raises:
+        RunStoreError: it is broken.
+    """
+    place = run_dir / START if (run_dir / START).is_dir() else run_dir / f"{START}.old"
+    if not place.is_dir():
+        return
+    try:
+        _load_weights(place, policy)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RunStoreError(
+            f"The policy that PPO began from cannot be read in {str(place)!r} ({error}): "
+            "begin anew in another --run-dir."
+        ) from error
+
+
+def _empty(run_dir: Path, name: str) -> Path:
+    """Where a checkpoint is written before it is put in place; nothing is there."""
+    new = run_dir / f"{name}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    return new
+
+
+def _put_in_place(run_dir: Path, name: str) -> Path:
+    """Replace a checkpoint by the one that was written beside it."""
+    new, place, old = run_dir / f"{name}.new", run_dir / name, run_dir / f"{name}.old"
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)  # not before: it may be all that a crash has left
+        os.replace(place, old)
+    os.replace(new, place)
+    shutil.rmtree(old, ignore_errors=True)
+    return place
+
+
+def _standing(run_dir: Path, name: str) -> Path:
+    """The folder of a checkpoint; after a crash between two renamings, the one before."""
+    place, old = run_dir / name, run_dir / f"{name}.old"
+    return old if not (place / STATE).is_file() and (old / STATE).is_file() else place
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file at another place: a link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _load(place: Path, policy: Policy, ppo: PPO, **kept: Any) -> tuple[dict[str, Any], torch.Tensor]:
+    """Weights and learner from a folder, but for what is `kept` of the learner; counters, and sampling's randomness."""
+    try:
+        state = torch.load(place / STATE, weights_only=True)
+        counters = json.loads((place / COUNTERS).read_text())
+        _load_weights(place, policy)
+        ppo.load_state_dict({**state["ppo"], **kept})
+        return counters, state["generator"]
+    except (OSError, KeyError, RuntimeError, ValueError) as error:
+        raise RunStoreError(
+            f"No checkpoint can be read in {str(place.parent)!r} ({error}): begin anew in another --run-dir."
+        ) from error
+
+
+def _load_weights(place: Path, policy: Policy) -> None:
+    model = policy.model
+    model.v_head.load_state_dict(load_file(place / VALUE_HEAD_FILE))
+    if model.is_adapted:
+        from peft import set_peft_model_state_dict
+
+        set_peft_model_state_dict(model.pretrained_model, load_file(place / "adapter_model.safetensors"))
+        return
+    weights: dict[str, torch.Tensor] = {}
+    for file in sorted(place.glob("model*.safetensors")):
+        weights |= load_file(file)
+    missing, unexpected = model.causal_lm.load_state_dict(weights, strict=False)
+    tied = set(model.causal_lm.all_tied_weights_keys)
+    if unexpected or set(missing) - tied:
+        raise ValueError(f"its weights are not those of this model: {sorted([*missing, *unexpected])[:3]}")

@@ -1,0 +1,75 @@
+"""What a value and an advantage belong to: a turn, or each token of its reply.
+
+Either way an episode is a row of steps, whose discount and lambda are the turn's at the end of a turn and 1 inside a
+reply: `gamma` and `lam` mean the same under both, and long replies are not punished. A turn that someone else chose
+stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.policy.trajectory import Turn
+
+
+class Steps(NamedTuple):
+    """A batch as generalised advantage estimation sees it, its episodes one after the other."""
+
+    rewards: Tensor
+    """(T,) with all penalties."""
+    values: Tensor
+    """(T,) before each step."""
+    ends_turn: Tensor
+    """(T,) bool: whether `gamma` and `lam` apply after it."""
+    trained: Tensor
+    """(T,) bool: whether the policy made it."""
+    weights: Tensor
+    """(T,) of its error in the value loss; those of a turn sum to 1."""
+
+
+def turn_steps(turns: Sequence[Turn], rewards: Tensor) -> Steps:
+    """Each turn as a step.
+
+    Args:
+        turns: K, in order.
+        rewards: (K,) with all penalties.
+    """
+    return Steps(
+        rewards,
+        torch.tensor([turn.value for turn in turns]),
+        torch.ones(len(turns), dtype=torch.bool),
+        torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool),
+        torch.ones(len(turns)),
+    )
+
+
+def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, values: Tensor) -> Steps:
+    """Each decision as a step; the reward of a turn lands on its last one.
+
+    Discount and lambda of 1 inside a reply are those of the dual discounting of WentseChen/Verlog.
+
+    Args:
+        turns: K, in order.
+        rewards: (K,) of turns.
+        penalties: (D,) subtracted from the reward of each decision.
+        values: (D,) before each decision.
+    """
+    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    lasts = lengths.cumsum(0) - 1
+    return Steps(
+        torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
+        values,
+        torch.zeros(len(values), dtype=torch.bool).index_fill(0, lasts, True),
+        torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool).repeat_interleave(lengths),
+        (1.0 / lengths).repeat_interleave(lengths),
+    )
+
+
+def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
+    """(K,) sums of (D,) values over the decisions of each turn."""
+    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    return torch.zeros(len(turns)).index_add_(0, torch.arange(len(turns)).repeat_interleave(lengths), values)

@@ -1,0 +1,100 @@
+"""What an update aims at: from the rewards of a batch to advantages, returns and the KL to the reference.
+
+Pure arithmetic over what was sampled and what models said of it; the models are asked in `ppo`. K turns and D
+decisions of a batch; U of these two what has a value of its own, by `credit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.advantages import batch_advantages, whiten
+from llamagym_tui.engine.learning.credit import token_steps, turn_steps, turn_sums
+from llamagym_tui.engine.learning.rewards import turn_rewards
+from llamagym_tui.engine.policy.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What models say of a batch before the first step."""
+
+    reference_logprobs: Tensor | None
+    """(D,) of decisions under the reference; None: there is none."""
+    decision_values: Tensor | None
+    """(D,) V before each decision; None where turns alone have values."""
+    bootstraps: Sequence[float]
+    """Value after each episode: V(final observation) if it was truncated, else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What the update aims at, for what has a value of its own."""
+
+    advantages: Tensor
+    """(U,) whitened if configured."""
+    returns: Tensor
+    """(U,)."""
+    values: Tensor
+    """(U,) as estimated by the weights that sampled."""
+    value_weights: Tensor
+    """(U,) in the value loss; those of a turn sum to 1."""
+    trained: Tensor
+    """(U,) bool."""
+    kl_ref: Tensor
+    """(K,) nats that each turn is away from the reference (k1)."""
+    reference_logprobs: Tensor | None
+    """(D,) of decisions under the reference; None: there is none."""
+
+
+def batch_targets(
+    trajectories: Sequence[Trajectory],
+    asked: Asked,
+    config: PPOConfig,
+    *,
+    reward_scale: float,
+    kl_coef: float,
+    device: torch.device,
+) -> Targets:
+    """Targets of a batch, its turns and decisions in order.
+
+    Args:
+        trajectories: the batch.
+        asked: what models say of it.
+        config: credit, discount, lambda, penalties and whitening.
+        reward_scale: factor on the environment's reward.
+        kl_coef: weight of the KL to the reference.
+        device: where the update is computed.
+    """
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    # 1. How far the policy has gone from the reference, in nats.
+    old = torch.tensor([logprob for turn in turns for logprob in turn.decided])
+    kl = torch.zeros_like(old) if asked.reference_logprobs is None else old - asked.reference_logprobs.cpu()
+    kl_ref = turn_sums(turns, kl)
+    # 2. What each turn has earned, and the steps that have a value of their own.
+    rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
+    charged = kl_coef if config.kl_form == "reward" else 0.0
+    if asked.decision_values is None:
+        steps = turn_steps(turns, rewards - charged * kl_ref)
+        lengths = [len(trajectory.turns) for trajectory in trajectories]
+    else:
+        steps = token_steps(turns, rewards, charged * kl, asked.decision_values)
+        lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
+    # 3. Advantages, episode by episode.
+    found = batch_advantages(
+        *steps[:3], lengths, asked.bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained
+    )
+    used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
+    return Targets(
+        advantages=used.to(device),
+        returns=found.returns.to(device),
+        values=steps.values.to(device),
+        value_weights=steps.weights.to(device),
+        trained=steps.trained.to(device),
+        kl_ref=kl_ref,
+        reference_logprobs=asked.reference_logprobs,
+    )

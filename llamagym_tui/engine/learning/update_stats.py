@@ -1,0 +1,163 @@
+"""The figures of an update: sums while it runs, means at its end. `docs/METRICS.md` has the formula of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.advantages import explained_variance
+from llamagym_tui.engine.learning.losses import PolicyLoss
+from llamagym_tui.engine.learning.targets import Targets
+from llamagym_tui.engine.policy.decisions import Decisions
+from llamagym_tui.engine.policy.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class PPOStats:
+    """Figures of one update; see `docs/METRICS.md`."""
+
+    mean_return: float
+    return_std: float
+    policy_loss: float
+    value_loss: float
+    approx_kl: float
+    kl_ref: float
+    entropy: float
+    action_entropy: float
+    clip_fraction: float
+    explained_variance: float
+    first_ratio: float
+    grad_norm: float
+    parse_failure_rate: float
+    episodes: int
+    turns: int
+    tokens: int
+    update_s: float
+    epochs: float
+    lr: float
+    kl_coef: float
+    entropy_coef: float
+    reward_scale: float
+    skipped_steps: int
+    replay_loss: float
+    replay_episodes: int
+
+
+@dataclass(slots=True)
+class UpdateSums:
+    """Sums over the decisions, turns, branches and steps of an update, for its figures."""
+
+    policy_loss: float = 0.0
+    value_loss: float = 0.0
+    approx_kl: float = 0.0
+    epoch_kl: float = 0.0
+    clipped: float = 0.0
+    entropy: float = 0.0
+    action_entropy: float = 0.0
+    first_ratio: float = 0.0
+    decisions: int = 0
+    epoch_decisions: int = 0
+    turns: int = 0
+    branches: int = 0
+    grad_norms: list[float] = field(default_factory=list)
+    skipped: int = 0
+    replay_loss: float = 0.0
+    replay_turns: int = 0
+
+    def begin_epoch(self) -> None:
+        """Forget the KL of the pass before."""
+        self.epoch_kl, self.epoch_decisions = 0.0, 0
+
+    @property
+    def kl_of_epoch(self) -> float:
+        """Mean KL over the decisions of this pass so far, nats."""
+        return self.epoch_kl / max(self.epoch_decisions, 1)
+
+    @torch.no_grad()
+    def add(self, policy: PolicyLoss, critic: Tensor, decided: Decisions, turns: int, *, is_first: bool) -> None:
+        """Count one forward.
+
+        Args:
+            policy: its surrogate loss and what goes with it.
+            critic: () its value loss, summed over turns.
+            decided: its decisions under the policy.
+            turns: its turns.
+            is_first: whether no step has been made yet.
+        """
+        kl, decisions = float(policy.approx_kl), len(decided.logprobs)
+        self.policy_loss += float(policy.loss)
+        self.value_loss += float(critic)
+        self.approx_kl += kl
+        self.epoch_kl += kl
+        self.clipped += float(policy.clipped)
+        self.entropy += float(decided.entropy.sum())
+        self.action_entropy += float(decided.action_entropy.sum())
+        self.decisions += decisions
+        self.epoch_decisions += decisions
+        self.turns += turns
+        self.branches += len(decided.action_entropy)
+        if is_first:
+            # Unlike max(), it keeps what is not a number.
+            self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
+
+    def add_replay(self, loss: Tensor, turns: int) -> None:
+        """Count one forward over kept episodes.
+
+        Args:
+            loss: () their cross-entropy, summed over turns.
+            turns: their turns.
+        """
+        self.replay_loss += float(loss.detach())
+        self.replay_turns += turns
+
+
+def update_stats(
+    trajectories: Sequence[Trajectory],
+    targets: Targets,
+    sums: UpdateSums,
+    *,
+    epochs: float,
+    update_s: float,
+    lr: float,
+    kl_coef: float,
+    entropy_coef: float,
+    reward_scale: float,
+    replay_episodes: int,
+) -> PPOStats:
+    """Figures of an update that has ended."""
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
+    tokens = sum(turn.end - turn.start for turn in turns)
+    decisions = sum(len(turn.decided) for turn in turns)
+    returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
+    trained = targets.trained
+    return PPOStats(
+        mean_return=sum(returns) / max(len(returns), 1),
+        return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else 0.0,
+        policy_loss=sums.policy_loss / max(sums.turns, 1),
+        value_loss=sums.value_loss / max(sums.turns, 1),
+        approx_kl=sums.approx_kl / max(sums.decisions, 1),
+        kl_ref=float(targets.kl_ref.sum()) / max(decisions, 1),
+        entropy=sums.entropy / max(sums.decisions, 1),
+        action_entropy=sums.action_entropy / max(sums.branches, 1),
+        clip_fraction=sums.clipped / max(sums.decisions, 1),
+        explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
+        first_ratio=sums.first_ratio,
+        grad_norm=sum(sums.grad_norms) / max(len(sums.grad_norms), 1),
+        parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
+        episodes=len(trajectories),
+        turns=len(turns),
+        tokens=tokens,
+        update_s=update_s,
+        epochs=epochs,
+        lr=lr,
+        kl_coef=kl_coef,
+        entropy_coef=entropy_coef,
+        reward_scale=reward_scale,
+        skipped_steps=sums.skipped,
+        replay_loss=sums.replay_loss / max(sums.replay_turns, 1),
+        replay_episodes=replay_episodes,
+    )

@@ -1,0 +1,158 @@
+"""Key-value caches: one shared prefix expanded over rows, and ragged rows that grow in place.
+
+`PrefixCache` serves the update: gradients flow through the prefix to every row. `RaggedCache` serves the rollout:
+column j of a row holds position j, so rows of any length live in one buffer with no padding between turns, and a
+row is restarted by shortening it. Masks are the caller's (`llamagym_tui.engine.model.forward`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
+
+
+def recording_cache() -> Cache:
+    """A cache that keeps all keys and values of a forward, whatever the model's window."""
+    return Cache(layer_class_to_replicate=DynamicLayer)
+
+
+class _PrefixLayer(CacheLayerMixin):
+    """Keys and values (1, H, P, D) that stand before those of every row."""
+
+    is_sliding = False
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.keys, self.values = keys, values
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        pass
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        rows = key_states.shape[0]
+        assert self.keys is not None and self.values is not None
+        return (
+            torch.cat([self.keys.expand(rows, -1, -1, -1), key_states], dim=-2),
+            torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
+        )
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        assert self.keys is not None
+        return self.keys.shape[-2]
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class PrefixCache(Cache):
+    """A recorded prefix, read by every row of one forward and changed by none."""
+
+    def __init__(self, recorded: Cache) -> None:
+        super().__init__(layers=[_PrefixLayer(layer.keys, layer.values) for layer in recorded.layers])
+
+
+class _RaggedLayer(CacheLayerMixin):
+    """Buffers (rows, H, capacity, D); the owner says which rows and columns a forward writes."""
+
+    is_sliding = False
+
+    def __init__(self, owner: RaggedCache) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        _, heads, _, dim = key_states.shape
+        shape = (self.owner.rows, heads, self.owner.capacity, dim)
+        self.keys = key_states.new_zeros(shape)
+        self.values = value_states.new_zeros((*shape[:3], value_states.shape[-1]))
+        self.is_initialized = True
+
+    def reserve(self, capacity: int) -> None:
+        """Room for `capacity` columns; what is stored stays."""
+        if self.is_initialized:
+            assert self.keys is not None and self.values is not None
+            more = capacity - self.keys.shape[-2]
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        rows, columns, width = self.owner.target
+        self.keys[rows[:, None], :, columns] = key_states.transpose(1, 2)
+        self.values[rows[:, None], :, columns] = value_states.transpose(1, 2)
+        if len(rows) == self.owner.rows:
+            return self.keys[:, :, :width], self.values[:, :, :width]
+        return self.keys[rows, :, :width], self.values[rows, :, :width]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.owner.target[2], 0
+
+    def get_seq_length(self) -> int:
+        return self.owner.target[2]
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class RaggedCache(Cache):
+    """Rows of different lengths, each continued where it ends."""
+
+    def __init__(self, rows: int, layers: int, device: torch.device) -> None:
+        self.rows, self.capacity = rows, 0
+        self.target: tuple[Tensor, Tensor, int] = (
+            torch.empty(0, dtype=torch.long, device=device),
+            torch.empty(0, 0, dtype=torch.long, device=device),
+            0,
+        )
+        super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
+
+    def aim(self, rows: Tensor, columns: Tensor) -> int:
+        """Say where the next forward writes, and how many columns it reads.
+
+        Args:
+            rows: (B,) indices in order; all rows, or fewer.
+            columns: (B, T) position of each new token.
+        """
+        width = int(columns.max()) + 1
+        self.reach(width)
+        self.target = (rows, columns, width)
+        return width
+
+    def reach(self, width: int) -> None:
+        """Room for `width` columns; what is stored stays."""
+        if width > self.capacity:
+            self.capacity = max(width, 2 * self.capacity, 64)
+            for layer in self.layers:
+                layer.reserve(self.capacity)
+
+    def copy(self, rows: Tensor, columns: Tensor, to_rows: Tensor, to_columns: Tensor) -> None:
+        """Copy columns of rows to other rows and columns.
+
+        Args:
+            rows: (B,) to read.
+            columns: (B, T) to read.
+            to_rows: (B,) to write.
+            to_columns: (B, T) to write.
+        """
+        for layer in self.layers:
+            assert layer.keys is not None and layer.values is not None
+            layer.keys[to_rows[:, None], :, to_columns] = layer.keys[rows[:, None], :, columns]
+            layer.values[to_rows[:, None], :, to_columns] = layer.values[rows[:, None], :, columns]
+
+    def fill(self, row: int, recorded: Cache, length: int) -> None:
+        """Put a recorded prefix of `length` columns at the start of a row."""
+        self.reach(length)
+        for layer, source in zip(self.layers, recorded.layers, strict=True):
+            if not layer.is_initialized:
+                layer.lazy_initialization(source.keys, source.values)
+            layer.keys[row, :, :length] = source.keys[0]
+            layer.values[row, :, :length] = source.values[0]

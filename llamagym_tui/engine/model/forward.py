@@ -1,0 +1,198 @@
+"""Running a causal LM where only some positions need logits.
+
+`Backbone` calls the decoder and the LM head apart, after checking on the loaded model that this gives the model's own
+logits; where it does not (scaled or capped logits), the whole model runs and positions are picked afterwards. Position
+ids and 4-D masks are always explicit, so rows may be ragged. Shapes: B rows, T new tokens, W cached and new columns,
+P prefix tokens, D hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from llamagym_tui.config import Precision
+from llamagym_tui.engine.model.caches import PrefixCache, recording_cache
+from llamagym_tui.engine.model.precision import products
+from llamagym_tui.engine.tokens.token_tree import TreeRows
+
+Mask = Tensor | dict[str, Tensor]
+"""What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
+SLIDING = "sliding_attention"
+
+
+class Encoded:
+    """Hidden states of a forward, and logits where they are asked for."""
+
+    def __init__(self, hidden: Tensor, head: nn.Module, logits: Tensor | None) -> None:
+        self.hidden = hidden
+        """(B, T, D) after the final norm: what the LM head reads."""
+        self._head, self._logits = head, logits
+
+    def hidden_at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, D) hidden states at N positions."""
+        return self.hidden[rows, columns]
+
+    def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(N, V) logits at N positions, in fp32."""
+        if self._logits is not None:
+            return self._logits[rows, columns].float()
+        return self._head(self.hidden[rows, columns]).float()
+
+    def picked(self, rows: Tensor, columns: Tensor) -> Encoded:
+        """(R, C) of the positions, as a forward of its own; rows and columns (R, C), or what broadcasts to it."""
+        logits = None if self._logits is None else self._logits[rows, columns]
+        return Encoded(self.hidden[rows, columns], self._head, logits)
+
+    @staticmethod
+    def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
+        """Rows of several forwards of one width as one, in an order of the rows of all."""
+        logits = [part._logits for part in parts if part._logits is not None]
+        hidden = torch.cat([part.hidden for part in parts])[order]
+        return Encoded(hidden, parts[0]._head, torch.cat(logits)[order] if logits else None)
+
+
+class Backbone:
+    """A causal LM, called with explicit positions and masks."""
+
+    def __init__(self, causal_lm: Any, precision: Precision = "fp32") -> None:
+        """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place)."""
+        self.lm = causal_lm
+        self.precision: Precision = precision
+        self.decoder: Any = causal_lm.get_decoder()
+        self.head: nn.Module = causal_lm.get_output_embeddings()
+        self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
+        self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
+        self.is_split = True
+        self.is_split = self._head_alone_gives_the_logits()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.head.weight.device  # type: ignore[return-value]
+
+    @property
+    def vocabulary(self) -> int:
+        """V: numbers in the logits of a token."""
+        return int(self.head.weight.shape[0])  # type: ignore[index]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the hidden states."""
+        return self.head.weight.dtype  # type: ignore[return-value]
+
+    def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
+        """One forward.
+
+        Args:
+            ids: (B, T) token ids.
+            positions: (B, T) position of each.
+            mask: as `causal_mask` gives it.
+            cache: keys and values before the new tokens; takes those of the new ones.
+        """
+        arguments = {
+            "input_ids": ids,
+            "position_ids": positions,
+            "attention_mask": mask,
+            "past_key_values": cache,
+            "use_cache": cache is not None,
+        }
+        with products(self.precision, self.head.weight):  # type: ignore[arg-type]
+            if self.is_split:
+                return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
+            output = self.lm(**arguments, output_hidden_states=True)
+        return Encoded(output.hidden_states[-1], self.head, output.logits)
+
+    def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]], *, share: bool = True) -> Encoded:
+        """Rows that begin alike, the common prefix computed once; columns count from the end of the prefix.
+
+        Args:
+            prefix: P token ids at the start of every row.
+            rows: what follows in each; padded on the right.
+            share: False computes the prefix in every row, for comparison.
+        """
+        width = max(map(len, rows))
+        padded = [list(row) + [0] * (width - len(row)) for row in rows]
+        if not share and prefix:
+            whole = self.encode_rows((), [list(prefix) + row for row in padded])
+            logits = None if whole._logits is None else whole._logits[:, len(prefix) :]
+            return Encoded(whole.hidden[:, len(prefix) :], self.head, logits)
+        cache = PrefixCache(self.record(prefix)) if prefix else None
+        ids = torch.tensor(padded, device=self.device)
+        positions = torch.arange(len(prefix), len(prefix) + width, device=self.device)[None]
+        mask = self.causal_mask(positions, len(prefix) + width)
+        return self.encode(ids, positions.expand(len(rows), -1), mask, cache)
+
+    def encode_trees(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
+        """Trees that stand after a common prefix, the prefix computed once; columns count from its end.
+
+        Args:
+            prefix: P token ids before every tree.
+            trees: R rows of C columns.
+        """
+        cache = PrefixCache(self.record(prefix)) if prefix else None
+        rows, width = trees.ids.shape
+        positions = trees.depths + len(prefix)
+        before = trees.visible.new_ones(rows, width, len(prefix))
+        visible = torch.cat([before, trees.visible], dim=-1)
+        columns = torch.arange(len(prefix), device=self.device).expand(rows, -1)
+        mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
+        return self.encode(trees.ids, positions, mask, cache)
+
+    def record(self, prefix: Sequence[int]) -> Cache:
+        """Keys and values of a prefix, (1, H, P, D) in each layer."""
+        cache = recording_cache()
+        positions = torch.arange(len(prefix), device=self.device)[None]
+        ids = torch.tensor([list(prefix)], device=self.device)
+        self.encode(ids, positions, self.causal_mask(positions, len(prefix)), cache)
+        return cache
+
+    def causal_mask(self, positions: Tensor, width: int) -> Mask:
+        """(B, 1, T, W) additive mask under which a token sees the columns up to its own position."""
+        columns = torch.arange(width, device=self.device)[None]
+        return self.mask(columns[:, None, :] <= positions[:, :, None], positions, columns)
+
+    def mask(self, visible: Tensor, positions: Tensor, columns: Tensor) -> Mask:
+        """(B, 1, T, W) additive mask; layers with a sliding window see no further back than that.
+
+        A model that mixes kinds of layers gets a mask for each kind, by name.
+
+        Args:
+            visible: (B, T, W) bool: which columns each token may see.
+            positions: (B, T) position of each token.
+            columns: (B, W) position of each column.
+        """
+        if self._window is None:
+            return self._additive(visible)
+        near = columns[:, None, :] > positions[:, :, None] - self._window
+        slid = self._additive(visible & near)
+        if not self._kinds:
+            return slid
+        return {kind: slid if kind == SLIDING else self._additive(visible) for kind in self._kinds}
+
+    def _additive(self, visible: Tensor) -> Tensor:
+        lowest = torch.finfo(self.dtype).min
+        mask = torch.zeros(visible.shape, dtype=self.dtype, device=self.device)
+        return mask.masked_fill_(~visible, lowest)[:, None]
+
+    @torch.no_grad()
+    def _head_alone_gives_the_logits(self) -> bool:
+        ids = torch.tensor([[0, 1, 2]], device=self.device)
+        positions = torch.arange(3, device=self.device)[None]
+        mask = self.causal_mask(positions, 3)
+        own = self.lm(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
+        apart = self.head(self.decoder(input_ids=ids, position_ids=positions, attention_mask=mask).last_hidden_state)
+        return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
+
+
+def _sliding_window(config: Any) -> tuple[int | None, frozenset[str]]:
+    """Positions that sliding layers see (None: there are no such layers), and the kinds of layers by name, if named."""
+    kinds = frozenset(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None)
+    if not window or (kinds and SLIDING not in kinds):
+        return None, kinds
+    return int(window), kinds

@@ -1,0 +1,174 @@
+"""Finding and loading models: the bundled one, local folders, and hub ids.
+
+The bundled model and local folders are loaded without asking any hub. Only safetensors are read and no model's own
+code is run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer
+
+from llamagym_tui import model_registry
+from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
+from llamagym_tui.engine.model.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
+from llamagym_tui.engine.model.quantization import quantization_config
+from llamagym_tui.engine.model.template_arguments import bind_template_arguments
+from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
+from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.model_registry import BUNDLED, ModelEntry
+
+LARGEST_FULLY_TRAINED = 50_000_000
+"""Parameters up to which all weights are trained unless the user says otherwise; larger models get an adapter."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that is ready to play."""
+
+    model: AutoModelForCausalLMWithValueHead
+    tokenizer: Any
+    name: str
+    device: str
+    parameters: int
+    """Of the causal LM; value head and a fresh adapter excluded."""
+    trainable: int
+    """Of these, how many PPO changes."""
+
+
+def bundled_model_path() -> Path:
+    """Folder of the model that ships with the project."""
+    return Path(str(files("llamagym_tui.bundled_model")))
+
+
+def resolve_device(device: Device | str) -> str:
+    """The torch device that a setting stands for.
+
+    Raises:
+        ModelLoadError: the device is not there.
+    """
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+    if not there.get(str(device).split(":")[0], False):
+        present = ", ".join(name for name, is_there in there.items() if is_there)
+        raise ModelLoadError(f"Device {device!r} is not there; this machine has: {present}.")
+    return str(device)
+
+
+def load_model_and_tokenizer(
+    name: str = BUNDLED,
+    device: Device | str = "auto",
+    *,
+    full_finetuning: bool | None = None,
+    lora: LoraConfig | None = None,
+    dtype: Dtype | None = None,
+    precision: Precision = "fp32",
+    quantization: Quantization = "none",
+    template_arguments: Mapping[str, Any] | None = None,
+) -> LoadedModel:
+    """Load a causal LM with a value head, and its tokenizer.
+
+    What is not said is taken from the model's entry in the registry, where it has one. A token for gated models is
+    taken from HF_TOKEN, or from where ``hf auth login`` left it.
+
+    Args:
+        name: ``bundled``, a local folder (a run's ``model/`` too), or a hub id.
+        device: where it goes.
+        full_finetuning: train all weights, or an adapter. None: all up to `LARGEST_FULLY_TRAINED` parameters.
+        lora: settings of the adapter.
+        dtype: of the weights; else float32.
+        precision: of products in the engine's forwards.
+        quantization: bits of the weights, which are frozen then.
+        template_arguments: handed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
+    Raises:
+        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained as asked for.
+    """
+    where, path = resolve_device(device), local_path(name)
+    entry = model_registry.find(name) or ModelEntry(name=name, parameters=0, model_type="", licence="")
+    held = _dtype(entry, dtype, full_finetuning, quantization)
+    quantized = quantization_config(quantization, where, held)
+    arguments: dict[str, Any] = {"dtype": held, "trust_remote_code": False}
+    if quantized is not None:
+        arguments |= {"quantization_config": quantized, "device_map": {"": where}}
+    try:
+        _require_loadable(name, path)
+        source = {"pretrained_model_name_or_path": str(path or name), "local_files_only": path is not None}
+        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
+        model = AutoModelForCausalLMWithValueHead.from_pretrained(
+            str(path or name), local_files_only=path is not None, **arguments
+        )
+    except ModelLoadError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(sentence(name, path, error)) from error
+    bind_template_arguments(tokenizer, entry.template_arguments if template_arguments is None else template_arguments)
+    parameters = model.causal_lm.num_parameters()
+    if full_finetuning is None:
+        can = held == torch.float32 and quantized is None
+        full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
+    if not full_finetuning and not model.is_adapted:
+        model.adapt(lora or entry.lora)
+    model.precision = precision
+    model.to(where)
+    trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
+    return LoadedModel(model, tokenizer, name, where, parameters, trainable)
+
+
+def local_path(name: str) -> Path | None:
+    """The folder that a model name stands for; None for a hub id.
+
+    Raises:
+        ModelLoadError: the name is a path, and there is no model.
+    """
+    if name == BUNDLED:
+        return bundled_model_path()
+    path = Path(name).expanduser()
+    # A run folder has a config.json of its own; its model lies one below.
+    folders = [f for f in (path / "model", path) if (f / "config.json").is_file() or _adapter_config(f).is_file()]
+    for folder in folders:
+        if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+            return folder
+    for folder in folders:
+        if pickled := only_pickled(folder):
+            raise pickled
+    if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
+        raise ModelLoadError(f"No model in {name!r}: a folder with config.json and safetensors is needed.")
+    return None
+
+
+def _dtype(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
+    """Type of the weights, after a look at whether they can be trained as asked for."""
+    if full and quantization != "none":
+        raise ModelLoadError(
+            f"{quantization} weights cannot be trained themselves: leave full fine-tuning, or use --quantization none."
+        )
+    if full and dtype == "bfloat16":
+        raise ModelLoadError(
+            "Weights of bfloat16 are too coarse for the small steps of full fine-tuning: use float32, or an adapter."
+        )
+    chosen = dtype or ("float32" if full else entry.dtype)
+    return torch.bfloat16 if chosen == "bfloat16" else torch.float32
+
+
+def _require_loadable(name: str, path: Path | None) -> None:
+    """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model."""
+    if path is not None and _adapter_config(path).is_file():
+        name = json.loads(_adapter_config(path).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        path = Path(name) if Path(name).is_dir() else None
+    if path is None:
+        require_reachable(name)
+    config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
+    require_causal_lm(name, config)
+
+
+def _adapter_config(folder: Path) -> Path:
+    return folder / "adapter_config.json"

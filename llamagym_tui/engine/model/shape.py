@@ -1,0 +1,165 @@
+"""The shape of a causal LM, read from its configuration before any weight is loaded.
+
+Weights are counted on a model without storage (torch's meta device), so any architecture that transformers knows is
+counted exactly. Notation: D hidden size, Q heads times head size, F width of the feed-forward layers, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from llamagym_tui.config import LoraConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What memory depends on; sizes are numbers of elements."""
+
+    hidden: int
+    """D."""
+    layers: int
+    queries: int
+    """Q: query heads times the size of a head."""
+    keys: int
+    """Key-value heads times the size of a head."""
+    inner: int
+    """F."""
+    vocabulary: int
+    """V."""
+    parameters: int = 0
+    """Weights of the causal LM, tied ones once."""
+    largest: int = 0
+    """Weights of the largest matrix."""
+    linears: tuple[tuple[str, int, int], ...] = ()
+    """Name, inputs and outputs of each matrix that can get an adapter: all but embeddings and LM head."""
+
+    def adapter(self, lora: LoraConfig) -> int:
+        """Weights of a low-rank adapter: rank x (inputs + outputs) of each matrix that gets one."""
+        return sum(
+            lora.r * (inputs + outputs)
+            for name, inputs, outputs in self.linears
+            if _is_target(name, lora.target_modules)
+        )
+
+
+def shape_of(config: Any) -> ModelShape:
+    """The widths of a model by its transformers configuration; weights are not counted."""
+    text = config.get_text_config()
+    heads = text.num_attention_heads
+    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    return ModelShape(
+        hidden=text.hidden_size,
+        layers=text.num_hidden_layers,
+        queries=heads * head_dim,
+        keys=(getattr(text, "num_key_value_heads", None) or heads) * head_dim,
+        inner=getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size,
+        vocabulary=text.vocab_size,
+    )
+
+
+def counted_shape(config: Any) -> ModelShape:
+    """The same with its weights counted; none of them is loaded or given room."""
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(config)
+    apart = {id(lm.get_input_embeddings()), id(lm.get_output_embeddings())}
+    widths = shape_of(config)
+    return ModelShape(
+        hidden=widths.hidden,
+        layers=widths.layers,
+        queries=widths.queries,
+        keys=widths.keys,
+        inner=widths.inner,
+        vocabulary=widths.vocabulary,
+        parameters=sum(p.numel() for p in lm.parameters()),
+        largest=max(p.numel() for p in lm.parameters()),
+        linears=tuple(
+            (name, *module.weight.shape)
+            for name, module in lm.named_modules()
+            if _is_matrix(module) and id(module) not in apart
+        ),
+    )
+
+
+def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
+    """A model's configuration, and whether its folder holds an adapter beside a base model's name.
+
+    Args:
+        source: folder or hub id.
+        local: ask no hub about `source`.
+    Raises:
+        OSError: it is not there; ValueError: it is no configuration.
+    """
+    adapter = Path(source) / "adapter_config.json"
+    if adapter.is_file():
+        base = json.loads(adapter.read_text())["base_model_name_or_path"]
+        return AutoConfig.from_pretrained(base, local_files_only=Path(base).is_dir()), True
+    return AutoConfig.from_pretrained(source, local_files_only=local), False
+
+
+def _is_matrix(module: nn.Module) -> bool:
+    """A linear layer, or GPT-2's transposed kind of one; both have (a, b) weights, and an adapter has a + b a rank."""
+    return type(module).__name__ in ("Linear", "Conv1D")
+
+
+def _is_target(name: str, targets: str | Sequence[str]) -> bool:
+    if isinstance(targets, str):
+        return targets == "all-linear" or name.endswith(targets)
+    return any(name == target or name.endswith("." + target) for target in targets)
+
+
+GIB = 2**30
+
+
+ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
+"""Bytes that activations and logits of one forward of an update may take; what is more goes into further forwards."""
+MOST_COLUMNS = 16_384
+"""Columns of one forward at most, however small the model."""
+
+
+FEWEST = 256
+"""Columns and scored tokens of one forward that are allowed however large the model."""
+
+
+LOGIT_COPIES = 6
+
+
+FP32 = 4
+
+
+class ForwardLimits(NamedTuple):
+    """What one forward of an update may hold at most; more is accumulated over several."""
+
+    tokens: int
+    """Columns times rows, padding included."""
+    scored: int
+    """Tokens whose logits are needed."""
+
+
+def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False) -> ForwardLimits:
+    """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes.
+
+    Args:
+        shape: of the model.
+        dtype_bytes: of an element of activations.
+        scores_all: the model gives logits for every column, wanted or not.
+    """
+    column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
+    scored = max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32))
+    tokens = max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column))
+    return ForwardLimits(min(tokens, scored) if scores_all else tokens, scored)
+
+
+def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:
+    """Bytes that a column of an update's forward keeps for its gradient, and one more layer's while it goes back."""
+    kept = ((6 if full else 4) * shape.hidden + 4 * shape.queries + 4 * shape.inner) * dtype_bytes
+    if dtype_bytes < FP32:
+        kept += 36 * shape.hidden
+    return (shape.layers + 1) * kept

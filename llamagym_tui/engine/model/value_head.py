@@ -1,0 +1,193 @@
+"""A causal LM with a value head: this project's own `AutoModelForCausalLMWithValueHead`.
+
+TRL had one until it dropped PPO. The head reads the last hidden state; its output layer starts at zero, so that an
+untrained critic says 0 and cannot explode the first updates.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM
+
+from llamagym_tui.config import LoraConfig, Precision, Quantization
+from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.quantization import keep_gradients, quantization_config
+
+VALUE_HEAD_FILE = "value_head.safetensors"
+
+
+class ValueHead(nn.Module):
+    """Two layers from a hidden state to a value; the last one starts at zero."""
+
+    def __init__(self, hidden_size: int, width: int = 128) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, width)
+        self.out = nn.Linear(width, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) hidden states to (...) values, in fp32."""
+        return self.out(torch.tanh(self.dense(hidden.float()))).squeeze(-1)
+
+
+class ValueHeadOutput(NamedTuple):
+    """What a forward gives."""
+
+    logits: Tensor
+    """(B, T, V)."""
+    values: Tensor
+    """(B, T)."""
+
+
+class AutoModelForCausalLMWithValueHead(nn.Module):
+    """Any causal LM of transformers, with a value head beside its LM head."""
+
+    def __init__(self, pretrained_model: Any) -> None:
+        """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
+        super().__init__()
+        keep_gradients(pretrained_model)
+        self.pretrained_model = pretrained_model
+        self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
+        self.precision: Precision = "fp32"
+        """Of the engine's forwards; set before `backbone` is first asked for."""
+        self._backbone: Backbone | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        lora: LoraConfig | None = None,
+        peft_config: Any = None,
+        load_in_8bit: bool = False,
+        load_in_4bit: bool = False,
+        **kwargs: Any,
+    ) -> AutoModelForCausalLMWithValueHead:
+        """Load a causal LM by hub id or path, with the value head saved beside it if there is one.
+
+        Args:
+            pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
+            lora: train a low-rank adapter instead of all weights.
+            peft_config: the same as a configuration of PEFT's, as TRL took it; its dropout stays off.
+            load_in_8bit: through bitsandbytes; only an adapter is trained then.
+            load_in_4bit: the same with 4 bits.
+            kwargs: passed on to transformers.
+        Raises:
+            ModelLoadError: quantised loading does not work here.
+        """
+        kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
+        if load_in_8bit or load_in_4bit:
+            kwargs |= _quantised("8bit" if load_in_8bit else "4bit", kwargs["dtype"])
+        path = Path(pretrained_model_name_or_path)
+        if (path / "adapter_config.json").is_file():
+            lm = _adapted_from(path, **kwargs)
+        else:
+            lm = AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path, **kwargs)
+        model = cls(lm)
+        if (path / VALUE_HEAD_FILE).is_file():
+            model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
+        adapter = lora if lora is not None else peft_config
+        if adapter is not None and not model.is_adapted:
+            model.adapt(adapter)
+        return model
+
+    def adapt(self, lora: Any) -> None:
+        """Train a fresh low-rank adapter from now on, and no longer the model's own weights; the value head stays.
+
+        Args:
+            lora: a `LoraConfig`, or a configuration of PEFT's.
+        """
+        self.pretrained_model = with_adapter(self.causal_lm, lora)
+        self._backbone = None
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Write a standard transformers or PEFT folder, and the value head beside it."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+        self.pretrained_model.save_pretrained(path)
+        save_file({k: v.contiguous() for k, v in self.v_head.state_dict().items()}, Path(path) / VALUE_HEAD_FILE)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> ValueHeadOutput:
+        """Logits and values of whole rows: (B, T) ids to (B, T, V) and (B, T)."""
+        output = self.pretrained_model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True, **kwargs
+        )
+        return ValueHeadOutput(output.logits, self.v_head(output.hidden_states[-1]))
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """`generate` of the causal LM."""
+        return self.pretrained_model.generate(*args, **kwargs)
+
+    @property
+    def is_adapted(self) -> bool:
+        """Whether an adapter is trained, and not the model's own weights."""
+        return _is_adapted(self.pretrained_model)
+
+    @property
+    def causal_lm(self) -> Any:
+        """The causal LM itself, adapters in place."""
+        return self.pretrained_model.get_base_model() if self.is_adapted else self.pretrained_model
+
+    @property
+    def backbone(self) -> Backbone:
+        """The causal LM as the engine calls it."""
+        if self._backbone is None:
+            self._backbone = Backbone(self.causal_lm, self.precision)
+        return self._backbone
+
+
+def _is_adapted(lm: Any) -> bool:
+    """Whether a model is PEFT's; asked by name, because importing PEFT takes longer than loading a small model."""
+    return any(kind.__name__ == "PeftModel" for kind in type(lm).__mro__)
+
+
+def _adapted_from(path: Path, **kwargs: Any) -> Any:
+    """A saved adapter on its base model, to be trained on.
+
+    PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
+    """
+    import peft
+
+    base = peft.PeftConfig.from_pretrained(path).base_model_name_or_path
+    if not Path(base).is_dir():
+        kwargs.pop("local_files_only", None)
+    lm = AutoModelForCausalLM.from_pretrained(base, **kwargs)
+    if vocabulary := _saved_vocabulary(path, lm):
+        lm.resize_token_embeddings(vocabulary)
+    return peft.PeftModel.from_pretrained(lm, path, is_trainable=True)
+
+
+def _saved_vocabulary(path: Path, lm: Any) -> int | None:
+    """Rows of the embedding that was saved with an adapter, as PEFT does after resizing; None: none was."""
+    name = next(name for name, module in lm.named_modules() if module is lm.get_input_embeddings())
+    with safe_open(path / "adapter_model.safetensors", "pt") as saved:
+        key = f"base_model.model.{name}.weight"
+        return saved.get_slice(key).get_shape()[0] if key in saved.keys() else None  # noqa: SIM118
+
+
+def with_adapter(lm: Any, lora: Any) -> Any:
+    """A causal LM with a fresh low-rank adapter, its own weights frozen; a `LoraConfig` has no dropout."""
+    import peft
+
+    if not isinstance(lora, LoraConfig):
+        return peft.get_peft_model(lm, lora)
+    adapter = peft.LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=0.0,
+        target_modules=lora.target_modules,
+        task_type="CAUSAL_LM",
+    )
+    return peft.get_peft_model(lm, adapter)
+
+
+def _quantised(kind: Quantization, dtype: torch.dtype) -> dict[str, Any]:
+    """What transformers takes to load quantised weights onto the GPU, or the CPU where there is none."""
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    return {"quantization_config": quantization_config(kind, where, dtype), "device_map": {"": where}}

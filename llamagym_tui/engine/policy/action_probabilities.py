@@ -1,0 +1,35 @@
+"""How probable each action is on some prompts: of sampling its canonical reply, or of choosing it by score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.engine.tokens.tokenization import Opening
+
+
+def action_probabilities(policy: Policy, prompt: Opening) -> list[float]:
+    """Probability of each admissible reply; where replies are sampled, what is missing to 1 are other words.
+
+    Args:
+        policy: with admissible replies.
+        prompt: all ids before the reply.
+    """
+    return probabilities_of_actions(policy, [prompt])[0]
+
+
+@torch.no_grad()
+def probabilities_of_actions(policy: Policy, prompts: Sequence[Opening]) -> list[list[float]]:
+    """The same on each of many prompts, those that begin alike computed together."""
+    generation, replies = policy.generation, policy.trie.replies
+    if generation.policy == "generate":
+        logprobs = reply_logprobs(policy, prompts, replies)
+    else:
+        sums = reply_logprobs(policy, prompts, replies, temperature=1.0)
+        divisors = torch.tensor(policy.reply_divisors(), device=sums.device)
+        logprobs = score_logprobs(sums, divisors, generation.temperature)
+    return [[float(share) for share in row] for row in logprobs.exp().tolist()]

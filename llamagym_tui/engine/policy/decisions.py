@@ -1,0 +1,148 @@
+"""What the policy decided, and how probable it is: sampled tokens, or replies chosen whole by their scores.
+
+In the first case each sampled token is a decision under the vocabulary's softmax; in the second each turn is one,
+under the softmax over the scores of admissible replies. Temperature divides logits or scores. The update scores by
+the same functions as the rollout. Notation: S places of logits, N scored tokens, D decisions, K turns, M branches, A
+admissible tokens or replies, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.policy.trajectory import Choice
+
+
+class Decisions(NamedTuple):
+    """Decisions under a model."""
+
+    logprobs: Tensor
+    """(D,) of what was decided."""
+    entropy: Tensor
+    """(D,) nats of the distribution that was sampled; without gradient."""
+    action_entropy: Tensor
+    """(M,) nats of the distribution over actions: at branches, or of each choice."""
+
+
+class ScoredTokens(NamedTuple):
+    """Tokens whose probability is asked for, and the logits at the places that predict them."""
+
+    logits: Tensor
+    """(S, V) at distinct places."""
+    places: Tensor
+    """(N,) place that predicts each token."""
+    ids: Tensor
+    """(N,)."""
+
+
+class Choices(NamedTuple):
+    """How scored tokens make up choices among replies."""
+
+    token_replies: Tensor
+    """(N,) index of each token's reply among K x A."""
+    divisors: Tensor
+    """(K, A) of each reply's summed log-probability; infinite where a turn has fewer replies."""
+    chosen: Tensor
+    """(K,) index of the reply that was said."""
+
+
+def token_decisions(
+    tokens: ScoredTokens, branch_tokens: Tensor, branch_children: Tensor, temperature: float
+) -> Decisions:
+    """Each sampled token as a decision.
+
+    Args:
+        tokens: N sampled tokens.
+        branch_tokens: (M,) tokens at which admissible replies part.
+        branch_children: (M, A) admissible ids there, -1 where there are fewer.
+        temperature: divides the logits.
+    """
+    logits = tokens.logits / temperature
+    logprobs = logits.log_softmax(-1)
+    return Decisions(
+        logprobs[tokens.places, tokens.ids],
+        token_entropy(logprobs.detach())[tokens.places],
+        branch_entropy(logits[tokens.places[branch_tokens]], branch_children),
+    )
+
+
+def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
+    """Each turn as a choice among replies.
+
+    Args:
+        tokens: N tokens of all replies.
+        choices: which reply each token belongs to.
+        temperature: divides the scores.
+    """
+    logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
+    shares = choice_logprobs(logprobs, choices.token_replies, choices.divisors, temperature)
+    entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
+    return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)
+
+
+def choice_logprobs(logprobs: Tensor, token_replies: Tensor, divisors: Tensor, temperature: float) -> Tensor:
+    """(K, A) log-probability of choosing each reply: softmax of its score over the temperature.
+
+    A score is the sum of the reply's token log-probabilities over its divisor (1: ``sum``, its number of tokens:
+    ``token``, of words: ``word``).
+
+    Args:
+        logprobs: (N,) of the tokens of all replies.
+        token_replies: (N,) index of each token's reply among K x A.
+        divisors: (K, A); infinite where a turn has fewer replies.
+        temperature: divides the scores.
+    Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
+    """
+    sums = torch.zeros(divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
+    return score_logprobs(sums.index_add(0, token_replies, logprobs).reshape(divisors.shape), divisors, temperature)
+
+
+def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor:
+    """(K, A) log-probability of choosing each reply, from its summed log-probability.
+
+    Args:
+        sums: (K, A) of each reply's tokens.
+        divisors: (K, A), or what broadcasts to it; infinite where a turn has fewer replies.
+        temperature: divides the scores.
+    """
+    return (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
+
+
+def collated_choices(
+    choices: Sequence[Choice], token_replies: Sequence[tuple[int, int]], device: torch.device
+) -> Choices:
+    """Choices of K turns as tensors.
+
+    Args:
+        choices: of each turn.
+        token_replies: turn and reply of each of N tokens.
+        device: where the tensors go.
+    """
+    widest = max(len(choice.divisors) for choice in choices)
+    divisors = [[*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices]
+    return Choices(
+        torch.tensor([turn * widest + reply for turn, reply in token_replies], device=device),
+        torch.tensor(divisors, device=device),
+        torch.tensor([choice.chosen for choice in choices], device=device),
+    )
+
+
+def token_entropy(logprobs: Tensor) -> Tensor:
+    """(N,) nats of N distributions given as (N, V) log-probabilities."""
+    return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def branch_entropy(logits: Tensor, children: Tensor) -> Tensor:
+    """(M,) nats of the action distribution at M branches.
+
+    Args:
+        logits: (M, V) at the branching tokens, temperature applied.
+        children: (M, A) admissible ids, -1 where a branch has fewer.
+    """
+    chosen = logits.gather(1, children.clamp(min=0)).masked_fill(children < 0, float("-inf"))
+    logprobs = chosen.log_softmax(-1)
+    return -(logprobs.exp() * logprobs.masked_fill(children < 0, 0.0)).sum(-1)

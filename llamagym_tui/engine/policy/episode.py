@@ -1,0 +1,140 @@
+"""Building a trajectory while it happens: what to feed the sampler next, and what to keep of each turn.
+
+The vectorised trainer and LlamaGym's seed loop share this builder. Where the template rewrites history, each turn is
+a segment of its own; elsewhere an episode is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Reply
+from llamagym_tui.engine.policy.trajectory import End, Segment, Trajectory, Turn
+from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.game.chat import Conversation, assistant, opening, user
+
+
+class Prompt(NamedTuple):
+    """What a sampler needs for the next reply."""
+
+    restart: tuple[int, ...] | None
+    """Prefix to begin the slot with; None: the slot goes on."""
+    ids: list[int]
+    """Ids that the slot has not seen."""
+
+
+class Episode:
+    """One episode under one system prompt and one policy version."""
+
+    def __init__(self, policy: Policy, system_prompt: str, *, prompt_version: int = 0) -> None:
+        self.policy = policy
+        self.conversation: Conversation = opening(system_prompt)
+        self.system_prompt = system_prompt
+        self._segments: list[Segment] = []
+        self._versions = (prompt_version, policy.version)
+        self._unfed: list[int] = []
+        self._last_ended = False
+
+    @property
+    def turns(self) -> int:
+        """Replies so far."""
+        return sum(len(segment.turns) for segment in self._segments)
+
+    def observe(self, observation: str) -> Prompt:
+        """Take an observation; the prompt for the reply to it."""
+        prompt, segment = self._next(observation)
+        self.conversation.append(user(observation))
+        if segment is not self._current:
+            self._segments.append(segment)
+        else:
+            segment.ids += prompt.ids[len(self._unfed) :]
+        self._unfed = []
+        return prompt
+
+    def whole_prompt(self) -> Prompt:
+        """The prompt just taken, from its segment's start: for a slot that does not hold what came before."""
+        segment = self._segments[-1]
+        return Prompt(segment.prefix, list(segment.ids))
+
+    def prompt_for(self, observation: str) -> Opening:
+        """All ids before the reply to an observation, which is not taken by that."""
+        prompt, segment = self._next(observation)
+        new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
+        return Opening(segment.prefix, (*segment.ids, *new_ids))
+
+    def reply(self, reply: Reply) -> str:
+        """Keep a sampled reply; its text."""
+        return self._said(reply, is_trained=True)
+
+    def say(self, text: str, *, value: float = 0.0) -> str:
+        """Keep a reply that someone else gave in the policy's place: it earns rewards and has no loss; its text.
+
+        No sampler has seen its ids, so that the next prompt is `whole_prompt`.
+
+        Args:
+            text: what was said.
+            value: V at the prompt's last token.
+        """
+        ids = list(self.policy.chat.reply_ids(text))
+        return self._said(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
+
+    def _said(self, reply: Reply, *, is_trained: bool) -> str:
+        segment = self._segments[-1]
+        start = len(segment.ids)
+        segment.ids += reply.ids
+        segment.turns.append(
+            Turn(
+                start=start,
+                end=len(segment.ids),
+                logprobs=tuple(reply.logprobs),
+                value=reply.value,
+                reward=0.0,
+                is_trained=is_trained,
+                branches=self.policy.trie.branches(reply.ids) if is_trained else (),
+                choice=reply.choice,
+            )
+        )
+        text = self.policy.chat.text(reply.ids)
+        self.conversation.append(assistant(text))
+        self._unfed = reply.ids[-1:]
+        # A reply may end by another token than the template's, which then is still to come.
+        self._last_ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
+        return text
+
+    def reward(self, reward: float, *, parse_failed: bool = False) -> None:
+        """Credit a reward to the last turn; more than one add up."""
+        turns = self._segments[-1].turns
+        last = turns[-1]
+        turns[-1] = replace(last, reward=last.reward + reward, parse_failed=last.parse_failed or parse_failed)
+
+    def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
+        """The trajectory; a truncated one needs the true final observation for its bootstrap."""
+        final = None
+        if end == "truncated" and final_observation is not None:
+            prompt, segment = self._next(final_observation)
+            continues = segment is self._current
+            new_ids = prompt.ids[len(self._unfed) :]
+            final = Segment(segment.prefix, [*segment.ids, *new_ids] if continues else segment.ids)
+        return Trajectory(self._segments, end, final, *self._versions)
+
+    @property
+    def _current(self) -> Segment | None:
+        return self._segments[-1] if self._segments else None
+
+    def _next(self, observation: str) -> tuple[Prompt, Segment]:
+        """The prompt after an observation, and the segment that it belongs to (a new one, or the current)."""
+        chat = self.policy.chat
+        if self._current is None:
+            first = chat.opening(self.system_prompt, observation)
+            return Prompt(first.prefix, list(first.rest)), Segment(first.prefix, list(first.rest))
+        if chat.keeps_history:
+            ids = [*self._unfed, *chat.continuation(observation, ended=self._last_ended)]
+            return Prompt(None, ids), self._current
+        whole = chat.prompt([*self.conversation, user(observation)])
+        prefix = self._segments[0].prefix
+        if tuple(whole[: len(prefix)]) != prefix:
+            prefix = ()
+        rest = whole[len(prefix) :]
+        return Prompt(prefix, rest), Segment(prefix, list(rest))

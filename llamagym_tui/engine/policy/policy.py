@@ -1,0 +1,84 @@
+"""The policy: a model with a value head that samples replies and scores them under one distribution.
+
+Sampling and scoring use the same temperature and no truncation, with dropout off and log-probabilities in fp32, so
+the first ratio of an update is 1 up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
+from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.errors import ConfigError
+
+
+class Policy:
+    """What plays: model, tokenizer, sampling settings, and a source of randomness of its own."""
+
+    def __init__(
+        self,
+        model: AutoModelForCausalLMWithValueHead,
+        tokenizer: object,
+        generation: GenerationConfig,
+        admissible_replies: Sequence[str] = (),
+        seed: int = 0,
+    ) -> None:
+        """A policy at version 0.
+
+        Args:
+            model: causal LM with value head.
+            tokenizer: its tokenizer, or a `ChatTokenizer`.
+            generation: how replies are sampled.
+            admissible_replies: canonical reply of each discrete action, for the action distribution.
+            seed: of sampling.
+        """
+        self.model = model.eval()
+        self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
+        self.generation = generation
+        self.admissible_replies = tuple(admissible_replies)
+        self.trie = ActionTrie(self.chat.reply_ids(reply) for reply in admissible_replies)
+        if generation.policy == "score" and not self.trie:
+            raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+        self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
+        self.version = 0
+        """Updates made so far, and roll backs: the same version is the same weights."""
+
+    def reply_divisors(self) -> tuple[float, ...]:
+        """What the summed log-probability of each admissible reply is divided by, to be its score."""
+        match self.generation.normalization:
+            case "sum":
+                return (1.0,) * len(self.trie.replies)
+            case "token":
+                return tuple(float(len(reply)) for reply in self.trie.replies)
+            case "word":
+                return tuple(float(max(len(reply.split()), 1)) for reply in self.admissible_replies)
+
+    @contextmanager
+    def evaluation_seed(self, seed: int) -> Iterator[None]:
+        """Sample from another stream for a while, so that an evaluation does not change the run."""
+        kept = self.generator
+        self.generator = torch.Generator(device=kept.device).manual_seed(seed)
+        try:
+            yield
+        finally:
+            self.generator = kept
+
+    @torch.no_grad()
+    def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
+        """Value after the last turn of each: V(final observation) if truncated, else 0."""
+        backbone = self.model.backbone
+        values = [0.0] * len(trajectories)
+        for index, trajectory in enumerate(trajectories):
+            if trajectory.end != "truncated" or trajectory.final_prompt is None:
+                continue
+            segment = trajectory.final_prompt
+            encoded = backbone.encode_rows(segment.prefix, [segment.ids])
+            values[index] = float(self.model.v_head(encoded.hidden[0, -1]))
+        return values

@@ -1,0 +1,208 @@
+"""Batched replies with exact ids, log-probabilities and values: sampled token by token, or chosen by score.
+
+The admissible replies of the agent are computed ahead, as a tree behind the prompt in the same forward: a reply that
+stays on the tree needs no further one, and one that leaves it goes on token by token. Every token is drawn from the
+whole distribution either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.policy.decisions import choice_logprobs
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.slots import Ahead, Slots
+from llamagym_tui.engine.policy.trajectory import Choice
+from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
+
+LARGEST_AHEAD = 64
+"""Tokens of admissible replies up to which they are computed ahead of sampling."""
+LEAST_GAIN = 0.5
+"""Tokens of a reply, on average, that must be found on the tree for computing ahead to be worth it."""
+TRY_AGAIN = 50
+"""Calls without computing ahead, after which it is tried again: replies may have come back to the format."""
+LOGITS_AT_ONCE = 2**25
+"""Numbers in the logits of scored replies at most, in one piece."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What the policy said on one prompt."""
+
+    ids: list[int] = field(default_factory=list)
+    """Sampled ids, the end of the turn included if it was sampled."""
+    logprobs: list[float] = field(default_factory=list)
+    """Of each id, temperature applied."""
+    value: float = 0.0
+    """V at the prompt's last token."""
+    ended: bool = False
+    """Whether the policy ended its turn itself, within the allowed tokens."""
+    choice: Choice | None = None
+    """How the reply was chosen by score; None: it was sampled token by token."""
+
+
+class Sampler:
+    """Slots of conversations that are continued together."""
+
+    def __init__(self, policy: Policy, slots: int) -> None:
+        self.policy = policy
+        self._slots = Slots(policy.model.backbone, slots)
+        self._version = policy.version
+        self._gain, self._rests = float(LARGEST_AHEAD), 0
+
+    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        """Begin a conversation in a slot, with a prefix that is not computed again."""
+        if self._version != self.policy.version:
+            self._version = self.policy.version
+            self._slots.forget()
+        self._slots.restart(slot, prefix)
+
+    @torch.inference_mode()
+    def reply(
+        self,
+        slots: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        *,
+        greedy: bool = False,
+        on_token: Callable[[int, int], None] | None = None,
+    ) -> list[Reply]:
+        """Continue conversations by new prompt ids and reply to each.
+
+        Args:
+            slots: B distinct slots, ascending.
+            prompts: ids that each slot has not seen yet, at least one.
+            greedy: take the most probable token, or reply, instead of sampling.
+            on_token: called with (index into `slots`, token id) as tokens are found.
+        """
+        is_chosen = self.policy.generation.policy == "score"
+        tree = self.policy.trie.tree if is_chosen or self._looks_ahead() else TokenTree()
+        ahead = self._slots.prefill(slots, prompts, tree)
+        replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
+        told = on_token or (lambda index, token: None)
+        if is_chosen:
+            paths, astray = self._choose(ahead, replies, greedy, told), list[int]()
+        else:
+            paths, astray = self._walk(ahead, replies, greedy, told)
+        self._slots.keep(slots, ahead, paths)
+        while astray:
+            logits = self._slots.append([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
+            self._extend(logits, replies, astray, greedy, told)
+            astray = [index for index in astray if not self._is_done(replies[index])]
+        return replies
+
+    def _looks_ahead(self) -> bool:
+        """Whether the admissible replies are worth computing with the prompt."""
+        if not 0 < len(self.policy.trie.tree) <= LARGEST_AHEAD:
+            return False
+        if self._gain >= LEAST_GAIN:
+            return True
+        self._rests += 1
+        if self._rests > TRY_AGAIN:
+            self._rests, self._gain = 0, LEAST_GAIN
+        return False
+
+    def _walk(
+        self, ahead: Ahead, replies: list[Reply], greedy: bool, told: Callable[[int, int], None]
+    ) -> tuple[list[list[int]], list[int]]:
+        """Sample along the tree; the path of each reply on it, and the replies that left it unfinished."""
+        paths: list[list[int]] = [[] for _ in replies]
+        live, astray, nodes = list(range(len(replies))), [], [ROOT] * len(replies)
+        while live:
+            at, columns = torch.tensor([(index, nodes[index] + 1) for index in live], device=ahead.begins.device).T
+            self._extend(ahead.encoded.logits_at(at, columns), replies, live, greedy, told)
+            going = []
+            for index in live:
+                if self._is_done(replies[index]):
+                    continue
+                child = ahead.tree.child(nodes[index], replies[index].ids[-1])
+                if child is None:
+                    astray.append(index)
+                    continue
+                nodes[index] = child
+                paths[index].append(child)
+                going.append(index)
+            live = going
+        if len(ahead.tree):
+            self._gain += 0.2 * (sum(map(len, paths)) / len(paths) - self._gain)
+        return paths, sorted(astray)
+
+    def _choose(
+        self, ahead: Ahead, replies: list[Reply], greedy: bool, told: Callable[[int, int], None]
+    ) -> list[list[int]]:
+        """Choose one of the admissible replies for each prompt; its path on the tree."""
+        trie, divisors = self.policy.trie, self.policy.reply_divisors()
+        token_logprobs = self._token_logprobs(ahead)
+        shares = self._shares(token_logprobs, divisors)
+        chosen = shares.argmax(-1) if greedy else self._drawn(shares)
+        starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
+        for index, (reply, which) in enumerate(zip(replies, chosen.tolist(), strict=True)):
+            reply.ids = list(trie.replies[which])
+            reply.logprobs = token_logprobs[index, starts[which] : starts[which] + len(reply.ids)].tolist()
+            reply.choice = Choice(which, float(shares[index, which]), trie.replies, divisors)
+            reply.ended = True
+            for token in reply.ids:
+                told(index, token)
+        return [list(trie.paths[which]) for which in chosen.tolist()]
+
+    def _token_logprobs(self, ahead: Ahead) -> Tensor:
+        """(B, N) log-probability of each of the N tokens of all admissible replies, one reply after the other."""
+        trie, device = self.policy.trie, ahead.begins.device
+        before = [node for path in trie.paths for node in (ROOT, *path)]
+        tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
+        behind, nodes = torch.tensor(before, device=device) + 1, torch.arange(len(trie.tree) + 1, device=device)
+        found, size = [], max(1, LOGITS_AT_ONCE // (len(nodes) * self.policy.model.backbone.vocabulary))
+        for part in torch.arange(len(ahead.begins), device=device).split(size):
+            rows, columns = torch.broadcast_tensors(part[:, None], nodes)
+            logits = ahead.encoded.logits_at(rows.reshape(-1), columns.reshape(-1))
+            logprobs = logits.log_softmax(-1).reshape(len(part), len(nodes), -1)
+            found.append(logprobs[:, behind, tokens])
+        return torch.cat(found)
+
+    def _shares(self, token_logprobs: Tensor, divisors: Sequence[float]) -> Tensor:
+        """(B, A) log-probability of choosing each admissible reply."""
+        rows, replies = len(token_logprobs), self.policy.trie.replies
+        owners = [reply for reply, ids in enumerate(replies) for _ in ids]
+        device = token_logprobs.device
+        owner = torch.arange(rows, device=device)[:, None] * len(replies) + torch.tensor(owners, device=device)
+        table = torch.tensor(divisors, device=device).expand(rows, -1)
+        temperature = self.policy.generation.temperature
+        return choice_logprobs(token_logprobs.reshape(-1), owner.reshape(-1), table, temperature)
+
+    def _extend(
+        self,
+        logits: Tensor,
+        replies: list[Reply],
+        live: Sequence[int],
+        greedy: bool,
+        told: Callable[[int, int], None],
+    ) -> None:
+        """Add one token to each live reply, from logits (B, V)."""
+        tokens, logprobs = self._sample(logits, greedy)
+        for index, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
+            reply = replies[index]
+            reply.ids.append(token)
+            reply.logprobs.append(logprob)
+            reply.ended = token in self.policy.chat.end_ids
+            told(index, token)
+
+    def _is_done(self, reply: Reply) -> bool:
+        return reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens
+
+    def _sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
+        """(B,) tokens from logits (B, V), and the log-probability of each."""
+        logprobs = (logits / self.policy.generation.temperature).log_softmax(-1)
+        tokens = logprobs.argmax(-1) if greedy else self._drawn(logprobs)
+        return tokens, logprobs.gather(1, tokens[:, None]).squeeze(-1)
+
+    def _drawn(self, logprobs: Tensor) -> Tensor:
+        """(B,) indices drawn from (B, n) log-probabilities."""
+        # By the distribution function, with one random number a row: `torch.multinomial` draws one for each of the n.
+        wide = torch.float32 if logprobs.device.type == "mps" else torch.float64
+        function = logprobs.exp().to(wide).cumsum(-1)
+        draws = torch.rand(len(logprobs), 1, dtype=wide, device=logprobs.device, generator=self.policy.generator)
+        found = torch.searchsorted(function, draws * function[:, -1:], right=True)
+        return found.squeeze(-1).clamp(max=logprobs.shape[-1] - 1)

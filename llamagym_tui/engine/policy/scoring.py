@@ -1,0 +1,107 @@
+"""Scoring admissible replies on given prompts: the policy's distribution over actions, without sampling.
+
+Prompts that begin alike meet on one tree, so many of them cost little more than what they differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
+from llamagym_tui.engine.tokens.tokenization import Opening
+
+MOST_COLUMNS = 4096
+"""Columns of one forward at most, padding included (one tree may be larger)."""
+LOGITS_AT_ONCE = 2**25
+"""Numbers in the logits of scored tokens at most, in one piece."""
+
+
+@dataclass(slots=True)
+class Scored:
+    """A tree of prompts and replies, and the tokens of the replies on it."""
+
+    tree: TokenTree = field(default_factory=TokenTree)
+    tokens: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each: column that predicts it, id, number of its reply over all prompts."""
+
+
+@torch.no_grad()
+def reply_logprobs(
+    policy: Policy, prompts: Sequence[Opening], replies: Sequence[Sequence[int]], *, temperature: float | None = None
+) -> Tensor:
+    """(B, A) log-probability of each of A replies, end included, on each of B prompts.
+
+    Args:
+        policy: model and temperature.
+        prompts: first prompts of episodes, or all ids before a reply.
+        replies: ids of the admissible replies.
+        temperature: divides the logits. None: the policy's.
+    """
+    backbone = policy.model.backbone
+    divisor = policy.generation.temperature if temperature is None else temperature
+    sums = torch.zeros(len(prompts) * len(replies), device=backbone.device)
+    by_prefix: dict[tuple[int, ...], list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        by_prefix.setdefault(prompt.prefix, []).append(row)
+    for prefix, rows in by_prefix.items():
+        for group in _side_by_side(_planted(prompts, rows, replies)):
+            encoded = backbone.encode_trees(prefix, tree_rows([scored.tree for scored in group], backbone.device))
+            owners, logprobs = _token_logprobs(encoded, group, divisor, backbone.vocabulary)
+            sums.index_add_(0, owners, logprobs)
+    return sums.reshape(len(prompts), len(replies))
+
+
+def _planted(prompts: Sequence[Opening], rows: Sequence[int], replies: Sequence[Sequence[int]]) -> list[Scored]:
+    """Prompts of one prefix on trees, in order of their ids, so that those that begin alike meet."""
+    planted: list[Scored] = []
+    for row in sorted(rows, key=lambda row: prompts[row].rest):
+        rest = prompts[row].rest
+        longest = max(replies, key=len)
+        if not planted or not planted[-1].tree.is_cheaper_with([*rest, *longest[:-1]]):
+            planted.append(Scored())
+        here = planted[-1]
+        for number, reply in enumerate(replies):
+            path = here.tree.insert([*rest, *reply[:-1]])[len(rest) - 1 :]
+            owner = row * len(replies) + number
+            here.tokens += [(column, token, owner) for column, token in zip(path, reply, strict=True)]
+    return planted
+
+
+def _side_by_side(planted: Sequence[Scored]) -> Iterator[list[Scored]]:
+    """Trees of similar size together, as many as one forward may have."""
+    group: list[Scored] = []
+    for scored in sorted(planted, key=lambda scored: -len(scored.tree)):
+        if group and len(group[0].tree) * (len(group) + 1) > MOST_COLUMNS:
+            yield group
+            group = []
+        group.append(scored)
+    if group:
+        yield group
+
+
+def _token_logprobs(
+    encoded: Encoded, group: Sequence[Scored], temperature: float, vocabulary: int
+) -> tuple[Tensor, Tensor]:
+    """(N,) owner and (N,) log-probability of every scored token, logits of a place computed once, in bounded pieces."""
+    places: dict[tuple[int, int], int] = {}
+    tokens = [
+        (places.setdefault((row, column), len(places)), token, owner)
+        for row, scored in enumerate(group)
+        for column, token, owner in scored.tokens
+    ]
+    device = encoded.hidden.device
+    at, ids, owners = torch.tensor(tokens, device=device).T
+    rows, columns = torch.tensor(list(places), device=device).T
+    logprobs = torch.empty(len(tokens), device=device)
+    piece = max(1, LOGITS_AT_ONCE // vocabulary)
+    for start in range(0, len(places), piece):
+        logits = encoded.logits_at(rows[start : start + piece], columns[start : start + piece])
+        here = (at >= start) & (at < start + piece)
+        logprobs[here] = (logits / temperature).log_softmax(-1)[at[here] - start, ids[here]]
+    return owners, logprobs

@@ -1,0 +1,184 @@
+"""Slots: conversations whose keys and values are kept, each continued with new ids only.
+
+The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots; slots
+that begin with the same prompt are computed once, and those whose prompts differ much in length in forwards of their
+own. Behind each prompt a tree of possible replies may be computed in the same forward; what was replied decides which
+of it stays. Notation: B rows, M nodes of the tree, W columns of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from llamagym_tui.engine.model.caches import RaggedCache
+from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
+from llamagym_tui.engine.tokens.token_tree import TokenTree
+
+A_FORWARD = 256
+"""Tokens of padding that a forward of its own is worth: about what its overhead costs a small model."""
+
+
+class Ahead(NamedTuple):
+    """What a prefill computed."""
+
+    encoded: Encoded
+    """B rows of 1 + M columns: the prompt's last token, then the nodes of the tree."""
+    tree: TokenTree
+    begins: Tensor
+    """(B,) column of the cache at which each reply begins."""
+
+
+class Slots:
+    """Conversations that are continued together."""
+
+    def __init__(self, backbone: Backbone, count: int) -> None:
+        self.backbone, self.count = backbone, count
+        self._cache = RaggedCache(count, backbone.layers, backbone.device)
+        self._lengths = torch.zeros(count, dtype=torch.long, device=backbone.device)
+        self._prefix_in: list[tuple[int, ...] | None] = [None] * count
+        self._fresh: set[int] = set()
+        self._recorded: dict[tuple[int, ...], Cache] = {}
+
+    def forget(self) -> None:
+        """Drop what older weights computed of prefixes."""
+        self._recorded.clear()
+        self._prefix_in = [None] * self.count
+
+    @torch.inference_mode()
+    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        """Begin a conversation, with a prefix that is not computed again."""
+        self._lengths[slot] = len(prefix)
+        self._fresh.add(slot)
+        if self._prefix_in[slot] == prefix:
+            return
+        self._prefix_in[slot] = prefix
+        if not prefix:
+            return
+        if prefix not in self._recorded:
+            self._recorded[prefix] = self.backbone.record(prefix)
+        self._cache.fill(slot, self._recorded[prefix], len(prefix))
+
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+        """Append prompts to slots, and compute the tree behind each; the slots end with their prompts.
+
+        Args:
+            slots: B distinct slots, ascending.
+            prompts: ids that each slot has not seen yet, at least one.
+            tree: of possible replies; may be empty.
+        """
+        computed, same_as = self._distinct(slots, prompts)
+        parts: list[Encoded] = []
+        order: list[int] = []
+        for group in _of_similar_length(computed, prompts):
+            parts.append(self._forward([slots[index] for index in group], [prompts[index] for index in group], tree))
+            order += group
+        place = {index: row for row, index in enumerate(order)}
+        encoded = Encoded.joined(parts, self._indices([place[first] for first in same_as]))
+        self._copy(slots, prompts, same_as, len(tree))
+        rows = self._indices(slots)
+        begins = self._lengths[rows] + self._indices([len(prompt) for prompt in prompts])
+        self._lengths[rows] = begins
+        self._fresh.difference_update(slots)
+        return Ahead(encoded, tree, begins)
+
+    def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
+        """Let each slot go on after the path that its reply took on the tree: its columns move to the reply's begin."""
+        rows, longest = self._indices(slots), max(map(len, paths))
+        moved = [[*path, *range(len(path), longest)] for path in paths]
+        if any(path != list(range(longest)) for path in moved):
+            begins = ahead.begins[:, None]
+            to = begins + torch.arange(longest, device=rows.device)
+            self._cache.copy(rows, begins + self._indices(moved), rows, to)
+        self._lengths[rows] = ahead.begins + self._indices([len(path) for path in paths])
+
+    def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
+        """Append one id to each slot; logits (B, V) of what follows."""
+        rows = self._indices(slots)
+        columns = self._lengths[rows][:, None]
+        width = self._cache.aim(rows, columns)
+        mask = self.backbone.causal_mask(columns, width)
+        encoded = self.backbone.encode(self._indices(ids)[:, None], columns, mask, self._cache)
+        self._lengths[rows] += 1
+        at = torch.arange(len(rows), device=rows.device)
+        return encoded.logits_at(at, torch.zeros_like(at))
+
+    def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=self._lengths.device)
+
+    def _distinct(self, slots: Sequence[int], prompts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+        """Indices that must be computed, and of each index the one that it equals: new slots may begin alike."""
+        first: dict[object, int] = {}
+        same_as = []
+        for index, (slot, prompt) in enumerate(zip(slots, prompts, strict=True)):
+            key = (self._prefix_in[slot], tuple(prompt)) if slot in self._fresh else slot
+            same_as.append(first.setdefault(key, index))
+        return sorted(set(same_as)), same_as
+
+    def _copy(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], same_as: list[int], nodes: int) -> None:
+        """Give the slots that begin like a computed one its keys and values."""
+        pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
+        if not pairs:
+            return
+        to, rows = self._indices([[slots[index], slots[first]] for index, first in pairs]).T
+        width = max(len(prompts[index]) for index, _ in pairs) + nodes
+        columns = self._lengths[rows][:, None] + torch.arange(width, device=rows.device)
+        self._cache.reach(int(columns.max()) + 1)
+        self._cache.copy(rows, columns, to, columns)
+
+    def _forward(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Encoded:
+        """One forward of prompts, each followed by the tree; lengths are left as they were."""
+        nodes, width = len(tree), max(map(len, prompts)) + len(tree)
+        rows, sizes = self._indices(slots), self._indices([len(prompt) for prompt in prompts])
+        ids = self._indices([[*prompt, *tree.ids, *[0] * (width - len(prompt) - nodes)] for prompt in prompts])
+        columns = self._lengths[rows][:, None] + torch.arange(width, device=rows.device)
+        cached = self._cache.aim(rows, columns)
+        positions, mask = self._seen(columns, sizes, cached, tree)
+        encoded = self.backbone.encode(ids, positions, mask, self._cache)
+        at = torch.arange(len(rows), device=rows.device)[:, None]
+        return encoded.picked(at, sizes[:, None] + torch.arange(-1, nodes, device=rows.device))
+
+    def _seen(self, columns: Tensor, sizes: Tensor, cached: int, tree: TokenTree) -> tuple[Tensor, Mask]:
+        """Positions (B, T) and mask of prompts that are followed by a tree.
+
+        A node stands in a column of its own, at the position that it would have on its path; it sees the conversation
+        and its ancestors.
+
+        Args:
+            columns: (B, T) of the cache, one for each id.
+            sizes: (B,) ids of each prompt.
+            cached: W.
+            tree: behind each prompt.
+        """
+        if not len(tree):
+            return columns, self.backbone.causal_mask(columns, cached)
+        device = columns.device
+        row = torch.arange(len(columns), device=device)[:, None]
+        node = sizes[:, None] + torch.arange(len(tree), device=device)  # (B, M) index of each node among the ids
+        column = columns[row, node]
+        begins = column[:, :1]
+        positions, sees_to = columns.clone(), columns.clone()
+        positions[row, node] = begins + self._indices(tree.depths)
+        sees_to[row, node] = begins - 1
+        every = torch.arange(cached, device=device).expand(len(columns), -1)
+        visible = every[:, None, :] <= sees_to[:, :, None]
+        ancestors = torch.from_numpy(tree.visible(len(tree))).to(device)
+        visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors
+        where = every.clone()
+        where[row, column] = positions[row, node]
+        return positions, self.backbone.mask(visible, positions, where)
+
+
+def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Indices in groups, ascending; a group ends where padding it would cost more than a forward."""
+    groups: list[list[int]] = []
+    order = sorted(indices, key=lambda index: -len(prompts[index]))
+    for done, index in enumerate(order):
+        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > A_FORWARD:
+            groups.append([])
+        groups[-1].append(index)
+    return [sorted(group) for group in groups]

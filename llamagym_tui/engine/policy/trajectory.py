@@ -1,0 +1,111 @@
+"""Trajectories: what an episode leaves for the update, exactly as it was sampled.
+
+Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again. An episode is one
+segment of ids; where a template rewrites history, it is one segment a turn. Advantages run over turns, across
+segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llamagym_tui.engine.tokens.action_trie import Branch
+
+End = Literal["terminated", "truncated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A reply that was chosen whole among admissible ones, by their scores."""
+
+    chosen: int
+    """Index into `replies`."""
+    logprob: float
+    """Of the choice: its share of the softmax over the scores, temperature applied."""
+    replies: tuple[tuple[int, ...], ...]
+    """Ids of the admissible replies, ends included."""
+    divisors: tuple[float, ...]
+    """Of each reply: its score is the sum of its tokens' log-probabilities over this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One decision: a reply, and the reward that it earned."""
+
+    start: int
+    """Index, in the segment's ids, of the reply's first token."""
+    end: int
+    """Index after the reply's last sampled token."""
+    logprobs: tuple[float, ...]
+    """Of each sampled token, under the policy and temperature that sampled it; length end - start."""
+    value: float
+    """V at the prompt's last token, when the reply was sampled."""
+    reward: float
+    """The environment's, whole."""
+    parse_failed: bool = False
+    """Whether the reply named no action."""
+    is_trained: bool = True
+    """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
+    branches: tuple[Branch, ...] = ()
+    """Where admissible replies part, counted from `start`."""
+    choice: Choice | None = None
+    """How the reply was chosen by score; None: it was sampled token by token."""
+
+    @property
+    def decided(self) -> tuple[float, ...]:
+        """Log-probability of each decision: of the sampled tokens, or of the one choice; 0 where someone else chose."""
+        if not self.is_trained:
+            return (0.0,)
+        return self.logprobs if self.choice is None else (self.choice.logprob,)
+
+
+@dataclass(slots=True)
+class Segment:
+    """Ids that are computed in one row."""
+
+    prefix: tuple[int, ...]
+    """Ids that rows share; no token of it is sampled."""
+    ids: list[int] = field(default_factory=list)
+    """What follows the prefix: user messages, replies, template."""
+    turns: list[Turn] = field(default_factory=list)
+    """Replies within `ids`, in order."""
+
+    @property
+    def mask(self) -> list[bool]:
+        """For each of `ids`: whether the policy sampled it and is trained on it."""
+        mask = [False] * len(self.ids)
+        for turn in self.turns:
+            if turn.is_trained:
+                mask[turn.start : turn.end] = [True] * (turn.end - turn.start)
+        return mask
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """One episode."""
+
+    segments: list[Segment]
+    end: End
+    """How it ended; a truncated one is bootstrapped."""
+    final_prompt: Segment | None = None
+    """The true final observation as a prompt without reply; needed when truncated."""
+    prompt_version: int = 0
+    policy_version: int = 0
+    episode: int | None = None
+    """Index from 0 since the run began; None: it is of no run."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """All turns in order."""
+        return [turn for segment in self.segments for turn in segment.turns]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the policy chose every turn; what someone else had a hand in says nothing of how well it plays."""
+        return all(turn.is_trained for turn in self.turns)
+
+    @property
+    def episode_return(self) -> float:
+        """Undiscounted sum of the environment's rewards."""
+        return sum(turn.reward for turn in self.turns)

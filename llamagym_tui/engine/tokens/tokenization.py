@@ -1,0 +1,169 @@
+"""From conversations to token ids, one turn at a time: tokens in, tokens out.
+
+A reply is never decoded and encoded again: the next prompt is the ids so far, then what the chat template puts after a
+reply, then the next user message. Whether a template allows that (some rewrite history) is found out by rendering.
+Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llamagym_tui.engine.tokens.literal_text import LiteralText
+from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
+
+PLAIN_TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] | capitalize }}:\n{{ m['content'] }}"
+    "{{ eos_token if m['role'] == 'assistant' else '' }}\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:\n{% endif %}"
+)
+"""Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
+
+_MARK = "zqx"
+_CACHE_LIMIT = 20_000
+
+
+class Opening(NamedTuple):
+    """The ids of an episode's first prompt, split where episodes begin to differ."""
+
+    prefix: tuple[int, ...]
+    """Ids that every episode under the same system prompt begins with."""
+    rest: tuple[int, ...]
+    """The first user message and the generation prompt."""
+
+
+class ChatTokenizer:
+    """A tokenizer and its chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Find out what the template does; a tokenizer without one gets `PLAIN_TEMPLATE`."""
+        self.tokenizer = tokenizer
+        self._literal = LiteralText(tokenizer)
+        if not tokenizer.chat_template:
+            tokenizer.chat_template = PLAIN_TEMPLATE
+        self.takes_system = self._takes_system()
+        self.end_ids = self._end_ids()
+        self.keeps_history = self._keeps_history()
+        self._openings: dict[tuple[str, str], Opening] = {}
+        self._continuations: dict[tuple[str, bool], tuple[int, ...]] = {}
+
+    def opening(self, system_prompt: str, observation: str) -> Opening:
+        """The first prompt of an episode."""
+        key = (system_prompt, observation)
+        if key not in self._openings:
+            _forget(self._openings)
+            prefix = self._prefix(system_prompt)
+            ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
+            shared = 0
+            while shared < min(len(prefix), len(ids) - 1) and prefix[shared] == ids[shared]:
+                shared += 1
+            self._openings[key] = Opening(tuple(ids[:shared]), tuple(ids[shared:]))
+        return self._openings[key]
+
+    def continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
+        """What follows a reply: the template's end of it, the next user message, the generation prompt.
+
+        Args:
+            observation: the next user message.
+            ended: whether the reply's last id was the template's end itself.
+        """
+        key = (observation, ended)
+        if key not in self._continuations:
+            _forget(self._continuations)
+            turn = [user(_MARK), assistant(_MARK), user(observation)]
+            text = self._render(turn, prompt=True)
+            ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
+            self._continuations[key] = tuple(ids[self._through_end(ids) :] if ended else ids)
+        return self._continuations[key]
+
+    def prompt(self, conversation: Conversation) -> list[int]:
+        """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
+        return self._ids(self._render(conversation, prompt=True))
+
+    def reply_ids(self, reply: str) -> tuple[int, ...]:
+        """Ids of a reply as the model would say it after the generation prompt, its end included.
+
+        They are what the template's own rendering of the reply adds to the prompt, where it adds nothing but space
+        around the reply (Llama 2: a space before it); elsewhere the reply's text after the prompt's.
+        """
+        prompt = self._render([user(_MARK)], prompt=True)
+        whole = self._render([user(_MARK), assistant(reply)], prompt=False)
+        said, own = whole.removeprefix(prompt), self._literal.hide(reply).strip()
+        if len(said) == len(whole) or not said.lstrip().startswith(own):
+            said = self._literal.hide(reply)
+        ids = self._ids_after(prompt, said)
+        ends = [at for at, token in enumerate(ids) if token in self.end_ids]
+        return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
+
+    def text(self, ids: Sequence[int]) -> str:
+        """What reply ids say, special tokens left out."""
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def _prefix(self, system_prompt: str) -> list[int]:
+        text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
+        return self._ids(text[: text.rindex(_MARK)])
+
+    def _ids(self, text: str) -> list[int]:
+        """Ids of rendered text; only what the template wrote becomes special tokens."""
+        if self._literal.hides(text):
+            return self._literal.ids(text)
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _ids_after(self, before: str, text: str) -> list[int]:
+        """Ids of rendered text as it is read after other text; on its own where no token's border lies between."""
+        already, both = self._ids(before), self._ids(before + text)
+        return both[len(already) :] if both[: len(already)] == already else self._ids(text)
+
+    def _through_end(self, ids: Sequence[int]) -> int:
+        """Length of the template's end of a reply at the start of `ids`: space before it, and its token; 0: none."""
+        for at, token in enumerate(ids):
+            if token in self.end_ids:
+                return at + 1
+            if self.tokenizer.decode([token]).strip():
+                break
+        return 0
+
+    def _render(self, conversation: Sequence[ChatMessage], *, prompt: bool) -> str:
+        if not self.takes_system and conversation and conversation[0]["role"] == "system":
+            first, second, *rest = conversation
+            conversation = [user(f"{first['content']}\n\n{second['content']}"), *rest]
+        literal = [{**message, "content": self._literal.hide(message["content"])} for message in conversation]
+        return self.tokenizer.apply_chat_template(literal, tokenize=False, add_generation_prompt=prompt)
+
+    def _takes_system(self) -> bool:
+        self.takes_system = True
+        try:
+            return "sysmark" in self._render([*opening("sysmark"), user(_MARK)], prompt=True)
+        except Exception:
+            return False
+
+    def _end_ids(self) -> tuple[int, ...]:
+        """Ids that end a reply: what the template puts after one, and the tokenizer's own end of sequence."""
+        text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
+        after = self._ids(text.split(_MARK, 2)[2])
+        # Some tokenizers mark the template's end as special without naming it among their special tokens.
+        added = self.tokenizer.added_tokens_decoder
+        special = {*self.tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+        ends = [i for i in after[:1] if i in special]
+        if self.tokenizer.eos_token_id is not None and self.tokenizer.eos_token_id not in ends:
+            ends.append(self.tokenizer.eos_token_id)
+        return tuple(ends)
+
+    def _keeps_history(self) -> bool:
+        """Whether each prompt begins as the last one and its reply did; space before a reply is the model's to say."""
+        turns = [user("one"), assistant("<think>\nwhy\n</think>\n\ntwo"), user("three")]
+        first = self._render(turns[:1], prompt=True)
+        second = self._render(turns, prompt=True)
+        third = self._render([*turns, assistant("four"), user("five")], prompt=True)
+        return _goes_on(first, turns[1]["content"], second) and _goes_on(second, "four", third)
+
+
+def _goes_on(prompt: str, reply: str, later: str) -> bool:
+    return later.startswith(prompt) and later.removeprefix(prompt).lstrip().startswith(reply)
+
+
+def _forget(cache: dict[Any, Any]) -> None:
+    """Keep a cache from growing without bound."""
+    if len(cache) >= _CACHE_LIMIT:
+        cache.clear()

@@ -1,0 +1,136 @@
+"""`AgentBase`: how an agent words its prompt and observations, and how its replies are read.
+
+Everything in the project but `llamagym_tui.agent` knows agents by this class alone; users subclass
+`llamagym_tui.agent.Agent`, which adds the model.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llamagym_tui.errors import ActionParseError
+from llamagym_tui.game.actions import FAILED, ActionReading, json_index
+
+if TYPE_CHECKING:
+    from llamagym_tui.game.policy_map import PolicyMap
+
+
+class AgentBase(ABC):
+    """A language model's way of playing one environment: what it is told, and how its replies are read."""
+
+    env_id: ClassVar[str] = ""
+    """Gymnasium id of the environment that it plays."""
+    env_kwargs: ClassVar[Mapping[str, Any]] = {}
+    """Keyword arguments of ``gymnasium.make``."""
+    title: ClassVar[str] = ""
+    """Name for people; empty: the class's name."""
+    description: ClassVar[str] = ""
+    """One line for people."""
+    picture: ClassVar[str] = ""
+    """A small picture in characters for the list of agents, at most 4 rows of 14 cells; empty: none."""
+    action_names: ClassVar[tuple[str, ...]] = ()
+    """Names of discrete actions, by index; empty: found from the environment's action space."""
+    action_keys: ClassVar[Mapping[str, int]] = {}
+    """Key on which a person takes an action; empty: the digit of its index."""
+    baselines: ClassVar[Mapping[str, float]] = {}
+    """Published mean returns by name."""
+    fallback_action: ClassVar[Any] = 0
+    """What the environment gets when a reply names no action."""
+
+    @abstractmethod
+    def get_system_prompt(self) -> str:
+        """The system message of every episode."""
+
+    @abstractmethod
+    def format_observation(self, observation: Any) -> str:
+        """The user message that tells an observation."""
+
+    @abstractmethod
+    def extract_action(self, response: str) -> Any:
+        """The action that a reply names.
+
+        Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
+        ``ActionParseError``, says that the reply names none.
+        """
+
+    def format_action(self, action: Any) -> str:
+        """The canonical reply that names an action: what a person's choice is recorded as."""
+        return json.dumps({"action": action})
+
+    def expert(self, observation: Any) -> Any:
+        """The action of a scripted expert on an observation; None (the default): there is no expert.
+
+        What ``demos generate`` records.
+        """
+        return None
+
+    def draw(self, observation: Any) -> str:
+        """A drawing of an observation for people, some lines of plain text; empty (the default): there is none."""
+        return ""
+
+    def policy_map(self) -> PolicyMap | None:
+        """States to ask the policy about, laid out for people; None (the default): there is no map.
+
+        The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, beside
+        what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
+
+            from llamagym_tui.agent import Agent, Panel, PolicyMap
+            ...
+            def policy_map(self):
+                totals, dealer = range(21, 3, -1), [2, 3, 4, 5, 6, 7, 8, 9, 10, 1]
+                states = [[(total, card, 0) for card in dealer] for total in totals]
+                return PolicyMap([Panel("hard", [str(t) for t in totals], [str(c) for c in dealer], states)], action=1)
+
+        Best is what `expert` says, or all that ``PolicyMap(best=…)`` names.
+        """
+        return None
+
+    def read(self, reply: str) -> ActionReading:
+        """`extract_action`, with the way it was read and failures as data.
+
+        A model says anything, so what a user's own code raises over a reply (``int("hit")``) is a reply that names no
+        action, and no reason to end a run. JSON counts first, for an agent that knows no JSON, too: one that, as
+        LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}`` is told the former.
+        """
+        reading = self._extracted(reply)
+        index = json_index(reply) if reading.how != "json" else None
+        if index is None or _is_index(reading.action, index) or self._reads(f'{{"action": {index}}}', index):
+            return reading
+        return ActionReading(index, "json") if self._reads(f"Action: {index}", index) else reading
+
+    def _reads(self, reply: str, index: int) -> bool:
+        return _is_index(self._extracted(reply).action, index)
+
+    def _extracted(self, reply: str) -> ActionReading:
+        try:
+            action = self.extract_action(reply)
+        except (ActionParseError, ValueError, LookupError, TypeError, AttributeError):
+            return FAILED
+        if isinstance(action, ActionReading):
+            return action
+        return FAILED if action is None else ActionReading(action, "custom")
+
+    def action_name(self, action: Any) -> str:
+        """The name of an action, or its text if it has none."""
+        if isinstance(action, int) and 0 <= action < len(self.action_names):
+            return self.action_names[action]
+        return str(action)
+
+
+def _is_index(action: Any, index: int) -> bool:
+    """Whether an action, of whatever kind, is that index."""
+    try:
+        return operator.index(action) == index
+    except TypeError:
+        return False
+
+
+def prompt_sha256(system_prompt: str) -> str:
+    """Hex digest that stands for a system prompt in demonstrations and runs."""
+    import hashlib  # costs the first frame otherwise
+
+    return hashlib.sha256(system_prompt.encode()).hexdigest()

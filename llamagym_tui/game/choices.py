@@ -1,0 +1,74 @@
+"""The actions that a person can take: each on a key, and in words that the agent reads.
+
+Keys are the agent's, then digits and letters that it leaves free.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any, NamedTuple
+
+from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.game.agent_base import AgentBase
+
+SPARE_KEYS = string.digits + string.ascii_lowercase
+"""Keys of actions to which the agent gives none, in order."""
+
+
+class Choice(NamedTuple):
+    """An action that a person can take."""
+
+    key: str
+    action: int
+    name: str
+
+
+def choices(agent: AgentBase, space: Any) -> tuple[Choice, ...]:
+    """The actions of a space with a key each: the agent's keys, then digits and letters that it leaves free.
+
+    Raises:
+        EnvError: the space is not discrete, or has more actions than there are keys.
+    """
+    from gymnasium.spaces import Discrete
+
+    if not isinstance(space, Discrete):
+        raise EnvError(
+            f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
+            "so there is no table for a person."
+        )
+    keys = {action: key for key, action in agent.action_keys.items()}
+    free = [key for key in SPARE_KEYS if key not in agent.action_keys]
+    actions = range(int(space.start), int(space.start) + int(space.n))
+    given = []
+    for action in actions:
+        natural = str(action)
+        key = keys.get(action) or (natural if natural in free else free[0] if free else "")
+        if not key:
+            raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
+        if key in free:
+            free.remove(key)
+        given.append(Choice(key, action, agent.action_name(action)))
+    return tuple(given)
+
+
+def worded(agent: AgentBase, action: int, reasoning: str = "") -> str:
+    """A person's action as a reply of the agent's.
+
+    Args:
+        agent: names and reads the action.
+        action: what is to be done.
+        reasoning: a sentence that the reply begins with.
+    Raises:
+        ActionParseError: with this sentence the reply would not be read as the action.
+    """
+    canonical = agent.format_action(action)
+    if not (reasoning := reasoning.strip()):
+        return canonical
+    reply = f"{reasoning} {canonical}"
+    reading = agent.read(reply)
+    if reading.failed or reading.action != action:
+        said = "no action" if reading.failed else agent.action_name(reading.action)
+        raise ActionParseError(
+            f"With this sentence the agent would read {said}, not {agent.action_name(action)}; word it anew."
+        )
+    return reply

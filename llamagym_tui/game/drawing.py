@@ -1,0 +1,82 @@
+"""The state of an environment as plain text for people: the agent's own drawing, or what the environment renders.
+
+Bounded whatever is drawn, and without the codes by which a renderer colours a terminal: what they mark is kept apart.
+What a user's code or an environment raises over a drawing is no drawing, and no reason to end a game.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from llamagym_tui.game.agent_base import AgentBase
+
+MAX_LINES = 12
+"""Lines of a drawing at most."""
+MAX_COLUMNS = 120
+"""Characters of each of them at most."""
+_COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
+"""What changes the colour of a terminal; 0 or nothing: back to its own."""
+
+
+class Drawing(NamedTuple):
+    """Some lines of text, and the places in it that are marked."""
+
+    text: str
+    marks: tuple[tuple[int, int], ...] = ()
+    """First character of each, and the one after its last."""
+
+    def bracketed(self) -> str:
+        """The text alone, each mark in brackets."""
+        pieces, at = [], 0
+        for start, stop in self.marks:
+            pieces += [self.text[at:start], "[", self.text[start:stop], "]"]
+            at = stop
+        return "".join([*pieces, self.text[at:]])
+
+
+def draws(agent: AgentBase) -> bool:
+    """Whether an agent brings a drawing of its own."""
+    return type(agent).draw is not AgentBase.draw
+
+
+def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
+    """Whether an environment could be made so that it renders text, and nobody asked for something else."""
+    return "render_mode" not in env_kwargs and "ansi" in (env.metadata.get("render_modes") or ())
+
+
+def drawing(agent: AgentBase, env: Any, observation: Any) -> str:
+    """The drawing as text alone, what is marked in brackets; empty if there is none."""
+    return drawn(agent, env, observation).bracketed()
+
+
+def drawn(agent: AgentBase, env: Any, observation: Any) -> Drawing:
+    """The drawing of an observation, or of the environment's state; empty if there is none."""
+    try:
+        if draws(agent):
+            return Drawing(_bounded(str(agent.draw(observation))))
+        rendered = env.render() if env.render_mode == "ansi" else ""
+        return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
+    except Exception:  # an environment's code, or a user's, may raise anything
+        return Drawing("")
+
+
+def _bounded(text: str) -> str:
+    """The first lines of a text, each cut; empty lines around them are left out."""
+    lines = text[: MAX_LINES * 10 * MAX_COLUMNS].replace("\r\n", "\n").strip("\n").split("\n")[:MAX_LINES]
+    return "\n".join(line.rstrip("\r").expandtabs(4)[:MAX_COLUMNS] for line in lines)
+
+
+def _with_marks(text: str) -> Drawing:
+    """The text without codes of colour, what they colour marked."""
+    pieces = _COLOUR.split(text)
+    plain, length, began = pieces[:1], len(pieces[0]), -1
+    marks: list[tuple[int, int]] = []
+    for code, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        if began >= 0 and length > began:
+            marks.append((began, length))
+        began = length if code.strip("0;") else -1
+        plain.append(piece)
+        length += len(piece)
+    return Drawing("".join(plain), (*marks, (began, length)) if 0 <= began < length else tuple(marks))

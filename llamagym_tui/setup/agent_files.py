@@ -1,0 +1,133 @@
+"""Loading the agent class of a user's own Python file.
+
+Every fault of the file becomes an `AgentFileError` that names file and line: syntax, whatever the file raises while
+it is imported, no agent or several in it, a missing method or `env_id`. Which file is meant is the catalog's matter.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from llamagym_tui.errors import AgentFileError, UsageError
+from llamagym_tui.game.agent_base import AgentBase
+
+
+def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
+    """The agent class of a file.
+
+    Args:
+        path: a Python file.
+        class_name: which class; None: the only one that the file defines.
+    Raises:
+        UsageError: there is no such file.
+        AgentFileError: the file, or the class, is faulty.
+    """
+    if not path.is_file():
+        raise UsageError(f"There is no agent file {path}; check the path, or see `llamagym-tui agents`.")
+    source = _source(path)
+    module = _executed(path, source)
+    agent_class = _chosen(module, path, class_name)
+    _require_complete(agent_class, path, source)
+    return agent_class
+
+
+def _source(path: Path) -> str:
+    try:
+        source = path.read_bytes()
+        ast.parse(source, filename=str(path))
+        return source.decode("utf-8-sig", errors="replace")
+    except SyntaxError as error:
+        raise AgentFileError(f"{path}, line {error.lineno or 1}: {error.msg}; correct it and start again.") from error
+    except ValueError as error:
+        raise AgentFileError(f"{path}, line 1: this is not Python source ({error}).") from error
+    except OSError as error:
+        raise AgentFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _executed(path: Path, source: str) -> ModuleType:
+    """The file's module, run as a script would be: its neighbours can be imported."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"llamagym_tui_agent_file_{path.stem}_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise AgentFileError(f"{path}, line 1: Python cannot import a file of this name; end it in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        with _importable(path.parent):
+            # Not `spec.loader.exec_module`: a cached byte code of the same second and size would hide an edit.
+            exec(compile(source, str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
+        line = _line_in(path, error)
+        raise AgentFileError(f"{path}, line {line}: {type(error).__name__}: {_first_line(error)}") from error
+    return module
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+
+
+def _line_in(path: Path, error: BaseException) -> int:
+    """The deepest line of the file on the way to an error."""
+    lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return lines[-1] if lines else 1
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or "no message").splitlines()[0]
+
+
+def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[AgentBase]:
+    defined = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, AgentBase) and value.__module__ == module.__name__
+    }
+    if class_name is not None:
+        if class_name in defined:
+            return defined[class_name]
+        raise AgentFileError(f"{path} has no agent class {class_name}; {_offer(path, defined)}")
+    # A base class that leaves methods open is not what was meant when a class that fills them is there.
+    candidates = {name: value for name, value in defined.items() if not inspect.isabstract(value)} or defined
+    if len(candidates) == 1:
+        return next(iter(candidates.values()))
+    if not candidates:
+        raise AgentFileError(f"{path} defines no agent; write a class that inherits from llamagym_tui.Agent.")
+    raise AgentFileError(f"{path} defines several agents; {_offer(path, candidates)}")
+
+
+def _offer(path: Path, classes: dict[str, type[AgentBase]]) -> str:
+    if not classes:
+        return "it defines no agent at all."
+    return "name one: " + ", ".join(f"{path.name}:{name}" for name in sorted(classes)) + "."
+
+
+def _require_complete(agent_class: type[AgentBase], path: Path, source: str) -> None:
+    where = f"{path}, line {_line_of_class(source, agent_class.__name__)}: {agent_class.__name__}"
+    missing = sorted(agent_class.__abstractmethods__)
+    if missing:
+        raise AgentFileError(f"{where} lacks {', '.join(missing)}; an agent has all three methods.")
+    if not isinstance(agent_class.env_id, str) or not agent_class.env_id:
+        raise AgentFileError(f'{where} names no environment; give it env_id = "…", a Gymnasium id.')
+
+
+def _line_of_class(source: str, name: str) -> int:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node.lineno
+    return 1

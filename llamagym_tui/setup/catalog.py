@@ -1,0 +1,192 @@
+"""Finds agents: by name, by ``path.py[:Class]``, or a generic one for any Gymnasium id.
+
+Imports neither torch nor, before an environment is asked for, gymnasium. Every refusal is a `UsageError` in one
+sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llamagym_tui import agents
+from llamagym_tui.errors import UsageError
+from llamagym_tui.game.agent_base import AgentBase
+
+if TYPE_CHECKING:
+    import gymnasium
+
+MAX_OBSERVATION_NUMBERS = 512
+"""Numbers in an observation that are still told as text; an image has thousands."""
+
+
+class AgentFile(NamedTuple):
+    """A spec of the form ``path.py[:Class]``."""
+
+    path: Path
+    """Absolute."""
+    class_name: str | None
+
+
+def built_in() -> dict[str, type[AgentBase]]:
+    """The agents that ship, by the name of their file."""
+    found = ((name, _agent_in(name)) for name in _agent_modules())
+    return {name: agent for name, agent in found if agent is not None}
+
+
+def find_agent(spec: str) -> type[AgentBase]:
+    """The agent class that a spec names.
+
+    Args:
+        spec: a built-in name (``frozen_lake`` or ``frozen-lake``), ``path.py[:Class]``, or a Gymnasium id
+            (``CartPole-v1``).
+    Raises:
+        UsageError: nothing of that name; the message has the nearest ones.
+        AgentFileError: the file is faulty; the message has file and line.
+    """
+    file = agent_file(spec)
+    if file is not None:
+        from llamagym_tui.setup.agent_files import load_agent
+
+        return load_agent(*file)
+    agent = _agent_in(_as_built_in(spec))
+    return agent if agent is not None else _generic_agent(spec, list(built_in()))
+
+
+def agent_file(spec: str) -> AgentFile | None:
+    """The file that a spec names, or None if it is a name or an id."""
+    match = re.fullmatch(r"(.+\.py)(?::([A-Za-z_]\w*))?", spec)
+    return AgentFile(Path(match[1]).expanduser().absolute(), match[2]) if match else None
+
+
+def absolute_spec(spec: str) -> str:
+    """The same spec for a process with another working directory, a built-in name as its file has it."""
+    file = agent_file(spec)
+    if file is None:
+        return _as_built_in(spec)
+    return f"{file.path}:{file.class_name}" if file.class_name else str(file.path)
+
+
+def agent_name(spec: str) -> str:
+    """A short name for files and headers: ``blackjack``, ``cliff`` for ``./cliff.py``, ``CartPole-v1``."""
+    file = agent_file(spec)
+    name = file.path.stem if file else _as_built_in(spec)
+    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "agent"
+
+
+def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
+    """Names of an agent's discrete actions: its own, else numbers from the action space, else none.
+
+    Raises:
+        UsageError: the environment cannot be made.
+    """
+    if agent_class.action_names:
+        return tuple(agent_class.action_names)
+    env = _made(agent_class.env_id, dict(agent_class.env_kwargs))
+    try:
+        return _numbered(env.action_space)
+    finally:
+        env.close()
+
+
+def _as_built_in(spec: str) -> str:
+    """``frozen_lake`` for ``frozen-lake`` too; what names no agent that ships stays as it is."""
+    name = spec.replace("-", "_")
+    return name if _agent_in(name) is not None else spec
+
+
+@cache
+def _agent_modules() -> list[str]:
+    """Names of the modules of agents; nothing is imported."""
+    return sorted(path.stem for path in Path(agents.__file__).parent.glob("[!_]*.py"))
+
+
+@cache
+def _agent_in(name: str) -> type[AgentBase] | None:
+    """The agent of a module among those that ship, None if there is none; only that module is imported."""
+    if name not in _agent_modules():
+        return None
+    module = importlib.import_module(f"{agents.__name__}.{name}")
+    found = [value for value in vars(module).values() if _is_agent(value) and value.__module__ == module.__name__]
+    return next((value for value in found if value.env_id), None)
+
+
+def _is_agent(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, AgentBase) and not inspect.isabstract(value)
+
+
+def _numbered(space: Any) -> tuple[str, ...]:
+    from gymnasium.spaces import Discrete
+
+    if isinstance(space, Discrete) and space.start == 0:
+        return tuple(f"action {index}" for index in range(int(space.n)))
+    return ()
+
+
+def _generic_agent(env_id: str, known: list[str]) -> type[AgentBase]:
+    import gymnasium
+
+    from llamagym_tui.agents.generic import GenericAgent
+
+    try:
+        gymnasium.spec(env_id)
+    except (gymnasium.error.Error, ImportError, ValueError) as error:
+        raise UsageError(_unknown(env_id, known, list(gymnasium.registry))) from error
+    env = _made(env_id, {})
+    try:
+        names = _numbered(env.action_space)
+        _require_tellable(env_id, env, names)
+    finally:
+        env.close()
+    members = {"env_id": env_id, "title": env_id, "action_names": names, "__module__": GenericAgent.__module__}
+    return type("GenericAgent", (GenericAgent,), members)
+
+
+def _require_tellable(env_id: str, env: gymnasium.Env[Any, Any], names: tuple[str, ...]) -> None:
+    if not names:
+        raise UsageError(
+            f"{env_id} takes actions from {env.action_space}, and the generic agent can only name discrete ones "
+            "counted from 0; write an agent file for it (path.py:Class)."
+        )
+    numbers = _numbers(env.observation_space)
+    if numbers > MAX_OBSERVATION_NUMBERS:
+        raise UsageError(
+            f"{env_id} shows {numbers:,} numbers at a time, too many to tell as text; "
+            "write an agent file that says what matters (path.py:Class)."
+        )
+
+
+def _numbers(space: Any) -> int:
+    """How many numbers an observation of a space is told as; a text counts as one."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return sum(_numbers(part) for part in space.spaces.values())
+    if isinstance(space, spaces.Tuple):
+        return sum(_numbers(part) for part in space.spaces)
+    count = 1
+    for size in getattr(space, "shape", None) or ():
+        count *= int(size)
+    return count
+
+
+def _made(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    import gymnasium
+
+    try:
+        return gymnasium.make(env_id, **env_kwargs)
+    except Exception as error:  # an environment's constructor may raise anything
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise UsageError(f"The environment {env_id} cannot be made: {reason[0]}") from error
+
+
+def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:
+    folded = {name.lower(): name for name in [*env_ids, *agents]}
+    nearest = [folded[name] for name in difflib.get_close_matches(spec.lower(), list(folded), n=3, cutoff=0.6)]
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"built in: {', '.join(agents)}."
+    return f"There is no agent named {spec!r}; {hint}"

@@ -1,0 +1,103 @@
+"""The agent of a run as the UI process has it: its prompting without a model, its demonstrations, its table.
+
+Nothing is looked up before it is needed, so that neither the agent's file nor gymnasium delays the first frame.
+Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llamagym_tui.errors import AgentFileError
+from llamagym_tui.game.agent_base import AgentBase
+
+if TYPE_CHECKING:
+    from llamagym_tui.demos.human_game import HumanGame
+    from llamagym_tui.demos.writer import DemoWriter
+
+
+class RunAgent:
+    """An agent by its spec."""
+
+    def __init__(self, spec: str, agent_class: type[AgentBase] | None = None) -> None:
+        """An agent that is not looked up yet.
+
+        Args:
+            spec: as the user named it.
+            agent_class: the class; None: found by the spec.
+        """
+        self.spec = spec
+        self._class = agent_class
+        self._agent: AgentBase | None = None
+
+    @property
+    def name(self) -> str:
+        """Short name, for files."""
+        from llamagym_tui.setup.catalog import agent_name
+
+        return agent_name(self.spec)
+
+    @property
+    def title(self) -> str:
+        """Name for people."""
+        return type(self.agent).title or type(self.agent).__name__
+
+    @property
+    def agent(self) -> AgentBase:
+        """The agent, without a model.
+
+        Raises:
+            UsageError: there is none of that name.
+            AgentFileError: its file does not load, or it cannot be made.
+        """
+        if self._agent is None:
+            if self._class is None:
+                from llamagym_tui.setup.catalog import find_agent
+
+                self._class = find_agent(self.spec)
+            try:
+                self._agent = self._class()
+            except Exception as error:  # a user's own code
+                raise AgentFileError(f"{self._class.__name__} cannot be made without a model: {error}.") from error
+        return self._agent
+
+    def own_prompt(self) -> str:
+        """The system prompt that the agent brings.
+
+        Raises:
+            AgentFileError: it raised something.
+        """
+        agent = self.agent
+        try:
+            return agent.get_system_prompt()
+        except Exception as error:
+            raise AgentFileError(f"{type(agent).__name__}.get_system_prompt failed: {error}.") from error
+
+    def demos_path(self) -> Path:
+        """The file of a person's episodes."""
+        from llamagym_tui.demos.files import default_path
+
+        return default_path(self.name)
+
+    def table(
+        self,
+        writer: DemoWriter,
+        *,
+        system_prompt: Callable[[], str],
+        next_seed: Callable[[], int],
+        clock: Callable[[], datetime],
+    ) -> HumanGame:
+        """A table for a person, as `HumanGame` has it."""
+        from llamagym_tui.demos.human_game import HumanGame
+
+        return HumanGame(
+            self.agent,
+            self.name,
+            writer,
+            system_prompt=system_prompt,
+            next_seed=next_seed,
+            clock=clock,
+        )

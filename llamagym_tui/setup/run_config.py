@@ -1,0 +1,153 @@
+"""From options of the command line to a `RunConfig`, with every check that needs no torch.
+
+What was not said is left to the model's entry in the registry, then to the settings' own defaults; on ``--resume``,
+to the settings of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from llamagym_tui import run_store
+from llamagym_tui.config import RunConfig, from_dict
+from llamagym_tui.errors import UsageError
+from llamagym_tui.model_registry import BUNDLED, with_defaults
+from llamagym_tui.setup import catalog
+
+
+def run_config(
+    *, agent: str | None, run_dir: Path | None, resume: bool, assignments: Sequence[str] = (), **said: Any
+) -> RunConfig:
+    """Settings of a run.
+
+    Args:
+        agent: the spec as typed; None: on ``resume`` the agent of the run.
+        run_dir: its folder; None: it has none yet, see `with_run_dir`.
+        resume: whether to go on in `run_dir`.
+        assignments: what was said by ``--set``; it has the last word.
+        said: options by their names in `RunConfig`; None: not said.
+    Raises:
+        UsageError: something asked for is not there, or not allowed.
+    """
+    given = {name: value for name, value in said.items() if value is not None}
+    if assignments:
+        from llamagym_tui.setup.assignments import settings
+
+        given |= settings(assignments)
+    if agent is not None:
+        catalog.find_agent(agent)
+        given["agent"] = catalog.absolute_spec(agent)
+    if "model" in given:
+        given["model"] = checked_model(given["model"])
+    if resume:
+        return _resumed(run_dir, given)
+    if agent is None:
+        raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
+    given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
+    return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
+
+
+def with_run_dir(config: RunConfig) -> RunConfig:
+    """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once."""
+    if config.run_dir:
+        return config
+    folder = run_store.new_run_dir(catalog.agent_name(config.agent))
+    return msgspec.structs.replace(config, run_dir=str(folder.absolute()))
+
+
+def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:
+    """Options of a warm start by their names in `RunConfig`; its file is checked.
+
+    Args:
+        agent: the spec as typed.
+        path: file of demonstrations. None: the one that ships for the agent.
+        wanted: whether the run is to begin with one.
+        resume: whether it has begun already.
+    Raises:
+        UsageError: only one half of it was said, or there is no such file.
+        DemoFileError: the file has a fault.
+    """
+    if not wanted:
+        if path is not None:
+            raise UsageError("--sft-data is what a run begins with; say --sft-warm-start too.")
+        return {}
+    if resume:
+        raise UsageError("A run that is resumed has begun already; --sft-warm-start is for a new one.")
+    return {"sft_warm_start": True, "sft_data": sft_file(agent, path) if agent is not None else None}
+
+
+def sft_file(agent: str, path: Path | None) -> str:
+    """The file to train an agent on, absolute and without fault.
+
+    Raises:
+        UsageError: the agent is unknown, or there is no such file.
+        DemoFileError: the file has a fault; the message names its line.
+    """
+    from llamagym_tui.demos.training_data import training_data
+    from llamagym_tui.setup.run_agent import RunAgent
+
+    return str(training_data(RunAgent(agent).agent, path).path.absolute())
+
+
+def prompt_text(path: Path | None) -> str | None:
+    """The system prompt in a file, or None if no file was named.
+
+    Raises:
+        UsageError: the file cannot be read as text.
+    """
+    if path is None:
+        return None
+    try:
+        return path.expanduser().read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
+    except OSError as error:
+        raise UsageError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
+
+
+def thread_count(text: str | None) -> int | None:
+    """``auto`` is None; a number is itself.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text is None or text == "auto":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--threads takes auto or a number from 1, not {text!r}.")
+    return int(text)
+
+
+def checked_model(name: str) -> str:
+    """A model's name as the trainer takes it; local paths, run folders among them, become absolute.
+
+    Raises:
+        UsageError: it is the path of a folder that is not there.
+    """
+    path = Path(name).expanduser()
+    if name == BUNDLED or (not _looks_local(name) and not path.is_dir()):
+        return name
+    if not path.is_dir():
+        raise UsageError(f"There is no model folder {name}; check the path, or see `llamagym-tui models`.")
+    return str(path.absolute())
+
+
+def _looks_local(name: str) -> bool:
+    """Whether a name can only be a path: a hub id is ``name`` or ``owner/name``."""
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or Path(name).is_absolute()
+
+
+def _resumed(run_dir: Path | None, given: dict[str, Any]) -> RunConfig:
+    if run_dir is None:
+        raise UsageError("--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them.")
+    folder = run_dir.expanduser().absolute()
+    if not run_store.is_run(folder):
+        raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
+    from llamagym_tui.setup.assignments import merged
+
+    earlier = msgspec.to_builtins(run_store.read_config(folder))
+    return from_dict(RunConfig, merged(earlier, given) | {"run_dir": str(folder), "resume": True})

@@ -1,0 +1,78 @@
+"""What a run was before it is resumed, read from its own events by the reducer that the live screen has.
+
+The conversation is left out, and so is all that a session confirms for itself: mode, prompt, settings. Reading goes on
+in small pieces, so that nobody waits for it, and ends where the events of the next session begin. Memory is bounded as
+the run state is. Knows no screen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.events import (
+    EpisodeCorrected,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    PolicyMapped,
+    StateDrawn,
+    TurnFinished,
+    TurnInspected,
+)
+from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import RunState, initial_state, with_history
+
+READ_EVENTS = 64
+"""Events that are read at once: some milliseconds."""
+TOLD_ONCE = (
+    EpisodeCorrected,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    PolicyMapped,
+    StateDrawn,
+    TurnFinished,
+    TurnInspected,
+)
+"""Events of which nothing outlives their session."""
+
+
+class PastRun:
+    """The events of a run's earlier sessions, as far as they have been read."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """A run of which nothing has been read yet; made before its next session begins.
+
+        Args:
+            config: of the run that is resumed.
+        """
+        path = Path(config.run_dir) / EVENTS_FILE
+        self._log = event_log.Pieces(path, end=path.stat().st_size) if path.is_file() else None
+        self._state = initial_state(config)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has been read that can be."""
+        return self._log is None or self._log.complete
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be read to its end; empty: it can."""
+        return self._log.fault if self._log is not None else ""
+
+    def read_on(self) -> None:
+        """Read `READ_EVENTS` more; at a line that is no event the past ends."""
+        for logged in self._log.some(READ_EVENTS) if self._log is not None else ():
+            if not isinstance(logged.event, TOLD_ONCE):
+                self._state = reduce(self._state, logged.event)
+
+    def recalled_in(self, state: RunState) -> RunState:
+        """The state of a session that has not begun to play, with what the run was before it."""
+        past = self._state
+        if past.mode != state.mode:
+            past = replace(past, recent=())
+        return replace(with_history(state, past), prompt_version=past.prompt_version)

@@ -1,0 +1,106 @@
+"""How the policy plays in training and in inference, counted to be compared side by side, in bounded memory.
+
+A count is of one manner of play: another prompt, another temperature or rule of sampling begins it anew, and so does
+each switch to inference. In training the policy changes, so its last `RECENT` episodes, or some more, stand for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llamagym_tui.protocol.events import EpisodesCounted
+from llamagym_tui.returns import RECENT
+from llamagym_tui.state.prompts import Totals
+
+STRETCHES = 16
+"""Parts into which the training episodes are divided, of which the oldest go."""
+
+
+class Manner(NamedTuple):
+    """What decides how a policy plays, apart from its weights."""
+
+    prompt_version: int
+    temperature: float
+    policy: str
+    """``generate`` or ``score``, with what else is set of sampling."""
+
+
+class Played(NamedTuple):
+    """Sums over episodes of one manner."""
+
+    manner: Manner | None = None
+    """None: nothing was played."""
+    returns: Totals = Totals()
+    turns: int = 0
+    parse_failures: int = 0
+    actions: tuple[int, ...] = ()
+    """Turns whose reply named each action; empty: they are not counted."""
+
+    def plus(self, other: Played) -> Played:
+        """With other episodes of the same manner."""
+        mine, theirs = self.returns, other.returns
+        counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
+        return Played(
+            other.manner,
+            Totals(mine.episodes + theirs.episodes, mine.total + theirs.total, mine.squares + theirs.squares),
+            self.turns + other.turns,
+            self.parse_failures + other.parse_failures,
+            tuple(a + b for a, b in counted),
+        )
+
+    @property
+    def failure_share(self) -> float | None:
+        """Share of turns whose reply named no action; None without a turn."""
+        return self.parse_failures / self.turns if self.turns else None
+
+    def action_share(self, action: int) -> float | None:
+        """How often an action was chosen where one was named; None where none was."""
+        named = sum(self.actions)
+        return self.actions[action] / named if named and action < len(self.actions) else None
+
+
+class PlayCounts(NamedTuple):
+    """Play in the two modes."""
+
+    stretches: tuple[Played, ...] = ()
+    """The last training episodes, in order."""
+    inference: Played = Played()
+
+    @property
+    def train(self) -> Played:
+        """The last training episodes together."""
+        together = Played()
+        for stretch in self.stretches:
+            together = together.plus(stretch)
+        return together
+
+    def counted(self, event: EpisodesCounted, manner: Manner) -> PlayCounts:
+        """With the episodes of an event.
+
+        Args:
+            event: of the present prompt.
+            manner: in which they were played.
+        """
+        played = Played(
+            manner, Totals().add(event.returns), sum(event.lengths), event.parse_failures, tuple(event.actions)
+        )
+        if event.mode == "train":
+            return self._replace(stretches=_recent(self.stretches, played))
+        return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)
+
+    def switched_to_inference(self) -> PlayCounts:
+        """With another stretch of inference, not begun."""
+        return self._replace(inference=Played())
+
+
+def _recent(stretches: tuple[Played, ...], played: Played) -> tuple[Played, ...]:
+    """Stretches with one more at their end, without those that are too old or of another manner."""
+    if stretches and stretches[-1].manner != played.manner:
+        return (played,)
+    if stretches and stretches[-1].returns.episodes < RECENT // STRETCHES:
+        stretches = (*stretches[:-1], stretches[-1].plus(played))
+    else:
+        stretches = (*stretches, played)
+    while sum(stretch.returns.episodes for stretch in stretches[1:]) >= RECENT:
+        stretches = stretches[1:]
+    return stretches

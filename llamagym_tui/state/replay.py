@@ -1,0 +1,255 @@
+"""A recorded run that can be played: what was told of it, by its time, and the run's state at every moment.
+
+The events go through the reducer that the live screen has, so a replay shows what was seen. Reading goes on in small
+pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at most, so a long run costs
+no more memory than a short one, and no jump reads more than the stretch between two of them. Starts no trainer and
+knows no screen.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    ModeChanged,
+    PromptChanged,
+    RolledBack,
+    RunStarted,
+    SettingsChanged,
+    WarmStartFinished,
+)
+from llamagym_tui.run_store import EVENTS_FILE, read_config
+from llamagym_tui.state.reduce import MAX_MARKS, reduce
+from llamagym_tui.state.run import RunState, initial_state
+
+MAX_GAP_S = 5.0
+"""Seconds of a recording that a longer silence takes: a pause over night is not waited for."""
+MAX_KEYFRAMES = 128
+"""States kept for jumping."""
+KEYFRAME_EVERY = 256
+"""Events between two of them at first; twice as many whenever there are too many of them."""
+FRAME_ENTRIES = 256
+"""Entries of the conversation in each of them: what one may scroll back to after a jump, at least."""
+READ_EVENTS = 256
+"""Events that are read at once: some milliseconds."""
+PLAYED_EVENTS = 1_024
+"""Events that are played at once, some 20 ms; more of them follow at the next tick."""
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+"""Seconds of the recording for each second."""
+
+TurningPoint = RunStarted | PromptChanged | ModeChanged | SettingsChanged | RolledBack | WarmStartFinished
+"""Events at which a run that has begun takes another way, or is resumed."""
+
+
+class Moment(NamedTuple):
+    """A place in a recording."""
+
+    at_s: float = 0.0
+    """Seconds since its beginning, over all sessions of the run, long silences shortened."""
+    stamp_s: float = 0.0
+    """What the clock of the session showed."""
+
+    def of_next(self, event: AnyEvent) -> Moment:
+        """The moment of the event that follows; the clock of a resumed run begins anew."""
+        gap = max(0.0, event.at_s - self.stamp_s)
+        return Moment(self.at_s + min(gap, MAX_GAP_S), event.at_s)
+
+
+class Keyframe(NamedTuple):
+    """All that playing on from a place needs."""
+
+    moment: Moment
+    offset: int
+    """Byte in the file of events at which the next one begins."""
+    state: RunState
+
+
+class Recording:
+    """The events of a run as far as they have been read."""
+
+    def __init__(self, run_dir: str | Path) -> None:
+        """A recording of which nothing has been read yet.
+
+        Raises:
+            RunStoreError: the folder holds no run.
+        """
+        self.run_dir = Path(run_dir)
+        self.config = read_config(run_dir)
+        self.path = self.run_dir / EVENTS_FILE
+        opening = replace(initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir))
+        self._frames = [Keyframe(Moment(), 0, opening)]
+        self._last = self._frames[0]
+        self._every = KEYFRAME_EVERY
+        self._log = event_log.Pieces(self.path)
+        self.events = 0
+        """Events read."""
+        self.turning_points: list[float] = []
+        """Seconds at which the run took another way, the latest `MAX_MARKS`."""
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds, as far as it has been read."""
+        return self._last.moment.at_s
+
+    @property
+    def end(self) -> int:
+        """Bytes that have been read."""
+        return self._last.offset
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has been read that can be."""
+        return self._log.complete
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be read to its end; empty: it can."""
+        return self._log.fault
+
+    def read_on(self) -> None:
+        """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
+        for logged in self._log.some(READ_EVENTS):
+            self._take(logged)
+
+    def _take(self, logged: event_log.Logged) -> None:
+        before = self._last.state.run
+        moment = self._last.moment.of_next(logged.event)
+        self._last = Keyframe(moment, logged.end, reduce(self._last.state, logged.event))
+        self.events += 1
+        if isinstance(logged.event, TurningPoint) and before is not None:
+            self.turning_points = [*self.turning_points, moment.at_s][-MAX_MARKS:]
+        if self.events % self._every:
+            return
+        talk = self._last.state.transcript.tail(FRAME_ENTRIES)
+        self._frames.append(self._last._replace(state=replace(self._last.state, transcript=talk)))
+        if len(self._frames) == MAX_KEYFRAMES:
+            self._frames = self._frames[::2]
+            self._every *= 2
+
+    def frame_at(self, at_s: float) -> Keyframe:
+        """The last kept state at or before a time."""
+        # Several events may share a moment: the last keyframe at it is as good as the first.
+        return self._frames[max(0, bisect_right(self._frames, at_s, key=lambda frame: frame.moment.at_s) - 1)]
+
+
+class Player:
+    """Plays a recording by a clock."""
+
+    def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """A player at the beginning, playing.
+
+        Args:
+            recording: may be read on meanwhile.
+            clock: seconds, monotonic.
+        """
+        self.recording = recording
+        self.at_s = 0.0
+        """Seconds of the recording that have been played."""
+        self.playing = True
+        self.speed = 1.0
+        """Seconds of the recording for each second, one of `SPEEDS`."""
+        self._behind = False
+        """Whether events before the present time are yet to be played."""
+        self._clock = clock
+        self._ticked_at = clock()
+        self._go_to(recording.frame_at(0.0))
+
+    @property
+    def state(self) -> RunState:
+        """The run as it was known at this moment."""
+        return self._here.state
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing more will come."""
+        return self.recording.complete and self.at_s >= self.recording.duration_s
+
+    def tick(self) -> None:
+        """Play what is due by the clock, and what a jump has left; the end pauses.
+
+        Raises:
+            RunStoreError: the events cannot be read any more.
+        """
+        now = self._clock()
+        elapsed, self._ticked_at = now - self._ticked_at, now
+        if self.playing:
+            self._play_until(min(self.at_s + elapsed * self.speed, self.recording.duration_s))
+            self.playing = not self.at_end
+        elif self._behind:
+            self._play_until(self.at_s)
+
+    def toggle(self) -> None:
+        """Play, or pause; at the end, play once more from the beginning."""
+        self.playing = not self.playing
+        if self.playing and self.at_end:
+            self.jump(0.0)
+
+    def jump(self, at_s: float) -> None:
+        """Go to a time, as near as there is one; what lies between it and a kept state may take some ticks.
+
+        Raises:
+            RunStoreError: the events cannot be read any more.
+        """
+        at_s = min(max(at_s, 0.0), self.recording.duration_s)
+        frame = self.recording.frame_at(at_s)
+        if at_s < self.at_s or frame.offset > self._here.offset:
+            self._go_to(frame)
+        self._play_until(at_s)
+
+    def step(self) -> None:
+        """Pause after the next event.
+
+        Raises:
+            RunStoreError: the events cannot be read any more.
+        """
+        self.playing = False
+        while self._behind:
+            self._play_until(self.at_s)
+        if (coming := self._coming()) is not None:
+            self._take(coming)
+            self.at_s = self._here.moment.at_s
+
+    def change_speed(self, steps: int) -> None:
+        """Play faster, or slower, by some of `SPEEDS`."""
+        index = SPEEDS.index(self.speed) + steps
+        self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]
+
+    def _go_to(self, frame: Keyframe) -> None:
+        self._here = frame
+        self._events = event_log.read_from(self.recording.path, frame.offset)
+        self._next: event_log.Logged | None = None
+
+    def _play_until(self, at_s: float) -> None:
+        """Take events up to and at a time, `PLAYED_EVENTS` at most."""
+        self.at_s = at_s
+        for _ in range(PLAYED_EVENTS):
+            coming = self._coming()
+            self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
+            if coming is None or not self._behind:
+                return
+            self._take(coming)
+
+    def _coming(self) -> event_log.Logged | None:
+        """The next event, not taken; None at the end of what has been read."""
+        if self._next is None and self._here.offset < self.recording.end:
+            self._next = next(self._events, None)
+        return self._next
+
+    def _take(self, logged: event_log.Logged) -> None:
+        moment = self._here.moment.of_next(logged.event)
+        self._here = Keyframe(moment, logged.end, reduce(self._here.state, logged.event))
+        self._next = None
+
+
+def clock_text(at_s: float) -> str:
+    """Seconds as ``0:42``, ``12:05`` or ``1:02:33``."""
+    minutes, seconds = divmod(int(at_s), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,170 @@
+"""A past run in some lines: how long, how well, and how it ended.
+
+A summary is made by reading the events once and kept in the run folder with the place in the file that it goes up to,
+so that a longer run is read on from there, and one that has not changed not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from llamagym_tui.config import RunConfig, Value
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodesCounted,
+    EvaluationFinished,
+    RunFinished,
+    RunStarted,
+    SessionFailed,
+    SettingsChanged,
+    UpdateFinished,
+)
+from llamagym_tui.returns import Point, ReturnSeries, smoothing_window
+from llamagym_tui.run_store import EVENTS_FILE
+
+SUMMARY_FILE = "summary.json"
+VERSION = 1
+"""Raised with every change that makes kept summaries wrong."""
+
+Ending = Literal["finished", "failed", "open"]
+"""How the last session ended; ``open``: by force, or not yet."""
+
+
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """What is worth knowing of a run without playing it."""
+
+    version: int = VERSION
+    offset: int = 0
+    """Bytes of the events that it was made of."""
+    title: str = ""
+    """The agent's, empty if the run never started."""
+    baselines: dict[str, float] = field(default_factory=dict)
+    episodes: int = 0
+    env_steps: int = 0
+    updates: int = 0
+    played_s: float = 0.0
+    """Seconds over all sessions, loading included."""
+    session_s: float = 0.0
+    """Seconds of the last session."""
+    returns: ReturnSeries = field(default_factory=ReturnSeries)
+    evaluation: EvaluationFinished | None = None
+    """The last one."""
+    changes: dict[str, Value] = field(default_factory=dict)
+    """Settings that were changed live and hold at the end, by their dotted names."""
+    ending: Ending = "open"
+
+    @property
+    def curve(self) -> list[Point]:
+        """Mean return over episodes, smoothed as the playground's chart is."""
+        return self.returns.trailing(smoothing_window(self.returns.episodes))
+
+    @property
+    def mean_return(self) -> float | None:
+        """Where the curve ends; None without an episode."""
+        return self.curve[-1].mean_return if self.returns.sums else None
+
+
+def summary_of(run_dir: Path) -> RunSummary:
+    """The summary of a run, brought up to date and kept in its folder if that can be written.
+
+    Raises:
+        RunStoreError: the events cannot be read.
+    """
+    events = run_dir / EVENTS_FILE
+    kept = _kept(run_dir)
+    if kept.offset > (events.stat().st_size if events.exists() else 0):
+        kept = RunSummary()  # the file was replaced by a shorter one
+    summary = kept
+    for logged in event_log.read_from(events, kept.offset):
+        summary = replace(_after(summary, logged.event), offset=logged.end)
+    if summary != kept:
+        # A folder of someone else's is read all the same.
+        with contextlib.suppress(OSError):
+            draft = run_dir / f"{SUMMARY_FILE}.part"
+            draft.write_bytes(msgspec.json.encode(summary))
+            draft.replace(run_dir / SUMMARY_FILE)
+    return summary
+
+
+def differences(
+    first: RunConfig, second: RunConfig, changes: tuple[dict[str, Value], dict[str, Value]]
+) -> dict[str, tuple[str, str]]:
+    """Settings in which two runs differ, by their dotted names, as texts; the folder and resuming are left out.
+
+    Args:
+        first: settings of a run at its beginning.
+        second: of the other.
+        changes: what was changed live in each; told as ``0.0005 → 0.0001``.
+    """
+    sides = [_flat(msgspec.to_builtins(config)) for config in (first, second)]
+    names = [name for name in sides[0] if name not in ("run_dir", "resume")]
+    told = {name: (_told(sides[0][name], changes[0], name), _told(sides[1][name], changes[1], name)) for name in names}
+    return {name: pair for name, pair in told.items() if pair[0] != pair[1]}
+
+
+def _kept(run_dir: Path) -> RunSummary:
+    try:
+        kept = msgspec.json.decode((run_dir / SUMMARY_FILE).read_bytes(), type=RunSummary)
+    except (OSError, ValueError):
+        return RunSummary()
+    return kept if kept.version == VERSION else RunSummary()
+
+
+def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
+    """The summary after one more event."""
+    begun_anew = event.at_s < summary.session_s
+    spent = event.at_s if begun_anew else event.at_s - summary.session_s
+    summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
+    match event:
+        case RunStarted():
+            return replace(summary, title=event.agent, baselines=event.baselines, changes={}, ending="open")
+        case EpisodesCounted():
+            return replace(
+                summary,
+                episodes=event.episodes,
+                env_steps=event.env_steps,
+                returns=summary.returns.counted(event.returns, event.episodes),
+            )
+        case UpdateFinished():
+            return replace(summary, updates=event.update)
+        case EvaluationFinished():
+            return replace(summary, evaluation=event)
+        case SettingsChanged():
+            return replace(summary, changes={**summary.changes, **event.changes})
+        case SessionFailed():
+            return replace(summary, ending="failed")
+        case RunFinished():
+            return replace(summary, ending="finished")
+    return summary
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _told(value: Any, changes: dict[str, Value], name: str) -> str:
+    if name in changes and changes[name] != value:
+        return f"{_text(value)} → {_text(changes[name])}"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,95 @@
+"""Events made of what other parts found: how the run began, an update, an evaluation, a failure."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed, UpdateStats
+from llamagym_tui.setup import catalog
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.learning.update_stats import PPOStats
+    from llamagym_tui.trainer.collapse import Verdict
+    from llamagym_tui.trainer.parts import Parts
+    from llamagym_tui.trainer.rollout.evaluation import Evaluation
+
+
+def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_version: int) -> RunStarted:
+    """What a session consists of."""
+    agent, loaded = parts.agent, parts.loaded
+    return RunStarted(
+        agent=catalog.agent_name(config.agent),
+        env_id=agent.env_id,
+        model=loaded.name,
+        run_dir=config.run_dir,
+        seed=config.seed,
+        n_envs=config.n_envs,
+        mode=config.mode,
+        system_prompt=system_prompt,
+        prompt_version=prompt_version,
+        action_names=list(agent.action_names),
+        baselines=dict(agent.baselines),
+        parameters=loaded.parameters,
+        trainable=loaded.trainable,
+        device=str(loaded.device),
+        threads=parts.threads,
+        draws=parts.rollout.draws,
+        episodes=parts.began.episodes,
+        updates=parts.ppo.updates,
+    )
+
+
+def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
+    """An update's figures, with the rates that only the session knows.
+
+    Args:
+        figures: the engine's.
+        rollout_s: seconds in which the batch was collected.
+    """
+    return UpdateStats(
+        **dataclasses.asdict(figures),
+        rollout_s=rollout_s,
+        tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
+        episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
+    )
+
+
+def evaluation_finished(found: Evaluation, *, greedy: bool) -> EvaluationFinished:
+    """What an evaluation found."""
+    return EvaluationFinished(greedy=greedy, **dataclasses.asdict(found))
+
+
+def session_failed(error: Exception, log_path: Path) -> SessionFailed:
+    """What a person is told of an error, in one sentence that says what to do."""
+    if isinstance(error, LlamaGymError):
+        return SessionFailed(message=str(error))
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's own, not a MemoryError
+        return SessionFailed(message="The memory did not suffice; take a smaller --model, or fewer --envs.")
+    what = str(error).strip().split("\n")[0]
+    return SessionFailed(message=f"The session failed by {type(error).__name__}: {what}; {log_path} has the traceback.")
+
+
+def ratio_warning(deviation: float) -> str:
+    """What to say when an update's first ratio is not 1."""
+    return (
+        f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "
+        "sampled it, so its figures cannot be trusted; in low precision, try fp32."
+    )
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """What to say of what the monitor found."""
+    if verdict.level == "collapsed":
+        return f"The policy has collapsed: {verdict.reason}"
+    return f"The policy may be about to collapse: {verdict.reason}"
+
+
+COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
+HISTORY_WARNING = (
+    "The model's chat template rewrites earlier replies, so every turn is computed anew from its beginning: "
+    "long episodes take much longer than with other models."
+)

@@ -1,0 +1,222 @@
+"""The policy map of a run: the agent's states laid out once, and the policy asked about all of them, seldom enough.
+
+Laying it out turns a user's code into plain records, or into a sentence why there is no map. Asking costs a forward
+over all states: while nobody looks it may take `SHARES` of the time since the run began and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
+from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.trainer.event_sinks import Sink
+
+if TYPE_CHECKING:
+    from llamagym_tui.engine.policy.policy import Policy
+
+REST_S = {True: 1.0, False: 30.0}
+"""Seconds between two maps at least: while somebody looks, and while nobody does."""
+SHARES = {True: 0.25, False: 0.015}
+"""Share of the time that maps may take."""
+CHEAP_S = 2.0
+"""Seconds that a map may take whoever looks: the first one, and one under another prompt."""
+AT_ONCE = 64
+"""States in one piece; between two of them the map can be given up."""
+MOST_STATES = 2_000
+MOST_CHARACTERS = 200_000
+"""Of the words of all states."""
+log = logging.getLogger(__name__)
+
+
+class Mapping:
+    """Asks a policy about the states of its agent's map."""
+
+    def __init__(self, agent: AgentBase, policy: Policy, tell: Sink, clock: Callable[[], float]) -> None:
+        """Nothing laid out yet.
+
+        Args:
+            agent: lays out the map.
+            policy: is asked.
+            tell: takes events.
+            clock: seconds, monotonic.
+        """
+        self._agent, self._policy, self._tell, self._clock = agent, policy, tell, clock
+        self._states: list[str] = []
+        """Words of each state, panel by panel, row by row."""
+        self._watched = False
+        self._began_at = clock()
+        self._ended_at: float | None = None
+        """When the last map was told. None: none was, or it is out of date whatever its version says."""
+        self._took_s = 0.0
+        self._spent_s = 0.0
+        self._key: tuple[object, ...] | None = None
+
+    def lay_out(self) -> None:
+        """Tell the layout; nothing, if the agent has no map."""
+        try:
+            policy_map = self._agent.policy_map()
+            if policy_map is None:
+                return
+            laid_out = lay_out(self._agent, policy_map)
+            if not self._policy.trie:
+                laid_out = PolicyMapLaidOut(why_not="This agent names no discrete actions, so none can be mapped.")
+        except Exception as error:  # a user's own code
+            laid_out = PolicyMapLaidOut(
+                why_not=f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            )
+        self._states = [cell.words for panel in laid_out.panels for row in panel.cells for cell in row if cell.is_state]
+        self._tell(laid_out)
+
+    def watch(self, *, on: bool) -> None:
+        """Follow the policy closely, or no longer."""
+        self._watched = on
+        self._tell(PolicyMapWatched(on=on))
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a map takes no time that somebody would notice, as far as is known."""
+        return self._took_s <= CHEAP_S
+
+    def forget(self) -> None:
+        """The policy is another: the next map is due at once."""
+        self._ended_at = None
+
+    def map(
+        self,
+        system_prompt: str,
+        prompt_version: int,
+        update: int,
+        *,
+        should_stop: Callable[[], bool],
+        at_once: bool = False,
+    ) -> None:
+        """Tell a map, if one is due and it would not be the last one again.
+
+        Args:
+            system_prompt: under which the states are shown.
+            prompt_version: of that prompt.
+            update: updates made so far.
+            should_stop: asked between two pieces; the map is given up then.
+            at_once: do not wait until it is due: nothing else is to be done.
+        """
+        asked = (self._policy.generation, prompt_version)
+        key = (self._policy.version, *asked)
+        if not self._states or (key == self._key and self._ended_at is not None):
+            return
+        if self._key is not None and self._key[1:] != asked:
+            self.forget()
+        if at_once:
+            self.forget()
+        if not self._is_due():
+            return
+        try:
+            shares = self._shares(system_prompt, should_stop)
+        except Exception as error:  # its states are not the run's: memory may be short for them alone
+            log.exception("the policy map is given up")
+            self._states = []
+            self._tell(PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}."))
+            return
+        if shares is None:
+            return
+        self._key = key
+        self._tell(
+            PolicyMapped(
+                policy_version=self._policy.version, update=update, prompt_version=prompt_version, shares=shares
+            )
+        )
+
+    def _is_due(self) -> bool:
+        """Whether enough time has passed since the last map for what one takes."""
+        if self._ended_at is None:
+            return self._is_affordable(self._took_s)
+        rested_s = self._clock() - self._ended_at
+        return rested_s >= max(REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s)
+
+    def _is_affordable(self, takes_s: float) -> bool:
+        """Whether a map out of turn may take so long."""
+        allowed_s = SHARES[False] * (self._clock() - self._began_at) - self._spent_s
+        return self._watched or takes_s <= max(CHEAP_S, allowed_s)
+
+    def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]] | None:
+        """Probability of each action in each state, to four digits; None if that takes too long for now."""
+        began_at = self._clock()
+        shares: list[list[float]] = []
+        for start in range(0, len(self._states), AT_ONCE):
+            shares += self._asked(system_prompt, self._states[start : start + AT_ONCE])
+            passed_s = self._clock() - began_at
+            self._took_s = passed_s * len(self._states) / len(shares)
+            given_up = should_stop() or not (self._ended_at is not None or self._is_affordable(self._took_s))
+            if given_up and len(shares) < len(self._states):
+                self._spent_s += passed_s
+                return None
+        self._ended_at = self._clock()
+        self._spent_s += self._ended_at - began_at
+        return shares
+
+    def _asked(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
+        from llamagym_tui.engine.policy.action_probabilities import probabilities_of_actions
+
+        prompts = [self._policy.chat.opening(system_prompt, words) for words in states]
+        found = probabilities_of_actions(self._policy, prompts)
+        return [[float(f"{share:.4g}") for share in row] for row in found]
+
+
+def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
+    """A map as plain records.
+
+    Raises:
+        ValueError: it cannot be drawn; the message says why.
+    """
+    names = list(agent.action_names)
+    signs = [str(sign) for sign in policy_map.signs] or _signs(names)
+    if len(signs) != len(names) or any(len(sign) != 1 for sign in signs):
+        raise ValueError(f"signs needs one character for each of {len(names)} actions")
+    if policy_map.action is not None and policy_map.action not in range(len(names)):
+        raise ValueError(f"there is no action {policy_map.action!r}")
+    panels = [_panel(agent, panel, policy_map.best, len(names)) for panel in policy_map.panels]
+    words = [cell.words for panel in panels for row in panel.cells for cell in row if cell.is_state]
+    if not 1 <= len(words) <= MOST_STATES or sum(map(len, words)) > MOST_CHARACTERS:
+        raise ValueError(f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most")
+    return PolicyMapLaidOut(panels=panels, action_names=names, signs=signs, action=policy_map.action)
+
+
+def _panel(agent: AgentBase, panel: Panel, best: Callable[[Any], Any] | None, actions: int) -> MapPanel:
+    cells = [[_cell(agent, state, best, actions) for state in row] for row in panel.states]
+    if len(cells) != len(panel.rows) or any(len(row) != len(panel.columns) for row in cells):
+        raise ValueError(f"panel {panel.title!r} needs {len(panel.rows)} rows of {len(panel.columns)} states")
+    return MapPanel(
+        title=str(panel.title),
+        row_name=str(panel.row_name),
+        column_name=str(panel.column_name),
+        rows=[str(label) for label in panel.rows],
+        columns=[str(label) for label in panel.columns],
+        cells=cells,
+    )
+
+
+def _cell(agent: AgentBase, state: Any, best: Callable[[Any], Any] | None, actions: int) -> MapCell:
+    if state is None:
+        return MapCell()
+    if isinstance(state, Landmark):
+        return MapCell(words=state.name or "nothing", sign=(state.sign or "?")[:1])
+    if best is not None:
+        found = [int(action) for action in best(state)]
+    else:
+        action = agent.expert(state)
+        found = [] if action is None else [int(action)]
+    if not all(action in range(actions) for action in found):
+        raise ValueError(f"the best actions {found} are not all among {actions}")
+    return MapCell(words=agent.format_observation(state), best=found)
+
+
+def _signs(names: Sequence[str]) -> list[str]:
+    """First letters, if they tell the actions apart; else numbers, as far as one character goes."""
+    letters = [name[:1].upper() for name in names]
+    if len(set(letters)) == len(names) and all(letters):
+        return letters
+    return ["0123456789abcdefghijklmnopqrstuvwxyz"[index % 36] for index in range(len(names))]

@@ -1,0 +1,83 @@
+"""Evaluations: episodes in environments apart from any run, under the policy as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.trainer.rollout.environments import EndedEpisode
+from llamagym_tui.trainer.rollout.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluation found."""
+
+    episodes: int
+    mean_return: float
+    return_stderr: float
+    parse_failure_rate: float
+    elapsed_s: float
+
+
+def evaluate(
+    agent: AgentBase,
+    policy: Policy,
+    *,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    n_envs: int,
+    max_turns: int,
+    system_prompt: str | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
+
+    Args:
+        agent: tells observations and reads replies.
+        policy: chooses replies; its own randomness is left as it was.
+        episodes: to play.
+        greedy: take the most probable token instead of sampling.
+        seed: of environments and sampling.
+        n_envs: environments stepped together.
+        max_turns: after which an episode is truncated.
+        system_prompt: None: the agent's own.
+        should_stop: asked between steps.
+        progress: told how many episodes have ended.
+    """
+    began = time.perf_counter()
+    rollout = Rollout(
+        agent,
+        policy,
+        n_envs=min(n_envs, episodes),
+        max_turns=max_turns,
+        batch_turns=1,
+        seed=seed,
+        greedy=greedy,
+        episode_limit=episodes,
+    )
+    rollout.mode = "inference"
+    if system_prompt is not None:
+        rollout.set_system_prompt(system_prompt, 0)
+    ended: list[EndedEpisode] = []
+    with closing(rollout), policy.evaluation_seed(seed):
+        while len(ended) < episodes and not should_stop():
+            ended += rollout.step()
+            progress(len(ended))
+    returns = np.array([episode.episode_return for episode in ended])
+    turns = sum(episode.length for episode in ended)
+    return Evaluation(
+        episodes=len(ended),
+        mean_return=float(returns.mean()) if len(ended) else 0.0,
+        return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
+        parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
+        elapsed_s=time.perf_counter() - began,
+    )

@@ -1,0 +1,61 @@
+"""The line in which one searches: takes a text, and says which match of how many is seen."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Input, Static
+
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+
+
+class SearchLine(Horizontal):
+    """Searches a conversation."""
+
+    DEFAULT_CSS = """
+    SearchLine {
+        height: 1;
+        background: $surface;
+        & > .slash { width: 2; color: $accent; }
+        & > SentenceInput { width: 1fr; }
+        & > .status { width: auto; min-width: 12; padding: 0 1; color: $foreground 70%; text-align: right; }
+    }
+    """
+
+    def __init__(self, view: ConversationView) -> None:
+        """A line for a conversation."""
+        super().__init__()
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        """A slash, the text, the status."""
+        yield Static("/", classes="slash", markup=False)
+        yield SentenceInput(placeholder="search; ↑ ↓ go through the matches, enter leaves the line")
+        yield Static("", classes="status", markup=False)
+
+    def on_mount(self) -> None:
+        """Take the text."""
+        self.take_focus()
+
+    def take_focus(self) -> None:
+        """Type into the line."""
+        self.query_one(Input).focus()
+
+    def say(self, status: str) -> None:
+        """Say which match of how many is seen."""
+        self.query_one(".status", Static).update(one_line(status))
+
+    @on(Input.Changed)
+    def look_for_it(self, message: Input.Changed) -> None:
+        """Look for what stands in the line."""
+        message.stop()
+        self._view.find(message.value)
+
+    @on(Input.Submitted)
+    def leave_the_line(self, message: Input.Submitted) -> None:
+        """The keys are the conversation's again; the matches stay."""
+        message.stop()
+        self._view.focus()

@@ -1,0 +1,304 @@
+"""The demonstrations of an agent: all episodes of its file, the chosen one in full, and ways to sort them out.
+
+Reads, checks and changes the file in threads, one after the other; what was deleted or edited can be undone until the
+screen is left, and what was deleted stays in the file's trash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from llamagym_tui.demos import edits
+from llamagym_tui.demos.demonstration import Demonstration, encode
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, open_book, ordered, summary
+from llamagym_tui.screens.demos.episode_list import EpisodeList, EpisodeTitles
+from llamagym_tui.screens.demos.reply_editor import ReplyEditor
+from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.too_small import TooSmall
+
+
+class DemonstrationsScreen(Screen[None]):
+    """A file of demonstrations."""
+
+    CSS_PATH = "demonstrations.tcss"
+    BINDING_GROUP_TITLE = "Demonstrations"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "slash",
+            "filter",
+            "Filter",
+            key_display="/",
+            tooltip="Show only some: return>=1, turns<3, faulty, a source, any text.",
+            id="demos.filter",
+        ),
+        Binding("s", "sort", "Sort", tooltip="Sort by the next column.", id="demos.sort"),
+        Binding("r", "reverse", "Reverse", tooltip="Turn the order round.", id="demos.reverse"),
+        Binding("e", "edit", "Edit", tooltip="Word a reply of this episode anew.", id="demos.edit"),
+        Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
+        Binding(
+            "X",
+            "delete_shown",
+            "Delete shown",
+            tooltip="Delete every episode that the filter shows.",
+            show=False,
+            id="demos.delete_shown",
+        ),
+        Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
+        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
+        Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
+        Binding("escape,q", "leave", "Back", tooltip="Ends a filter; back to where you came from.", id="demos.leave"),
+    ]
+
+    def __init__(self, path: Path, agent: AgentBase, title: str) -> None:
+        """A screen of a file that is read when it is shown.
+
+        Args:
+            path: the file; it need not be there.
+            agent: reads replies and names actions.
+            title: name of what is played.
+        """
+        super().__init__()
+        self._path, self._agent, self._title = path, agent, title
+        self._rows: list[Row] = []
+        self._shown: list[Row] = []
+        self._sort: SortKey = "line"
+        self._descending = False
+        self._undo: list[tuple[str, Callable[[], None]]] = []
+        self._status = ""
+        self._fault = ""
+        self._read = False
+        self._turn = asyncio.Lock()
+        self._changes = 0
+
+    def compose(self) -> ComposeResult:
+        """Structure only."""
+        yield TooSmall()
+        yield Static(id="demos-header", markup=False)
+        yield Static(id="demos-summary", markup=False)
+        with Container(id="demos-body"):
+            with Vertical(id="demos-list"):
+                yield EpisodeTitles()
+                yield EpisodeList(id="episodes")
+            with VerticalScroll(id="episode"):
+                yield Static(id="episode-text", markup=False)
+        yield SentenceInput(
+            id="demos-filter", placeholder="return>=1, turns<3, faulty, human, any text", select_on_focus=False
+        )
+        yield Static(id="demos-status", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Read the file."""
+        self.query_one(EpisodeList).focus()
+        self._draw()
+        self._load()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What can be done with the chosen episode."""
+        match action:
+            case "edit":
+                row = self._chosen
+                return True if row is not None and row.demo is not None and row.demo.length else None
+            case "delete" | "delete_shown":
+                return True if self._chosen is not None else None
+            case "undo":
+                return True if self._undo else None
+        return True
+
+    @property
+    def _chosen(self) -> Row | None:
+        return self.query_one(EpisodeList).row if self.is_mounted else None
+
+    # Reading
+
+    @work(exclusive=True, group="read")
+    async def _load(self) -> None:
+        """Show the lines at once, and what is wrong with them when that is known."""
+        known = {row.content: row.faults for row in self._rows}
+        for check in (False, True):
+            try:
+                rows = await asyncio.to_thread(open_book, self._path, self._agent, check=check)
+                self._rows = rows if check else [row._replace(faults=known.get(row.content, ())) for row in rows]
+            except LlamaGymError as error:
+                self._fault = str(error)
+            self._read = True
+            self._draw()
+
+    # Looking
+
+    def action_filter(self) -> None:
+        """Write what to show."""
+        self.query_one(SentenceInput).focus()
+        self._draw_status()
+
+    @on(Input.Changed)
+    def _filter_changed(self) -> None:
+        self._draw()
+
+    @on(Input.Submitted)
+    def _filter_written(self) -> None:
+        self.query_one(EpisodeList).focus()
+        self._draw_status()
+
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        self._sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._descending = not self._descending
+        self._draw()
+
+    @on(EpisodeTitles.SortAsked)
+    def sort_by_column(self, message: EpisodeTitles.SortAsked) -> None:
+        """Sort by a column, or turn its order round."""
+        if message.by == self._sort:
+            self.action_reverse()
+        else:
+            self._sort_by(message.by)
+
+    def _sort_by(self, by: SortKey) -> None:
+        self._sort = by
+        self._draw()
+
+    # Changing
+
+    def action_delete(self) -> None:
+        """Delete the chosen episode."""
+        if self._chosen is not None:
+            self._delete([self._chosen])
+
+    def action_delete_shown(self) -> None:
+        """Delete all that the filter shows."""
+        self._delete(self._shown)
+
+    def _delete(self, rows: list[Row]) -> None:
+        contents = [row.content for row in rows]
+        gone = {row.line for row in rows}
+        self._rows = [row for row in self._rows if row.line not in gone]
+        removed: list[edits.Removed] = []
+        plural = "" if len(rows) == 1 else "s"
+        told = f"{len(rows):,} episode{plural} deleted, kept in {edits.trash_path(self._path).name}"
+        self._undo.append(("deletion", lambda: edits.put_back(self._path, removed)))
+        self._change(lambda: removed.extend(edits.remove(self._path, contents)), told)
+
+    def action_edit(self) -> None:
+        """Open the editor of the chosen episode's replies."""
+        row = self._chosen
+        if row is None or row.demo is None:
+            return
+
+        def edited(demo: Demonstration | None) -> None:
+            if demo is not None:
+                self._exchange(row.content, encode(demo))
+
+        self.app.push_screen(ReplyEditor(row.demo, self._agent), edited)
+
+    def _exchange(self, old: bytes, new: bytes) -> None:
+        self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
+        self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the episode is a correction now")
+
+    def action_undo(self) -> None:
+        """Undo the last change."""
+        if self._undo:
+            what, undo = self._undo.pop()
+            self._change(undo, f"{what} undone")
+
+    def _change(self, operation: Callable[[], None], told: str) -> None:
+        self._changes += 1
+        self._draw()
+        self._carry_out(operation, told)
+
+    @work(group="change")
+    async def _carry_out(self, operation: Callable[[], None], told: str) -> None:
+        """Change the file, one change after the other, and read it again after the last."""
+        async with self._turn:
+            try:
+                await asyncio.to_thread(operation)
+                self._status, self._fault = told, ""
+            except LlamaGymError as error:
+                self._fault = str(error)
+                self._undo.clear()
+        self._changes -= 1
+        if not self._changes:
+            self._load()
+
+    def action_leave(self) -> None:
+        """End the filter, if there is one; else back to where one came from."""
+        field = self.query_one(SentenceInput)
+        if field.value or field.has_focus:
+            field.value = ""
+            self._filter_written()
+        else:
+            self.dismiss()
+
+    # Drawing
+
+    def _draw(self) -> None:
+        if self not in self.app.screen_stack:
+            return  # It was left while a thread was at work.
+        words = self.query_one(SentenceInput).value
+        self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
+        self.query_one(EpisodeTitles).show(self._sort, descending=self._descending)
+        self.query_one(EpisodeList).show(self._shown, placeholder=self._nothing(words))
+        counted = summary(self._shown, self._agent)
+        self.query_one("#demos-summary", Static).update(summary_text(counted))
+        of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
+        faulty = f" · ✗ {counted.faulty:,} faulty" if counted.faulty else ""
+        header = Content.assemble(
+            (" DEMONSTRATIONS ", "bold $background on $accent"),
+            (f" {one_line(self._title)}", "bold"),
+            (f" · {len(self._shown):,}{of} episode{'' if len(self._rows) == 1 else 's'}{faulty}", ASIDE),
+        )
+        self.query_one("#demos-header", Static).update(header)
+        self._draw_status()
+
+    def _nothing(self, words: str) -> str:
+        if not self._read:
+            return "reading the file …"
+        if words and self._rows:
+            return "No episode is like that."
+        play, keep = key_of(self, "table", ""), key_of(self, "keep", "")
+        if not play or not keep:
+            return "There is none yet: they are played, or kept of the model's play, in a run."
+        return f"There is none yet: {play} plays, {keep} keeps the model's."
+
+    def _draw_status(self) -> None:
+        field = self.query_one(SentenceInput)
+        field.display = bool(field.value) or field.has_focus
+        status = self.query_one("#demos-status", Static)
+        status.update(Content(literal(self._fault or self._status or str(self._path))))
+        status.set_class(bool(self._fault), "-fault")
+        self.refresh_bindings()
+
+    @on(EpisodeList.Moved)
+    def show_chosen(self) -> None:
+        """Show the chosen episode in full."""
+        self._draw_episode()
+        self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
+        self.refresh_bindings()
+
+    def on_resize(self) -> None:
+        """The episode is wrapped at another width."""
+        self.call_after_refresh(self._draw_episode)
+
+    def _draw_episode(self) -> None:
+        row, width = self._chosen, self.query_one("#episode-text").content_size.width
+        text = episode_text(row, self._agent, width) if row is not None and width else ""
+        self.query_one("#episode-text", Static).update(text)

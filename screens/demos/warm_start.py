@@ -1,0 +1,148 @@
+"""The warm start: which demonstrations to train on, and how the training goes while it lasts.
+
+Files are checked whole before anything is asked for, and what is wrong with them stands there. The training goes on
+behind the dialog when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.commands import AnyCommand, CancelWarmStart, Evaluate, WarmStart
+from llamagym_tui.screens.demos.recording import Offer
+from llamagym_tui.screens.demos.warm_start_texts import offers_text, teaching_text
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.state.run import RunState
+
+EVALUATION = Evaluate(episodes=300, greedy=True)
+"""Asked for before and after."""
+
+
+class WarmStartDialog(ModalScreen[None]):
+    """Trains on demonstrations."""
+
+    CSS_PATH = "warm_start.tcss"
+    BINDING_GROUP_TITLE = "Warm start"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "choose(-1)", "Up", show=False, tooltip="The file above.", id="warm_start.up"),
+        Binding("down,j", "choose(1)", "Down", show=False, tooltip="The file below.", id="warm_start.down"),
+        Binding("enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"),
+        Binding(
+            "v",
+            "evaluations",
+            "Evaluations",
+            tooltip="Play 300 greedy episodes before and after, or do without.",
+            id="warm_start.evaluations",
+        ),
+        Binding("c", "cancel", "Cancel", tooltip="End the training; what was learnt stays.", id="warm_start.cancel"),
+        Binding("escape,q", "close", "Close", tooltip="Back; a training goes on.", id="warm_start.close"),
+    ]
+
+    @dataclass
+    class CommandsAsked(Message):
+        """A key asked something of the trainer, in this order."""
+
+        commands: Sequence[AnyCommand]
+
+    def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
+        """A dialog.
+
+        Args:
+            state: of the run.
+            offers: reads and checks the files that there are; called in a thread.
+        """
+        super().__init__()
+        self._state = state
+        self._find_offers = offers
+        self._offers: list[Offer] | None = None
+        self._fault = ""
+        self._at = 0
+        self._evaluates = True
+
+    def compose(self) -> ComposeResult:
+        """Structure only."""
+        with VerticalScroll(id="warm-start") as frame:
+            frame.border_title = "warm start"
+            yield Static(id="offers", markup=False)
+            yield Static(id="teaching", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """Look what there is to train on."""
+        self.show(self._state)
+        self._look()
+
+    @work(exclusive=True)
+    async def _look(self) -> None:
+        try:
+            self._offers = await asyncio.to_thread(self._find_offers)
+        except LlamaGymError as error:
+            self._offers, self._fault = [], str(error)
+        self.show(self._state)
+
+    def show(self, state: RunState) -> None:
+        """Tell how the training goes."""
+        self._state = state
+        if not self.is_mounted or self not in self.app.screen_stack:
+            return  # It opens, or it was left while a thread was at work.
+        width = max(20, self.query_one("#warm-start").content_size.width)
+        offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
+        self.query_one("#offers", Static).update(offers)
+        self.query_one("#offers", Static).display = not state.teaching.under_way
+        self.query_one("#teaching", Static).update(teaching_text(state.teaching, width))
+        self.refresh_bindings()
+
+    @property
+    def _chosen(self) -> Offer | None:
+        return self._offers[self._at] if self._offers else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One training at a time, on a file without faults, while there is a trainer."""
+        teaching = self._state.teaching
+        match action:
+            case "begin":
+                able = self._state.live and self._state.run is not None and not teaching.under_way
+                return True if able and self._chosen is not None and not self._chosen.fault else None
+            case "cancel":
+                return True if teaching.under_way and not teaching.cancelling and teaching.result is None else None
+        return True
+
+    def action_choose(self, by: int) -> None:
+        """Choose another file."""
+        if self._offers:
+            self._at = (self._at + by) % len(self._offers)
+            self.show(self._state)
+
+    def action_evaluations(self) -> None:
+        """Evaluate before and after, or do without."""
+        self._evaluates = not self._evaluates
+        self.show(self._state)
+
+    def action_begin(self) -> None:
+        """Ask for the training."""
+        if self._chosen is None:
+            return
+        around: list[AnyCommand] = [EVALUATION] if self._evaluates else []
+        asked = [*around, WarmStart(sft_data=str(self._chosen.path)), *around]
+        self.post_message(self.CommandsAsked(asked))
+
+    def action_cancel(self) -> None:
+        """Ask for the end of the training."""
+        self.post_message(self.CommandsAsked([CancelWarmStart()]))
+
+    def action_close(self) -> None:
+        """Back; a training goes on."""
+        self.dismiss()

@@ -1,0 +1,49 @@
+"""Every key of every screen, with the id under which a person may move it: what `keys.toml` is checked against."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.keys import Keys, _character_to_key
+
+from llamagym_tui import screens
+from llamagym_tui.screens.help.keymap import Bound
+
+
+def keyed_classes() -> Iterator[type[DOMNode]]:
+    """Screens and widgets that bind keys themselves. Imports every screen."""
+    for info in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
+        if info.name == __name__:
+            continue
+        module = import_module(info.name)
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and issubclass(kind, DOMNode) and kind.__module__ == info.name
+            if own and "BINDINGS" in vars(kind):
+                yield kind
+
+
+def bindings_of(kind: type[DOMNode]) -> list[Binding]:
+    """What a class binds itself, one for each key."""
+    return list(Binding.make_bindings(vars(kind).get("BINDINGS", [])))
+
+
+def movable(kinds: Iterable[type[DOMNode]]) -> list[Bound]:
+    """Bindings with an id, by class."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind in kinds:
+        for binding in bindings_of(kind):
+            if binding.id:
+                found.setdefault((kind.__name__, binding.id), []).append(binding.key)
+    return [Bound(id, tuple(dict.fromkeys(keys)), place) for (place, id), keys in found.items()]
+
+
+def key_names() -> list[str]:
+    """Names of keys that are more than one character."""
+    punctuation = [_character_to_key(chr(code)) for code in range(33, 127)]
+    return (
+        [key.value for key in Keys if "+" not in key.value and not key.value.startswith("<")] + punctuation + ["space"]
+    )

@@ -1,0 +1,265 @@
+"""A reply under inspection as text: a sentence about it, the rows of its table, and what is told of each row.
+
+Tokens are literal: spaces, line ends and whatever could steer a terminal are shown as characters of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import set_cell_size
+from textual.content import Content
+
+from llamagym_tui.protocol.events import TurnInspected
+from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.numbers import BAR, MINUS, bar, number
+from llamagym_tui.state.pending import Inspection
+from llamagym_tui.state.run import RunState
+
+ASIDE = "$foreground 60%"
+TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
+"""Marks of rows; they tell without colour what is trained on, and which reply was chosen."""
+NARROW_NAME, WIDE_NAME = 12, 24
+"""Cells of a token, or of a reply."""
+NUMBERS = (("p", 6), ("old", 7), ("new", 7), ("ratio", 6), ("clip", 7))
+"""Columns beside the names, and their cells."""
+MEANING = (
+    "Each row is a token of the reply.\n"
+    f"{TRAINED} the policy is trained on it, {UNTRAINED} it is not: prompt, observation, template, what others said.\n"
+    "p: its probability under the policy as it is now.\n"
+    "old: its log-probability, in nats, when it was sampled.\n"
+    "new: its log-probability under the policy as it is now.\n"
+    "ratio: exp(new − old); 1 until an update has changed the policy.\n"
+    "clip: clipped where PPO's objective takes its clipped side, so that the token has no gradient: the ratio has "
+    "left the clip range to where the advantage pushed it. outside: it left to the other side, and the gradient "
+    "brings it back. inside: it has a gradient.\n"
+    "Below: value (V before the token, as the update used it), advantage, and the tokens that the model considered; "
+    f"{TRAINED} marks those that lead to an action's canonical reply. Any token may be sampled all the same.\n"
+    "· stands for a space, ↵ for the end of a line."
+)
+"""Help on the table."""
+LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
+"""Phases in which the trainer answers no question, for people."""
+_VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
+
+
+class Row(NamedTuple):
+    """A row of the table."""
+
+    mark: str
+    name: str
+    numbers: tuple[str, ...]
+    dim: bool
+    told: Content
+    """What is told below while the cursor is on it."""
+
+
+class Table(NamedTuple):
+    """All rows."""
+
+    name: str
+    """Title of the names' column."""
+    rows: list[Row]
+    first: int
+    """Row where the cursor stands at first."""
+
+
+def visible(text: str) -> str:
+    """A token as characters that can be seen and do nothing."""
+    return literal(text).translate(_VISIBLE) or "∅"
+
+
+def awaited_text(state: RunState) -> str:
+    """When a trainer answers that was asked."""
+    if not state.live:
+        return "no trainer is there to ask."
+    if (doing := LONG_WORK.get(state.phase)) is None:
+        return "asked; the trainer answers between two steps."
+    how_far = f", {one_line(state.detail)}," if state.detail else ""
+    return f"asked; {doing} is under way{how_far} and the trainer answers after it."
+
+
+def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -> str:
+    """A sentence about what is looked at; `awaited`: what is said while no answer is there."""
+    name = f"Reply {turn + 1:,} of episode {episode:,}"
+    found = inspection.of(episode, turn)
+    if found is None:
+        return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
+    return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_judged(found)}"
+
+
+def status(inspection: Inspection, episode: int, turn: int) -> str:
+    """Why the figures may be old; empty if they are not."""
+    found, why_not = inspection.of(episode, turn), one_line(inspection.why_not(episode, turn))
+    return f"These figures are of policy {found.policy:,}. {why_not}" if found is not None and why_not else ""
+
+
+def _judged(found: TurnInspected) -> str:
+    if not found.said_by_policy:
+        return "somebody else said it, so it is not trained on."
+    decisions = [found.choice] if found.choice else [token.decision for token in found.tokens]
+    advantages = [decision.advantage for decision in decisions if decision.advantage is not None]
+    if not advantages:
+        return _how(found) + _why_untrained(found)
+    low, high = number(min(advantages), 2), number(max(advantages), 2)
+    span = f"advantage {low}" if low == high else f"advantages {low} … {high}"
+    clipped = sum(decision.clipped is True for decision in decisions)
+    if found.choice:
+        return f"{_how(found)}{span}, {'clipped' if clipped else 'not clipped'}."
+    return f"{span}, {clipped} of {len(decisions)} tokens clipped."
+
+
+def _how(found: TurnInspected) -> str:
+    return f"chosen whole by its score among {len(found.replies):,} replies; " if found.choice else ""
+
+
+def _why_untrained(found: TurnInspected) -> str:
+    match found.stage:
+        case "under_way":
+            return "not trained yet, its episode is under way."
+        case "waiting":
+            return "not trained yet, its batch is not complete."
+        case "inference":
+            return "played in inference mode, so nothing is trained on it."
+        case "trained":
+            return "its update did not train on it."
+
+
+def table(found: TurnInspected) -> Table:
+    """The rows of a reply: what stands before it, its tokens or the replies it was chosen among, what comes after."""
+    if found.choice is not None:
+        middle = [_reply_row(found, reply, found.choice) for reply in found.replies]
+        first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
+    else:
+        middle = [_token_row(found, at) for at in range(len(found.tokens))]
+        parts = [at for at, token in enumerate(found.tokens) if sum(each.admissible for each in token.alternatives) > 1]
+        first = parts[0] if parts else 0
+    before = [_context_row("before", found.before)] if found.before else []
+    after = [_context_row("after", found.after)] if found.after else []
+    name = "token" if found.choice is None else "reply"
+    return Table(name, [*before, *middle, *after], len(before) + first)
+
+
+def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
+    text = visible("".join(token.text for token in tokens))
+    name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
+    count = f"{len(tokens)} tokens {where} it" + (", not trained" if not any(t.trained for t in tokens) else "")
+    pieces: list[tuple[str, str]] = [(f"{count}; │ parts them, bold ones are another reply's:\n", ASIDE)]
+    for token in tokens:
+        pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]
+    return Row(UNTRAINED, name, ("", "", "", "", f"{len(tokens)} more"), True, Content.assemble(*pieces[:-1]))
+
+
+def _token_row(found: TurnInspected, at: int) -> Row:
+    token = found.tokens[at]
+    mark = TRAINED if found.said_by_policy else UNTRAINED
+    numbers = _numbers(token.decision, found.clip_range)
+    return Row(mark, visible(token.text), numbers, not found.said_by_policy, _token_told(found, at, token))
+
+
+def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Row:
+    of_chosen = _numbers(choice, found.clip_range)
+    numbers = of_chosen if reply.chosen else (_share(reply.probability), "", "", "", "")
+    told = [
+        Content.assemble(
+            (visible(reply.text), "bold"),
+            (f"  score {number(reply.score, 3)} nats, temperature {found.temperature:g}", ASIDE),
+        )
+    ]
+    if reply.chosen:
+        told += _decision_told(found, choice)
+        told.append(Content.styled(f"its tokens, none of them a decision by itself ({TRAINED} trained):", ASIDE))
+        shown = [f"{visible(token.text)} {_share(math.exp(token.decision.new))}" for token in found.tokens]
+        told.append(Content(" │ ".join(shown)))
+    return Row(CHOSEN if reply.chosen else UNTRAINED, visible(reply.text), numbers, False, Content("\n").join(told))
+
+
+def _token_told(found: TurnInspected, at: int, token: InspectedToken) -> Content:
+    lines = [
+        Content.assemble(
+            (f"token {at + 1} of {len(found.tokens)} ", ASIDE),
+            (visible(token.text), "bold"),
+            (f"  id {token.token}", ASIDE),
+        ),
+        *_decision_told(found, token.decision),
+        Content.styled(
+            f"considered by policy {found.policy:,} ({TRAINED} leads to an action; none is forbidden):", ASIDE
+        ),
+        *[_alternative(each, said=each.token == token.token) for each in token.alternatives],
+    ]
+    return Content("\n").join(lines)
+
+
+def _decision_told(found: TurnInspected, decision: Decision) -> list[Content]:
+    lines = []
+    if decision.old is not None and decision.ratio is not None:
+        lo, hi = 1 - found.clip_range, 1 + found.clip_range
+        side = _clip(decision, found.clip_range)
+        moved = f"p {_share(math.exp(decision.old))} → {_share(math.exp(decision.new))}: ratio {_ratio(decision.ratio)}"
+        lines.append(
+            Content(
+                f"{moved}, {side} {lo:g} … {hi:g}"
+                if side != "clipped"
+                else f"{moved}, clipped at {_bound(found, decision)}"
+            )
+        )
+    whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
+    if decision.advantage is not None and decision.value is not None and decision.target is not None:
+        now = f", now {number(decision.value_now, 2)}" if decision.value_now is not None else ""
+        lines.append(
+            Content(
+                f"advantage {number(decision.advantage, 2)} {whose} · value {number(decision.value, 2)}{now}"
+                f" · return {number(decision.target, 2)}"
+            )
+        )
+    elif decision.value_now is not None:
+        lines.append(Content(f"value now {number(decision.value_now, 2)} · no advantage: {_why_untrained(found)}"))
+    return lines
+
+
+def _bound(found: TurnInspected, decision: Decision) -> str:
+    return f"{1 + found.clip_range if (decision.ratio or 0) > 1 else 1 - found.clip_range:g}: no gradient"
+
+
+def _alternative(other: Alternative, *, said: bool) -> Content:
+    mark = TRAINED if other.admissible else " "
+    return Content.assemble(
+        f"{mark} {set_cell_size(visible(other.text), NARROW_NAME)} {_share(other.probability):>6} ",
+        (f"{bar(other.probability):<{BAR}}", "$primary"),
+        (" said" if said else "", "bold"),
+    )
+
+
+def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:
+    return (
+        _share(math.exp(decision.new)),
+        "" if decision.old is None else _logprob(decision.old),
+        _logprob(decision.new),
+        "" if decision.ratio is None else _ratio(decision.ratio),
+        _clip(decision, clip_range),
+    )
+
+
+def _clip(decision: Decision, clip_range: float) -> str:
+    """Where the ratio stands; nothing is clipped where there is no advantage."""
+    if decision.ratio is None:
+        return ""
+    if decision.clipped:
+        return "clipped"
+    return "outside" if abs(decision.ratio - 1) > clip_range else "inside"
+
+
+def _share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
+
+
+def _logprob(logprob: float) -> str:
+    decimals = 3 if logprob > -99 else 0
+    return f"{round(logprob, decimals) or 0.0:.{decimals}f}".replace("-", MINUS)
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.3f}" if ratio < 99 else f"{ratio:.0e}"

@@ -1,0 +1,192 @@
+"""The evaluations of a run: one is asked for, its progress is told, and its result stands beside the earlier ones.
+
+It can be left while an evaluation is under way; the banner and the conversation tell the result, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Checkbox, Input, Static
+
+from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.returns import MeanReturn, evaluated_return, signed
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.numbers import baselines, plain
+from llamagym_tui.state.run import RunState
+
+MOST_EPISODES = 1_000_000
+ASIDE = "$foreground 60%"
+
+
+class EpisodesInput(Input):
+    """How many episodes an evaluation plays."""
+
+    HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
+    # The field's own key, not the dialog's: what was typed before it is there when it comes.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards."),
+    ]
+
+    def __init__(self, may_begin: Callable[[], bool]) -> None:
+        """A thousand episodes, until another number is typed.
+
+        Args:
+            may_begin: whether enter does something now.
+        """
+        super().__init__("1000", type="integer", id="episodes")
+        self._may_begin = may_begin
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Letters are no part of a number, so that they are left to the dialog's keys."""
+        return super().check_consume_key(key, character) and not (character or "").isalpha()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One evaluation at a time, of a number of episodes."""
+        return super().check_action(action, parameters) if action != "submit" or self._may_begin() else None
+
+
+class GreedyBox(Checkbox):
+    """Whether the likeliest reply is taken each time: marked or empty, as Textual's differ in colour alone."""
+
+    HELP = "Greedy: the likeliest reply each time. Else replies are sampled, as in the run."
+
+    def __init__(self) -> None:
+        """A marked box."""
+        super().__init__("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
+
+    def watch_value(self) -> None:
+        """Show it by a character, too."""
+        self.BUTTON_INNER = "X" if self.value else " "
+        super().watch_value()
+
+
+class EvaluationDialog(ModalScreen[None]):
+    """Asks for evaluations and shows their results."""
+
+    CSS_PATH = "evaluation.tcss"
+    BINDING_GROUP_TITLE = "Evaluation"
+    HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding(
+            "e",
+            "cancel",
+            "Cancel it",
+            tooltip="End the evaluation under way, without a result.",
+            priority=True,
+            id="evaluation.cancel",
+        ),
+    ]
+
+    def __init__(self, state: RunState, begin: Callable[[int, bool], None], cancel: Callable[[], None]) -> None:
+        """The evaluations of a run.
+
+        Args:
+            state: of the run.
+            begin: asks for an evaluation: episodes, and whether the likeliest reply is taken.
+            cancel: asks for the end of the one that is under way.
+        """
+        super().__init__()
+        self._state, self._begin, self._cancel = state, begin, cancel
+
+    def compose(self) -> ComposeResult:
+        """What is asked for, then what came of it."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "evaluate"
+            with Horizontal(id="evaluation-form"):
+                yield Static("episodes", id="episodes-label", markup=False)
+                yield EpisodesInput(self._may_begin)
+                yield GreedyBox()
+            yield Static(id="evaluation-status", markup=False)
+            yield Static(id="evaluation-results", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The number of episodes is typed at once."""
+        self.query_one(EpisodesInput).focus()
+        self.show(self._state)
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        self._state = state
+        self.query_one("#evaluation-status", Static).update(self._status())
+        results = [evaluation_line(found) for found in reversed(state.evaluations)]
+        known = baselines(state)
+        if known and results:
+            results.append(Content.styled(" · ".join(f"{one_line(n)} {plain(v)}" for n, v in known.items()), ASIDE))
+        self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
+        self.refresh_bindings()
+
+    @on(Input.Changed, "#episodes")
+    def judge_at_once(self) -> None:
+        """Say what is wrong with a number while it is typed."""
+        self.query_one("#evaluation-status", Static).update(self._status())
+        self.refresh_bindings()
+
+    def _episodes(self) -> int | None:
+        """The number that is typed, or None if it is none."""
+        text = self.query_one(EpisodesInput).value.strip()
+        return int(text) if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES else None
+
+    def _status(self) -> Content:
+        state = self._state
+        if state.asked.evaluation_cancelled:
+            return Content.styled("cancelled; it ends between two steps", "$accent")
+        if state.phase == "evaluating":
+            return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
+        if state.asked.evaluation is not None:
+            return Content.styled("asked for; the trainer begins between two steps", "$accent")
+        if not state.live or state.run is None:
+            return Content.styled("There is no trainer to play it.", ASIDE)
+        if self._episodes() is None:
+            return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
+        return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
+
+    def _may_begin(self) -> bool:
+        state = self._state
+        free = state.live and state.run is not None and state.asked.evaluation is None and state.phase != "evaluating"
+        return free and self.is_mounted and self._episodes() is not None
+
+    @on(Input.Submitted)
+    def begin(self) -> None:
+        """Ask for the evaluation."""
+        episodes = self._episodes()
+        if episodes is not None and self._may_begin():
+            self._begin(episodes, self.query_one(GreedyBox).value)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what is under way, or asked for, can be cancelled."""
+        state = self._state
+        under_way = state.live and (state.phase == "evaluating" or state.asked.evaluation is not None)
+        return action != "cancel" or (under_way and not state.asked.evaluation_cancelled)
+
+    def action_cancel(self) -> None:
+        """Ask for the end of the evaluation."""
+        self._cancel()
+
+    def action_close(self) -> None:
+        """Back."""
+        self.dismiss()
+
+
+def interval(mean: MeanReturn) -> str:
+    """A mean with its 95 % confidence interval; of a single episode none is known."""
+    return f"{signed(mean.mean)}, 95 % within {mean.interval_text}" if mean.episodes > 1 else mean.text
+
+
+def evaluation_line(found: EvaluationFinished) -> Content:
+    """The result of an evaluation in a line."""
+    how = "greedy" if found.greedy else "sampled"
+    return Content.assemble(
+        (interval(evaluated_return(found)), "bold"),
+        (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
+    )

@@ -1,0 +1,105 @@
+"""The metrics screen: every figure of PPO's updates with its chart, its meaning, and whether it is healthy.
+
+A list chooses the figure whose chart is large; where there is room the others stand beside it in small.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from llamagym_tui.screens.metrics.figure_texts import FIGURES, shown_figures
+from llamagym_tui.screens.metrics.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
+from llamagym_tui.screens.widgets.fitted import Fitted
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.run_header import RunHeader
+from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.state.run import RunState
+
+
+class FigureList(OptionList):
+    """The figures, to choose one."""
+
+    HELP = (
+        "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out say whether it is healthy."
+    )
+
+
+class MetricsScreen(Fitted, Screen[None]):
+    """Figures of a run, charted."""
+
+    CSS_PATH = "metrics.tcss"
+    BINDING_GROUP_TITLE = "Metrics"
+    HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,m,q", "back", "Back", tooltip="Back to the conversation.", id="metrics.back"),
+        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
+    ]
+
+    def __init__(self, state: RunState) -> None:
+        """The figures of a run."""
+        super().__init__()
+        self._state = state
+        self._listed: object = None
+
+    def compose(self) -> ComposeResult:
+        """The list on the left, charts beside it."""
+        yield TooSmall()
+        yield RunHeader(self._state, id="run-header")
+        with Horizontal(id="metrics"):
+            fields = shown_figures(self._state.config)
+            yield FigureList(*[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list")
+            with Vertical(id="charts"):
+                yield FigureChart(self._state, id="figure-chart")
+                yield FigureWall(id="figure-wall")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The list has the keys; the small charts follow the first paint."""
+        figures = self.query_one(FigureList)
+        figures.focus()
+        figures.highlighted = 0
+        self._list_figures()
+        self.call_after_refresh(lambda: self.show(self._state))
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        self._state = state
+        self.query_one(RunHeader).show(state)
+        self.query_one(FigureWall).show(state)
+        chart = self.query_one(FigureChart)
+        chart.show(state, chart.field)
+        self._list_figures()
+
+    def _list_figures(self) -> None:
+        if self._listed is not self._state.history:
+            self._listed = self._state.history
+            figures = self.query_one(FigureList)
+            for field in shown_figures(self._state.config):
+                figures.replace_option_prompt(field, _line(self._state, field))
+
+    @on(OptionList.OptionHighlighted)
+    def choose(self, event: OptionList.OptionHighlighted) -> None:
+        """Chart the figure under the cursor."""
+        if event.option.id is not None:
+            self.query_one(FigureChart).show(self._state, event.option.id)
+
+    def action_back(self) -> None:
+        """Back to the run."""
+        self.dismiss()
+
+
+def _line(state: RunState, field: str) -> Content:
+    name = f"{FIGURES[field].short:<12}"
+    if state.stats is None:
+        return Content.styled(name, ASIDE)
+    value = figure_value(field, float(getattr(state.stats, field)))
+    return Content.assemble((name, ASIDE), (f"{value:<9}", "bold"), badge(present_health(state, field)))

@@ -1,0 +1,121 @@
+"""The agents that ship, each with its picture and its line; models, with their size and whether they are here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
+from llamagym_tui.screens.widgets.literal import literal, one_line
+
+PICTURE_WIDTH = 16
+"""Cells of a picture, its gap included."""
+PICTURE_HEIGHT = 4
+MIN_TEXT_WIDTH = 14
+"""Cells beside a picture, or there is none."""
+DIM = "$foreground 60%"
+
+
+class AgentList(OptionList):
+    """Agents, one to choose."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
+    ]
+
+    def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
+        """A choice of agents by name."""
+        super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
+        self._agents = agents
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines are wrapped by width."""
+        width = self.scrollable_content_region.width
+        for name, agent in self._agents.items():
+            self.replace_option_prompt(name, agent_card(name, agent, width))
+
+
+class ModelList(OptionList):
+    """Models, the one that is played with marked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on."),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        """The models known by name; the bundled one is chosen."""
+        super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
+        self.chosen = BUNDLED
+        self._here: dict[str, bool] = {BUNDLED: True}
+
+    def on_mount(self) -> None:
+        """Look which of them are here."""
+        self._look()
+
+    @work(exclusive=True, group="models")
+    async def _look(self) -> None:
+        for entry in ENTRIES:
+            self._here[entry.name] = await asyncio.to_thread(is_here, entry.name)
+            self._draw()
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines are laid out by width."""
+        self._draw()
+
+    @on(OptionList.OptionHighlighted)
+    def tell(self, event: OptionList.OptionHighlighted) -> None:
+        """Say in full what a line has no room for."""
+        entry = ENTRIES[event.option_index]
+        gated = ", gated" if entry.gated else ""
+        self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
+
+    def choose(self, name: str) -> None:
+        """Mark a model as the one that is played with."""
+        self.chosen = name
+        self._draw()
+
+    def _draw(self) -> None:
+        width = self.scrollable_content_region.width
+        for entry in ENTRIES:
+            line = model_line(entry, width, chosen=entry.name == self.chosen, here=self._here.get(entry.name))
+            self.replace_option_prompt(entry.name, line)
+
+
+def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
+    """A picture, and beside it what the agent plays."""
+    indent = PICTURE_WIDTH if agent.picture and width >= PICTURE_WIDTH + MIN_TEXT_WIDTH else 0
+    title = Content.styled(one_line(agent.title or agent.__name__), "bold")
+    env_id = one_line(agent.env_id)
+    if indent + title.cell_length + 2 + len(env_id) < width:
+        title += Content.styled(f"  {env_id}", DIM)
+    text = [title, *Content(one_line(agent.description or name)).wrap(max(1, width - indent - 1))]
+    picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
+    rows = max(len(picture), len(text))
+    lines = [
+        Content.styled(f"{picture[row] if row < len(picture) else '':<{indent}}"[:indent], "$primary")
+        + (text[row] if row < len(text) else Content(""))
+        for row in range(rows)
+    ]
+    return Content("\n").join([*lines, Content("")])
+
+
+def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None) -> Content:
+    """A model's name, size and place; None: not known yet."""
+    place = {True: "here", False: "gated" if entry.gated else "load", None: "…"}[here]
+    room = max(8, width - 2 - 7 - 6)
+    name = entry.name if len(entry.name) <= room else entry.name.rpartition("/")[2]
+    cut = Content.styled(name, "bold" if chosen else "").truncate(room, ellipsis=True)
+    return Content.assemble(
+        ("● " if chosen else "  ", "bold $accent"),
+        cut.pad_right(room - cut.cell_length),
+        (f"{size_in_words(entry.parameters):>7}", ""),
+        (f"{place:>6}", "$success" if here else DIM),
+    )

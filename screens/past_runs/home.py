@@ -1,0 +1,130 @@
+"""Home: an agent to play, a model to play with, and the runs of late, to go on with or to watch again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import Resize, ScreenResume
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import OptionList, Static
+
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
+from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
+from llamagym_tui.screens.widgets.fitted import Fitted
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.too_small import TooSmall
+
+RECENT_RUNS = 20
+"""Runs that home lists; the screen of runs has all."""
+
+
+class HomeScreen(Fitted, Screen[None]):
+    """Chooses what to play."""
+
+    CSS_PATH = "home.tcss"
+    BINDING_GROUP_TITLE = "Home"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="Agents, models, runs."),
+        Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
+        Binding(
+            "d",
+            "demonstrations",
+            "Demonstrations",
+            id="home.demonstrations",
+            tooltip="What was recorded with the agent under the cursor.",
+        ),
+        Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
+        Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
+    ]
+
+    @dataclass
+    class AgentChosen(Message):
+        """An agent is to be watched."""
+
+        spec: str
+        model: str
+
+    @dataclass
+    class DemonstrationsAsked(Message):
+        """The demonstrations of an agent are to be looked at."""
+
+        spec: str
+
+    def __init__(self, agents: dict[str, type[AgentBase]]) -> None:
+        """A choice of agents by name."""
+        super().__init__()
+        self._agents = agents
+
+    def compose(self) -> ComposeResult:
+        """Agents and models above, runs below."""
+        yield TooSmall()
+        title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
+        yield Static(title, id="home-title")
+        with Horizontal(id="home-top"):
+            agents = AgentList(self._agents, id="agents")
+            agents.border_title = "agents"
+            agents.border_subtitle = "also: ./file.py, or a Gymnasium id"
+            yield agents
+            models = ModelList(id="models")
+            models.border_title = "models"
+            yield models
+        with Vertical(id="home-runs") as frame:
+            frame.border_title = "recent runs"
+            yield RunHeading(id="runs-heading")
+            yield Static("looking for runs …", id="no-runs", markup=False)
+            yield RunList(at_most=RECENT_RUNS, id="runs")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The agents have the keys first."""
+        self.query_one(AgentList).focus()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """There may be one more run now."""
+        if (runs := self.query_one(RunList)).loaded:
+            runs.read()
+
+    def on_resize(self, event: Resize) -> None:
+        """Titles are laid out by width."""
+        self.call_after_refresh(self.tell)
+
+    @on(RunList.Changed)
+    def tell(self) -> None:
+        """The titles of the runs, or that there are none."""
+        runs = self.query_one(RunList)
+        self.query_one(RunHeading).update(runs.heading())
+        empty = self.query_one("#no-runs", Static)
+        empty.display = not runs.rows
+        runs.display = self.query_one(RunHeading).display = bool(runs.rows)
+        if runs.loaded and not runs.rows:
+            empty.update("None yet: enter on an agent begins the first.")
+
+    @on(RunHeading.SortAsked)
+    def sort_by(self, message: RunHeading.SortAsked) -> None:
+        """Sort by a title, the second time the other way."""
+        runs = self.query_one(RunList)
+        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
+
+    def action_demonstrations(self) -> None:
+        """Look at the demonstrations of the agent under the cursor."""
+        if (option := self.query_one(AgentList).highlighted_option) is not None:
+            self.post_message(self.DemonstrationsAsked(str(option.id)))
+
+    @on(OptionList.OptionSelected, "#agents")
+    def play(self, event: OptionList.OptionSelected) -> None:
+        """Watch the chosen agent play with the chosen model."""
+        self.post_message(self.AgentChosen(str(event.option.id), self.query_one(ModelList).chosen))
+
+    @on(OptionList.OptionSelected, "#models")
+    def choose(self, event: OptionList.OptionSelected) -> None:
+        """Play with another model."""
+        self.query_one(ModelList).choose(str(event.option.id))
+        self.query_one(AgentList).focus()

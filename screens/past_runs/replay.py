@@ -1,0 +1,203 @@
+"""A past run on the playground's screen, with a time slider. No trainer is there, so keys that need one are grey.
+
+The events are read on in small pieces while the beginning is played already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import ScreenResume
+from textual.message import Message
+from textual.widgets import Input, TextArea
+
+from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.screens.past_runs.time_slider import TimeSlider
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.state.replay import Player, Recording
+from llamagym_tui.state.run import RunState
+
+TICK_S = 1 / 12
+"""Seconds between two looks at what is due."""
+JUMP_S = 5.0
+"""Seconds of a small jump."""
+JUMP_SHARE = 0.1
+"""Share of the recording of a large one."""
+FIRST = ("play", "jump", "leap", "to", "speed", "step")
+"""Actions that move time, in the order of their keys in the row, before all others."""
+LAST = ("app.quit", "app.help", "leave")
+"""Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
+
+
+def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
+    """A key that moves time, before any that a focused widget has.
+
+    Args:
+        key: the key, or several with commas between.
+        action: what it does.
+        description: the same for people.
+        tooltip: the same in a sentence.
+        shown: how it stands in the row of keys. None: another key's place there speaks for it.
+    """
+    name = action.replace("(", "").replace(")", "")
+    return Binding(
+        key,
+        action,
+        description,
+        show=shown is not None,
+        key_display=shown,
+        priority=True,
+        tooltip=tooltip,
+        id=f"replay.{name}",
+    )
+
+
+class ReplayScreen(PlaygroundScreen):
+    """A run, recorded."""
+
+    CSS_PATH = "../playground/playground.tcss"
+    BINDING_GROUP_TITLE = "Replay"
+    TELLS_DIM_KEYS = False
+    """Help leaves out what only a trainer could do."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
+        _key("right", "jump(1)", "Jump", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
+        _key("left", "jump(-1)", "Jump back", "Five seconds back."),
+        _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),
+        _key("shift+left", "leap(-1)", "A tenth back", "A tenth of the recording back."),
+        _key("home", "to(0)", "Beginning", "To the beginning of the recording."),
+        _key("end", "to(1)", "End", "To the end of the recording."),
+        _key("plus", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
+        _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
+        _key("minus", "speed(-1)", "Slower", "Half as fast."),
+        _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
+        Binding(
+            "i",
+            "inspect",
+            "Inspect tokens",
+            show=False,
+            tooltip="The reply that was inspected last while this was recorded; others would need the run's trainer.",
+            id="inspect",
+        ),
+        Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
+        Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
+    ]
+
+    @dataclass
+    class Shown(Message):
+        """Another moment of the run is to be seen."""
+
+        state: RunState
+
+    @dataclass
+    class Left(Message):
+        """The replay is over for the person."""
+
+    def __init__(
+        self, recording: Recording, demos_path: Callable[[], str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """A replay that begins when it is mounted.
+
+        Args:
+            recording: of the run; nothing of it needs to have been read.
+            demos_path: tells where demonstrations are kept.
+            clock: seconds, monotonic.
+        """
+        self.player = Player(recording, clock=clock)
+        super().__init__(self.player.state, demos_path)
+        self._told: RunState | None = None
+        keys = self._bindings.key_to_bindings
+        order = sorted(keys, key=lambda key: _place(keys[key][0].action))
+        self._bindings.key_to_bindings = {key: keys[key] for key in order}
+
+    def compose(self) -> ComposeResult:
+        """The playground with a slider under it."""
+        yield from super().compose()
+        yield TimeSlider(self.player)
+
+    def on_mount(self) -> None:
+        """Read and play."""
+        self._read()
+        self.set_interval(TICK_S, self._tick)
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Paint what has been played behind another screen."""
+        self._told = None
+
+    @work(exclusive=True, group="recording")
+    async def _read(self) -> None:
+        recording = self.player.recording
+        while not recording.complete:
+            recording.read_on()
+            await asyncio.sleep(0)
+        if recording.fault:
+            self.notify(literal(recording.fault), severity="error", markup=False, timeout=30)
+
+    def _tick(self) -> None:
+        self._do(self.player.tick)
+
+    def _do(self, what: Callable[[], None]) -> None:
+        """Let the player do something and show what comes of it."""
+        try:
+            what()
+        except LlamaGymError as error:
+            self.player.playing = False
+            self.notify(literal(str(error)), severity="error", markup=False)
+        self.query_one(TimeSlider).show()
+        if self._told is not self.player.state:
+            self._told = self.player.state
+            self.post_message(self.Shown(self._told))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Time moves unless a text is being typed; nobody is there to take commands."""
+        if action in FIRST:
+            return not isinstance(self.focused, Input | TextArea)
+        return super().check_action(action, parameters)
+
+    def action_play(self) -> None:
+        """Play, or hold still."""
+        self._do(self.player.toggle)
+
+    def action_jump(self, steps: int) -> None:
+        """Some seconds back or on."""
+        self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_S))
+
+    def action_leap(self, steps: int) -> None:
+        """A tenth of the recording back or on."""
+        self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_SHARE * self.player.recording.duration_s))
+
+    def action_to(self, share: int) -> None:
+        """To the beginning or the end."""
+        self._do(lambda: self.player.jump(share * self.player.recording.duration_s))
+
+    def action_speed(self, steps: int) -> None:
+        """Slower or faster."""
+        self._do(lambda: self.player.change_speed(steps))
+
+    def action_step(self) -> None:
+        """The next event, and no more."""
+        self._do(self.player.step)
+
+    def action_leave(self) -> None:
+        """Back to where the replay was opened."""
+        self.post_message(self.Left())
+
+    @on(TimeSlider.Sought)
+    def go_to(self, message: TimeSlider.Sought) -> None:
+        """The slider was moved."""
+        self._do(lambda: self.player.jump(message.at_s))
+
+
+def _place(action: str) -> int:
+    """Where a key stands in the row: keys of a live run come between ours, for a narrow row has no room for them."""
+    name = action.split("(")[0]
+    order = (*FIRST, "", *LAST)
+    return order.index(name if name in order else "")

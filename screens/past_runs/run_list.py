@@ -1,0 +1,240 @@
+"""Past runs, a line each with the curve of mean return; one key replays the chosen one, another resumes it.
+
+Lines stand at once, and are filled in as the events of each run are read in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click, Resize
+from textual.message import Message
+from textual.style import Style
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from llamagym_tui.run_store import list_runs
+from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, columns_at, in_order, read_row
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.numbers import spark
+
+MARK = "●"
+DIM = "$foreground 60%"
+ENDING_STYLES = {"finished": "$success", "failed": "$error"}
+
+
+class RunList(OptionList):
+    """Past runs, the newest first unless sorted otherwise."""
+
+    DEFAULT_CSS = """
+    RunList {
+        border: none;
+        padding: 0;
+        background: $background;
+        scrollbar-size-vertical: 1;
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
+        &:focus { border: none; }
+        & > .option-list--option { padding: 0; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
+        Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint, with no limit."),
+    ]
+
+    @dataclass
+    class ReplayAsked(Message):
+        """A run is to be watched."""
+
+        row: RunRow
+
+    @dataclass
+    class ResumeAsked(Message):
+        """A run is to go on."""
+
+        row: RunRow
+
+    class Changed(Message):
+        """Rows, order, marks or the cursor are others now."""
+
+    def __init__(self, *, at_most: int | None = None, beside: str | None = None, id: str | None = None) -> None:
+        """A list that is read when it is mounted.
+
+        Args:
+            at_most: runs that are shown, the latest. None: all of them.
+            beside: the run that is open, beside which none may be replayed or resumed; empty: a recorded one is.
+            id: id of the widget.
+        """
+        super().__init__(id=id, markup=False)
+        self._at_most = at_most
+        self._beside = beside
+        self.rows: dict[str, RunRow] = {}
+        """By their folders, in the order shown."""
+        self.marked: list[str] = []
+        """Folders of the marked ones, the latest mark last."""
+        self.sorted_by = "when"
+        self.backwards = False
+        self.loaded = False
+        """Whether the runs have been looked for."""
+
+    @property
+    def chosen(self) -> RunRow | None:
+        """The run under the cursor."""
+        rows = list(self.rows.values())
+        return rows[self.highlighted] if self.highlighted is not None and self.highlighted < len(rows) else None
+
+    def on_mount(self) -> None:
+        """Look for runs."""
+        self.read()
+
+    @work(exclusive=True, group="runs")
+    async def read(self) -> None:
+        """Look for runs once more, and read what is new of them."""
+        infos = await asyncio.to_thread(list_runs)
+        known = self.rows
+        open_run = Path(self._beside).absolute() if self._beside else None
+        rows = [RunRow(info=info, under_way=info.run_dir.absolute() == open_run) for info in infos[: self._at_most]]
+        self.loaded = True
+        self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
+        for row in rows:
+            read = await asyncio.to_thread(read_row, row)
+            self.rows[row.key] = read
+            self._draw(read)
+        if self.sorted_by != "when":
+            self.sort(self.sorted_by, backwards=self.backwards)
+        self.post_message(self.Changed())
+
+    def sort(self, name: str, *, backwards: bool = False) -> None:
+        """Put the runs into the order of a column; the cursor stays on its run."""
+        self.sorted_by, self.backwards = name, backwards
+        self._show(list(self.rows.values()))
+
+    def mark(self) -> None:
+        """Mark the chosen run, or take its mark away; the oldest of three marks goes."""
+        if (row := self.chosen) is None:
+            return
+        others = [key for key in self.marked if key != row.key]
+        before, self.marked = self.marked, others if row.key in self.marked else [*others, row.key][-2:]
+        for key in {*before, *self.marked}:
+            self._draw(self.rows[key])
+        self.post_message(self.Changed())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
+        row = self.chosen
+        if self._beside is not None and action in ("resume", "select"):
+            return None
+        if action == "resume":
+            return True if row is not None and row.info.has_checkpoint else None
+        if action == "select":
+            return True if row is not None and not row.fault else None
+        return True
+
+    def action_resume(self) -> None:
+        """Go on with the chosen run."""
+        if (row := self.chosen) is not None:
+            self.post_message(self.ResumeAsked(row))
+
+    @on(OptionList.OptionSelected)
+    def replay(self, event: OptionList.OptionSelected) -> None:
+        """Watch the chosen run."""
+        event.stop()
+        if (row := self.chosen) is not None and not row.fault and self._beside is None:
+            self.post_message(self.ReplayAsked(row))
+
+    @on(OptionList.OptionHighlighted)
+    def follow_cursor(self, event: OptionList.OptionHighlighted) -> None:
+        """Other keys may do something now."""
+        event.stop()
+        self.refresh_bindings()
+        self.post_message(self.Changed())
+
+    def on_resize(self, event: Resize) -> None:
+        """Lines are laid out by width."""
+        for row in self.rows.values():
+            self._draw(row)
+
+    def heading(self) -> Content:
+        """The titles of the columns, the sorted one with an arrow; a click on one sorts."""
+        cells: dict[str, Content] = {}
+        for column in columns_at(self._width):
+            arrow = ("▲" if self.backwards else "▼") if column.name == self.sorted_by else ""
+            title = _fitted(column.title + arrow, column, "bold" if arrow else DIM)
+            cells[column.name] = title.stylize(Style.from_meta({"sort": column.name}))
+        return Content("  ") + _row(cells, Content.styled(f"{'curve':<{self._curve_width}}", DIM))
+
+    def _show(self, rows: list[RunRow]) -> None:
+        chosen = self.chosen
+        self.rows = {row.key: row for row in in_order(rows, self.sorted_by, backwards=self.backwards)}
+        self.set_options([Option(self._line(row), id=key) for key, row in self.rows.items()])
+        keys = list(self.rows)
+        self.highlighted = keys.index(chosen.key) if chosen and chosen.key in keys else (0 if keys else None)
+        self.refresh_bindings()
+        self.post_message(self.Changed())
+
+    def _draw(self, row: RunRow) -> None:
+        if row.key in self.rows:
+            self.replace_option_prompt(row.key, self._line(row))
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width or self.app.size.width
+
+    @property
+    def _curve_width(self) -> int:
+        columns = columns_at(self._width)
+        return max(4, self._width - 2 - sum(column.width + GAP for column in columns))
+
+    def _line(self, row: RunRow) -> Content:
+        cells = {column.name: _cell(row, column) for column in columns_at(self._width)}
+        width = self._curve_width
+        bars = ""
+        if row.summary is not None and (points := row.summary.curve):
+            values = [point.mean_return for point in points]
+            bars = spark(points, width, min(values), max(values))
+        curve = Content.styled(f"{bars:<{width}}", "$primary")
+        mark = Content.styled(f"{MARK if row.key in self.marked else ' '} ", "bold $accent")
+        return mark + _row(cells, curve)
+
+
+class RunHeading(Static):
+    """The titles of a list's columns; a click sorts by one, and once more the other way."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "RunHeading { height: 1; text-wrap: nowrap; }"
+
+    @dataclass
+    class SortAsked(Message):
+        """The list is to stand by a column."""
+
+        column: str
+
+    def on_click(self, event: Click) -> None:
+        """Sort by the title that was clicked."""
+        if column := event.style.meta.get("sort"):
+            self.post_message(self.SortAsked(column))
+
+
+def _row(cells: dict[str, Content], curve: Content) -> Content:
+    """Cells by their columns, with the curve after the return."""
+    placed = [part for name, cell in cells.items() for part in ((cell, curve) if name == "return" else (cell,))]
+    return Content(" " * GAP).join(placed)
+
+
+def _cell(row: RunRow, column: Column) -> Content:
+    style = {"ending": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "return": "bold"}.get(column.name, "")
+    return _fitted(one_line(column.text(row)), column, style)
+
+
+def _fitted(text: str, column: Column, style: str) -> Content:
+    """A text in the cells of its column."""
+    cut = Content.styled(text, style).truncate(column.width, ellipsis=True)
+    room = column.width - cut.cell_length
+    return cut.pad_left(room) if column.right else cut.pad_right(room)

@@ -1,0 +1,155 @@
+"""All past runs as a table: sorted by any column, replayed, resumed, or two of them compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import ScreenResume
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Static
+
+from llamagym_tui.returns import evaluated_return
+from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
+from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.user_files import runs_dir
+
+
+class RunsScreen(Screen[None]):
+    """Past runs."""
+
+    CSS_PATH = "runs.tcss"
+    BINDING_GROUP_TITLE = "Runs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "mark", "Mark", id="runs.mark", tooltip="Mark a run, to compare two."),
+        Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
+        Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
+        Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="The other way round."),
+        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
+        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
+    ]
+
+    @dataclass
+    class CompareAsked(Message):
+        """Two runs are to be seen beside each other."""
+
+        first: RunRow
+        second: RunRow
+
+    def __init__(self, *, beside: str | None = None) -> None:
+        """A list of what there is.
+
+        Args:
+            beside: the run that is open, beside which none can be replayed or resumed; empty: a recorded one is.
+        """
+        super().__init__()
+        self._beside = beside
+
+    def compose(self) -> ComposeResult:
+        """Structure only."""
+        yield TooSmall()
+        yield Static(id="runs-header", markup=False)
+        yield RunHeading(id="runs-heading")
+        yield RunList(id="runs", beside=self._beside)
+        yield Static(id="runs-chosen", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The keys work at once."""
+        self.query_one(RunList).focus()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """A run may have gone on meanwhile."""
+        if (runs := self.query_one(RunList)).loaded:
+            runs.read()
+
+    def on_resize(self) -> None:
+        """Titles are laid out by width."""
+        self.call_after_refresh(self.tell)
+
+    @on(RunList.Changed)
+    def tell(self) -> None:
+        """Titles, and all that there is to say of the chosen run."""
+        runs = self.query_one(RunList)
+        count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
+        only = " to look at and compare while a run is open ·" if self._beside is not None else ""
+        header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
+        self.query_one("#runs-header", Static).update(header)
+        self.query_one(RunHeading).update(runs.heading())
+        self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
+        self.refresh_bindings()
+
+    @on(RunHeading.SortAsked)
+    def sort_by(self, message: RunHeading.SortAsked) -> None:
+        """Sort by a title, the second time the other way."""
+        runs = self.query_one(RunList)
+        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Comparing needs two runs that can be read."""
+        if action == "compare":
+            return True if self._pair() else None
+        if action == "mark":
+            return True if self.query_one(RunList).chosen else None
+        return True
+
+    def action_mark(self) -> None:
+        """Mark the chosen run."""
+        self.query_one(RunList).mark()
+
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        runs = self.query_one(RunList)
+        names = [column.name for column in columns_at(runs.size.width)]
+        index = names.index(runs.sorted_by) if runs.sorted_by in names else -1
+        runs.sort(names[(index + 1) % len(names)])
+
+    def action_reverse(self) -> None:
+        """Sort the other way."""
+        runs = self.query_one(RunList)
+        runs.sort(runs.sorted_by, backwards=not runs.backwards)
+
+    def action_compare(self) -> None:
+        """Two runs beside each other."""
+        if pair := self._pair():
+            self.post_message(self.CompareAsked(*pair))
+
+    def action_leave(self) -> None:
+        """Back to where it was opened."""
+        self.dismiss()
+
+    def _pair(self) -> tuple[RunRow, RunRow] | None:
+        """The two marked runs, or the marked one and the chosen one."""
+        runs = self.query_one(RunList)
+        keys = [*runs.marked]
+        if len(keys) == 1 and runs.chosen is not None and runs.chosen.key not in keys:
+            keys.append(runs.chosen.key)
+        rows = [runs.rows[key] for key in keys if key in runs.rows and runs.rows[key].summary is not None]
+        return (rows[0], rows[1]) if len(rows) == 2 else None
+
+
+def _chosen_text(runs: RunList) -> str:
+    """What the table has no room for."""
+    if not runs.rows:
+        return f"There are no runs in {runs_dir()} yet." if runs.loaded else "looking for runs …"
+    row = runs.chosen
+    if row is None:
+        return ""
+    if row.fault:
+        return row.fault
+    said = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
+    if (summary := row.summary) is not None:
+        said.append(played_text(summary))
+        if (evaluation := summary.evaluation) is not None:
+            how = "greedy" if evaluation.greedy else "sampled"
+            said.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
+    said.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
+    return f"{' · '.join(said)}\n{row.info.run_dir}"

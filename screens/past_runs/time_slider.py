@@ -1,0 +1,107 @@
+"""The row under a replay: whether and how fast it plays, where it is, and where the run took another way.
+
+A click or a drag asks for another time by `Sought`; the row itself plays nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.events import MouseDown, MouseMove, MouseUp
+from textual.message import Message
+from textual.widget import Widget
+
+from llamagym_tui.state.replay import Player, clock_text
+
+PLAYED, AHEAD, HERE, TURN = "━", "─", "●", "┃"
+"""What a cell of the bar is: before, after or at the moment shown, or a turning point of the run."""
+
+
+class Bar(NamedTuple):
+    """Where the bar lies in the row."""
+
+    start: int
+    """Cells before it."""
+    width: int
+
+    def share_at(self, x: int) -> float:
+        """How far along the bar a cell of the row is, within 0 and 1."""
+        return min(max((x - self.start) / max(1, self.width - 1), 0.0), 1.0)
+
+
+class TimeSlider(Widget):
+    """The time of a replay."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    """
+
+    @dataclass
+    class Sought(Message):
+        """Another time is asked for."""
+
+        at_s: float
+
+    def __init__(self, player: Player) -> None:
+        """A slider of a player."""
+        super().__init__(id="time-slider")
+        self._player = player
+        self._drawn: object = None
+        self.tooltip = (
+            "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
+        )
+
+    def show(self) -> None:
+        """Tell what the player does now."""
+        player, recording = self._player, self._player.recording
+        told = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
+        if told != self._drawn:
+            self._drawn = told
+            self.refresh()
+
+    @property
+    def bar(self) -> Bar:
+        """Where the bar lies at the present width."""
+        start = len(self._left())
+        return Bar(start, max(1, self.content_size.width - start - len(self._right())))
+
+    def _left(self) -> str:
+        player = self._player
+        sign = "▶" if player.playing else "■" if player.at_end else "‖"
+        return f"{sign} {player.speed:g}×  {clock_text(player.at_s)} "
+
+    def _right(self) -> str:
+        recording = self._player.recording
+        rest = ", unreadable from there" if recording.fault else "" if recording.complete else " …"
+        return f" {clock_text(recording.duration_s)}{rest}"
+
+    def render(self) -> Content:
+        """The row at the present width."""
+        width, duration_s = self.bar.width, max(self._player.recording.duration_s, 1e-9)
+        here = round(self._player.at_s / duration_s * (width - 1))
+        turns = {round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points}
+        cells = [TURN if cell in turns else PLAYED if cell < here else AHEAD for cell in range(width)]
+        before, after = "".join(cells[:here]), "".join(cells[here + 1 :])
+        bar = Content.assemble((before, "$primary"), (HERE, "bold $accent"), (after, "$foreground 40%"))
+        return Content.assemble((self._left(), "bold"), bar, (self._right(), "$foreground 60%"))
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Take hold of the moment."""
+        self.capture_mouse()
+        self._seek(event.x)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Drag it."""
+        if self.app.mouse_captured is self:
+            self._seek(event.x)
+
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """Let it go."""
+        self.release_mouse()
+
+    def _seek(self, x: int) -> None:
+        share = self.bar.share_at(x - self.gutter.left)
+        self.post_message(self.Sought(share * self._player.recording.duration_s))

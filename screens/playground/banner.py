@@ -1,0 +1,166 @@
+"""What a person has to know now, in words: a dead trainer, a mode without training, what waits for confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.widgets import Static
+
+from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.state.run import RunState
+from llamagym_tui.state.warm_start import Teaching
+from llamagym_tui.state.wheel import wheel_texts
+
+
+class Tone(StrEnum):
+    """How much a sentence weighs; the name of a style class."""
+
+    ERROR = "-error"
+    WARNING = "-warning"
+    NOTE = "-note"
+
+
+class Sentence(NamedTuple):
+    """Something to say."""
+
+    text: str
+    tone: Tone
+
+
+def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> list[Sentence]:
+    """Everything there is to say, the weightiest first.
+
+    Args:
+        state: of the run.
+        demos_path: tells where demonstrations are kept; asked when the trainer is gone.
+        key: tells the key of a binding, from its id and what to say if it has none.
+    """
+    if state.recorded:
+        return _recorded(state)
+    if state.failure:
+        return [
+            Sentence(state.failure, Tone.ERROR),
+            Sentence(
+                f"Your demonstrations are safe in {demos_path()}; {key('table', 'h')} still opens the table.",
+                Tone.ERROR,
+            ),
+            Sentence(
+                f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one.", Tone.ERROR
+            ),
+        ]
+    if state.finished is not None:
+        return [Sentence(_farewell(state), Tone.NOTE)]
+    if state.stopping:
+        again = f"{key('quit', 'q')} again leaves at once."
+        return [Sentence(f"The trainer writes its checkpoint and ends. {again}", Tone.NOTE)]
+    said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel, key)]
+    if state.mode == "inference":
+        train = f"{key('mode', 't')} trains again."
+        said.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))
+    if state.phase == "paused":
+        turn, update = key("advance.turn", "."), key("advance.update", "u")
+        steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
+        said.append(Sentence(f"Paused. {key('pause', 'space')} goes on. {steps}", Tone.NOTE))
+    if state.teaching.under_way:
+        said.append(Sentence(f"{_warm_start(state.teaching)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
+    return said + _awaited(state)
+
+
+def _warm_start(teaching: Teaching) -> str:
+    """How far a warm start is, for whoever has closed its dialog."""
+    far = f": step {teaching.step:,} of {teaching.steps:,}" if teaching.steps and teaching.result is None else ""
+    return f"A warm start is under way{far}."
+
+
+def _recorded(state: RunState) -> list[Sentence]:
+    """What a replay shows at this moment, told as what was."""
+    if state.failure:
+        return [Sentence(f"Here the run failed: {state.failure}", Tone.ERROR)]
+    if state.finished is not None:
+        return [Sentence(_farewell(state), Tone.NOTE)]
+    if state.mode == "inference":
+        return [Sentence("Inference: nothing was trained here.", Tone.WARNING)]
+    return []
+
+
+def _awaited(state: RunState) -> list[Sentence]:
+    """What was asked for and is not there yet."""
+    said = []
+    if state.mode_requested not in (None, state.mode):
+        said.append(Sentence(f"{state.mode_requested} mode is asked for; the trainer confirms it soon.", Tone.NOTE))
+    said += [Sentence(text, Tone.NOTE) for text in asked_texts(state)]
+    if state.prompt_requested is not None:
+        said.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
+    elif state.prompt_awaits_reset:
+        said.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
+    return said
+
+
+def asked_texts(state: RunState) -> list[str]:
+    """What is under way apart from the run, and what waits for an answer."""
+    asked, texts = state.asked, []
+    if state.phase == "evaluating":
+        texts.append(f"Evaluating: {state.detail or 'it begins'}. The run goes on afterwards.")
+    elif asked.evaluation is not None:
+        texts.append("An evaluation is asked for; the trainer begins it soon.")
+    if asked.settings:
+        names = ", ".join(f"{name} {value}" for name, value in asked.settings.items())
+        texts.append(f"Pending, not confirmed yet: {names}.")
+    if asked.checkpoint:
+        texts.append("A checkpoint is asked for; the trainer writes it soon.")
+    if asked.roll_back:
+        texts.append("A roll back is asked for; the trainer does it soon.")
+    return texts
+
+
+def _farewell(state: RunState) -> str:
+    end = state.finished
+    assert end is not None
+    return (
+        f"The run has ended: {end.episodes:,} episodes, {end.updates:,} updates, "
+        f"mean return {number(end.mean_return, 3)}. It is kept in {state.run_dir}."
+    )
+
+
+class Banner(Static):
+    """Sentences under the header, absent while there is nothing to say."""
+
+    DEFAULT_CSS = """
+    Banner {
+        display: none;
+        height: auto;
+        max-height: 9;
+        padding: 0 1;
+        &.-error { background: $error 20%; color: $text-error; }
+        &.-warning { background: $warning 15%; color: $text-warning; }
+        &.-note { background: $accent 12%; color: $text-accent; }
+    }
+    """
+
+    def __init__(self) -> None:
+        """A banner with nothing to say."""
+        super().__init__(id="banner", markup=False)
+        self._said: list[Sentence] = []
+        self._keys: dict[str, str] = {}
+
+    def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
+        """Say what a state calls for."""
+        said = sentences(state, demos_path, self._key)
+        if said == self._said:
+            return
+        self._said = said
+        self.display = bool(said)
+        for tone in Tone:
+            self.set_class(bool(said) and said[0].tone is tone, tone.value)
+        self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in said]))
+
+    def _key(self, id: str, otherwise: str) -> str:
+        """The key of a binding; looked up once, for keys are moved at the start alone."""
+        if id not in self._keys:
+            self._keys[id] = key_of(self.screen, id, otherwise)
+        return self._keys[id]

@@ -1,0 +1,123 @@
+"""The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` says what each means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.content import Content
+
+from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.returns import smoothing_window
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
+from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.state.run import RunState
+
+RETURN = "return ±95%"
+"""The name of a mean return, with what its ± is."""
+NAME = "$foreground 60%"
+VALUE = "bold"
+LEAST_CURVE = 8
+"""Cells of the curve in the strip; with fewer there is none."""
+
+
+class Figure(NamedTuple):
+    """A short name and a value."""
+
+    name: str
+    value: str
+
+
+def ppo_figures(stats: UpdateStats) -> list[Figure]:
+    """What an update measured, the most telling first; an even number of figures."""
+    replayed = [Figure("replay loss", plain(stats.replay_loss)), Figure("replay eps", f"{stats.replay_episodes:,}")]
+    return [
+        Figure("KL", plain(stats.approx_kl)),
+        Figure("KL ref", plain(stats.kl_ref)),
+        Figure("entropy", plain(stats.entropy)),
+        Figure("act. entr.", plain(stats.action_entropy)),
+        Figure("clip frac", share(stats.clip_fraction)),
+        Figure("expl. var", plain(stats.explained_variance)),
+        Figure("parse fail", share(stats.parse_failure_rate)),
+        Figure("value loss", plain(stats.value_loss)),
+        Figure("policy loss", plain(stats.policy_loss)),
+        Figure("grad norm", plain(stats.grad_norm)),
+        Figure("ratio error", plain(stats.first_ratio)),
+        Figure("lr", plain(stats.lr)),
+        Figure("tokens/s", f"{stats.tokens_per_s:,.0f}"),
+        Figure("turns", f"{stats.turns:,}"),
+        *(replayed if stats.replay_episodes else ()),
+    ]
+
+
+def recent_text(state: RunState) -> str:
+    """Mean return under the present mode and prompt."""
+    return "none yet" if state.recent_mean is None else state.recent_mean.text
+
+
+def return_name(state: RunState) -> str:
+    """The name of that mean return; it says what ± is where one is told."""
+    return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
+
+
+class FiguresColumn(StateText):
+    """Figures in two columns, for the side of a wide terminal."""
+
+    def content_at(self, width: int) -> Content:
+        """Mean return over the whole width, PPO's figures two in a row."""
+        state = self.state
+        mean = state.recent_mean
+        over = f" over {mean.episodes:,}" if mean else ""
+        rows = [Content.assemble((f"{return_name(state):<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        if state.stats is None:
+            return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
+        rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
+        figures = ppo_figures(state.stats)
+        half = width // 2
+        for left, right in zip(figures[::2], figures[1::2], strict=True):
+            rows.append(self._cell(left, half) + self._cell(right, width - half))
+        return Content("\n").join(rows)
+
+    @staticmethod
+    def _cell(figure: Figure, width: int) -> Content:
+        return Content.assemble((f"{figure.name:<12}", NAME), (figure.value, VALUE)).pad_right(
+            max(0, width - 12 - len(figure.value))
+        )
+
+
+class FiguresStrip(StateText):
+    """Mean return with its curve, and as many figures as fit in two rows, for a narrow terminal."""
+
+    def content_at(self, width: int) -> Content:
+        """Three rows."""
+        return Content("\n").join([self._curve(width), *self._rows(width)])
+
+    def _curve(self, width: int) -> Content:
+        state = self.state
+        known, mean = baselines(state), recent_text(state)
+        tail = Content.styled("".join(f" {name} {plain(value)}" for name, value in known.items()), NAME)
+        room = width - tail.cell_length - len(mean) - 2
+        name = return_name(state) if room >= len(RETURN) + LEAST_CURVE else "return"
+        head = Content.assemble((f"{name} ", NAME), (mean, VALUE), " ")
+        room -= len(name)
+        points = state.returns.trailing(smoothing_window(state.returns.episodes))
+        if room < LEAST_CURVE or not points:
+            return head + tail
+        values = [*known.values(), *(point.mean_return for point in points)]
+        bars = spark(points, room, min(values), max(values))
+        return Content.assemble(head, (f"{bars:<{room}}", "$primary"), tail)
+
+    def _rows(self, width: int) -> list[Content]:
+        if self.state.stats is None:
+            return [Content.styled("no PPO update yet", NAME)]
+        figures = [Figure("update", f"{self.state.updates:,}"), *ppo_figures(self.state.stats)]
+        rows = [Content("")]
+        for figure in figures:
+            cell = Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE))
+            gap = "   " if rows[-1] else ""
+            if rows[-1].cell_length + len(gap) + cell.cell_length > width:
+                if len(rows) == 2:
+                    break
+                rows.append(Content(""))
+                gap = ""
+            rows[-1] = rows[-1] + gap + cell
+        return rows

@@ -1,0 +1,70 @@
+"""What stands around the conversation: sentences and the drawing above it, curve and figures beside or below it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from llamagym_tui.screens.playground.banner import Banner
+from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
+from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.playground.state_drawing import DrawingPlaces, StateDrawing
+from llamagym_tui.screens.playground.watch_line import WatchLine
+from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.state.run import RunState
+
+HIGH_ENOUGH_FOR_BOTH = 44
+"""Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
+
+
+class SidePanel(Vertical):
+    """Chart and figures of a wide terminal."""
+
+    def __init__(self, state: RunState, drawing: StateDrawing) -> None:
+        """The panel of a run, with the drawing of its watched state."""
+        super().__init__(id="side")
+        self._state, self._drawing = state, drawing
+
+    def compose(self) -> ComposeResult:
+        """The curve above the figures."""
+        yield ReturnChart()
+        yield FiguresColumn(self._state, id="figures-column")
+        yield ComparisonColumn(self._state, id="comparison-column")
+        yield self._drawing
+
+    def show(self, state: RunState) -> None:
+        """Show the figures of another state; `show_chart` draws the curve."""
+        for column in self.query(StateText).exclude("StateDrawing"):  # none in an app that is closing
+            column.show(state)
+        if not self.is_attached:
+            return
+        played = state.play.inference.manner is not None
+        self.screen.set_class(state.mode == "inference", "-inference")
+        self.screen.set_class(played and self.screen.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
+
+    def show_chart(self, state: RunState) -> None:
+        """Draw the curve of a state."""
+        for chart in self.query(ReturnChart):  # none in an app that is closing
+            chart.show(state)
+
+
+class Panels(NamedTuple):
+    """Everything around a conversation."""
+
+    banner: Banner
+    watch_line: WatchLine
+    side: SidePanel
+    strip: FiguresStrip
+    comparison: ComparisonStrip
+    drawing: DrawingPlaces
+
+
+def make_panels(state: RunState) -> Panels:
+    """The panels of a run, not mounted yet."""
+    drawing = DrawingPlaces(state)
+    side = SidePanel(state, drawing.side)
+    strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
+    return Panels(Banner(), WatchLine(), side, strip, comparison, drawing)

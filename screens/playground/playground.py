@@ -1,0 +1,197 @@
+"""The playground: the watched conversation, the curve of mean return, PPO's figures, and the keys that steer a run.
+
+Composes and routes only: what it shows is a `RunState`, what a key asks for is posted as `CommandAsked`; the app
+talks to the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.events import Resize, ScreenResume
+from textual.screen import Screen
+
+from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
+from llamagym_tui.screens.conversation.pane import ConversationPane
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.playground.demo_keys import DEMO_KEYS
+from llamagym_tui.screens.playground.steer_keys import STEERING_KEYS, Steering, steering_allowed
+from llamagym_tui.screens.playground.watch_keys import WATCHING_KEYS, WatchingActions, watching_allowed
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.fitted import Fitted
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
+from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.state.run import RunState
+
+if TYPE_CHECKING:
+    from llamagym_tui.screens.playground.panels import Panels
+
+CHART_S = 0.5
+"""Seconds between two drawings of the chart, at least."""
+
+
+class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
+    """A run, live."""
+
+    CSS_PATH = "playground.tcss"
+    BINDING_GROUP_TITLE = "Playground"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "pause", "Pause", tooltip="Hold still between two steps.", id="pause"),
+        Binding("space", "resume", "Go on", tooltip="Go on playing and training.", id="pause"),
+        Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
+        Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
+        Binding(
+            "r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint.", id="restart"
+        ),
+        Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes.", id="prompt"),
+        Binding(
+            "h",
+            "app.human_table",
+            "Play yourself",
+            tooltip="Take the agent's place at a table of your own.",
+            id="table",
+        ),
+        *STEERING_KEYS,
+        *WATCHING_KEYS,
+        *DEMO_KEYS,
+        Binding("o", "app.runs", "Past runs", show=False, tooltip="Look at past runs, compare two.", id="runs"),
+        Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
+        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
+    ]
+
+    def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
+        """A screen for a run.
+
+        Args:
+            state: what is known of it.
+            demos_path: tells where demonstrations are kept.
+        """
+        super().__init__()
+        self._state = state
+        self._demos_path = demos_path
+        self._keys: tuple[object, ...] = ()
+        self._chart_due = False
+        self._panels: Panels | None = None
+
+    def compose(self) -> ComposeResult:
+        """What the first frame has: the header and the place of the conversation; the rest follows it."""
+        yield TooSmall()
+        yield RunHeader(self._state, id="run-header")
+        with Container(id="body"):
+            view = ConversationView(id="conversation", placeholder=waiting_text(self._state))
+            yield ConversationPane(view, id="conversation-pane")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The keys work at once."""
+        self.query_one(ConversationView).focus()
+        self.call_after_refresh(self._furnish)
+
+    async def _furnish(self) -> None:
+        """Mount what the first frame does without, so that it is there sooner."""
+        from llamagym_tui.screens.playground.panels import make_panels
+
+        if not self.is_attached:
+            return  # It was left at once.
+        panels = make_panels(self._state)
+        with self.app.batch_update():
+            await self.mount(panels.banner, after="#run-header")
+            await self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0)
+            await self.query_one("#body").mount(panels.side, panels.strip, panels.comparison)
+        self._panels = panels
+        self.show(self._state)
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Catch up with what happened behind another screen."""
+        self.show(getattr(self.app, "run_state", None) or self._state)
+
+    def on_resize(self, event: Resize) -> None:
+        """What has room may be another; the chart sees to itself."""
+        self.call_after_refresh(lambda: self.show(self._state))
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        self._state = state
+        panels = self._panels
+        if panels is None:
+            return
+        conversation = self.query_one(ConversationView)
+        if not state.transcript.entries:
+            conversation.say_while_empty(waiting_text(state, key_of(self, "table", "h")))
+        conversation.show(state.transcript.entries)
+        self.query_one(RunHeader).show(state)
+        panels.banner.show(state, self._demos_path)
+        panels.watch_line.show(state)
+        panels.strip.show(state)
+        panels.comparison.show(state)
+        panels.side.show(state)
+        self.show_drawing()
+        if not self._chart_due:
+            self._chart_due = True
+            self.set_timer(CHART_S, self._draw_chart)
+        keys = (
+            state.live,
+            state.pause_intended,
+            state.mode_intended,
+            state.run is None,
+            bool(state.failure),
+            state.asked,
+            state.watching,
+            state.view.drawn is None,
+        )
+        if keys != self._keys:
+            self._keys = keys
+            self.refresh_bindings()
+
+    def _draw_chart(self) -> None:
+        self._chart_due = False
+        if self.is_current and self._panels is not None:
+            self._panels.side.show_chart(self._state)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only what the trainer can do now; the key of the opposite state is hidden."""
+        state = self._state
+        match action:
+            case "pause" | "resume":
+                if (action == "resume") != state.pause_intended:
+                    return False
+            case "mode":
+                if parameters == (state.mode_intended,):
+                    return False
+            case "advance" | "pace" | "watch" | "watch_next" | "inspect" | "view" | "take_wheel":
+                return watching_allowed(action, parameters, state)
+            case _:
+                return steering_allowed(action, state)
+        return True if state.live and state.run is not None else None
+
+    def ask(self, command: AnyCommand) -> None:
+        """Ask something of the trainer."""
+        self.post_message(CommandAsked(command))
+
+    def action_pause(self) -> None:
+        """Ask the trainer to hold still."""
+        self.ask(Pause())
+
+    def action_resume(self) -> None:
+        """Ask the trainer to go on."""
+        self.ask(Resume())
+
+    def action_mode(self, mode: str) -> None:
+        """Ask for train or inference mode."""
+        self.ask(SetMode(mode="train" if mode == "train" else "inference"))
+
+
+def waiting_text(state: RunState, table_key: str = "h") -> str:
+    """What stands in place of a conversation that has not begun."""
+    if state.failure:
+        return "No conversation."
+    if state.recorded:
+        return "Nothing was said until here."
+    doing = one_line(state.detail) or PHASES[state.phase]
+    return f"{doing} … {table_key} opens a table for you meanwhile"

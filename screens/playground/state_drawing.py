@@ -1,0 +1,132 @@
+"""The drawing of the watched state: beside the conversation where there is room, else above it.
+
+What is drawn is text of a user's code or of an environment: it is literal here, cut to the place that it has, and
+what the environment marks is told by reverse video, without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from textual.content import Content
+
+from llamagym_tui import user_files
+from llamagym_tui.game.drawing import MAX_LINES
+from llamagym_tui.protocol.events import StateDrawn
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.look import WIDE
+from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.state_text import StateText
+from llamagym_tui.state.run import RunState
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+HIGH = 30
+"""Rows of a terminal from which there is room for a drawing under chart and figures."""
+NAME = "$foreground 60%"
+
+
+class StateDrawing(StateText):
+    """A title, and under it the state."""
+
+    DEFAULT_CSS = """
+    StateDrawing {
+        display: none;
+        height: 2;
+        padding: 0 1;
+        background: $surface;
+        &.-shown { display: block; }
+    }
+    """
+
+    def __init__(self, state: RunState, *, id: str) -> None:
+        """A place for drawings of a run."""
+        super().__init__(state, id=id)
+        self._lines = 1
+
+    def show(self, state: RunState) -> None:
+        """Show another state; the place grows with the largest drawing, and never shrinks: nothing under it jumps."""
+        changed = state.view is not self.state.view or state.run is not self.state.run
+        self.state = state
+        if not changed:
+            return
+        if (drawn := state.view.drawn) is not None:
+            self._lines = max(self._lines, min(1 + drawn.text.count("\n"), MAX_LINES))
+        if self.styles.height is None or self.styles.height.value != 1 + self._lines:
+            self.styles.height = 1 + self._lines
+        self.refresh()
+
+    def content_at(self, width: int) -> Content:
+        """The title and as many lines as there is room for."""
+        lines = [_title(self.state), *_drawn_lines(self.state)]
+        if len(lines) > (room := self.content_size.height):
+            lines[max(room - 1, 1) :] = [Content.styled("…", NAME)]
+        return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines])
+
+
+class DrawingPlaces:
+    """The two places of the drawing, of which one is used, and whether a person wants it."""
+
+    def __init__(self, state: RunState) -> None:
+        """The places of a run, not mounted yet."""
+        self.side = StateDrawing(state, id="side-drawing")
+        self.pane = StateDrawing(state, id="pane-drawing")
+        self._chosen = user_files.load_preferences(user_files.config_dir()).drawing
+
+    def is_on(self, screen: Screen[None]) -> bool:
+        """Whether states are to be drawn: as it was chosen, else where there is room beside the conversation."""
+        return screen.size.width >= WIDE if self._chosen is None else self._chosen
+
+    def choose(self, on: bool) -> None:
+        """Show drawings, or hide them, from now on and in later runs.
+
+        Raises:
+            OSError: that cannot be kept.
+        """
+        self._chosen = on
+        folder = user_files.config_dir()
+        user_files.save_preferences(folder, replace(user_files.load_preferences(folder), drawing=on))
+
+    def show(self, state: RunState, screen: Screen[None]) -> None:
+        """Show the drawing of a state, or hide it."""
+        on = self.is_on(screen) and _has_drawings(state)
+        beside = screen.size.width >= WIDE and screen.size.height >= HIGH
+        for place, used in ((self.side, beside), (self.pane, not beside)):
+            place.show(state)
+            place.set_class(on and used, "-shown")
+
+
+def _has_drawings(state: RunState) -> bool:
+    """Whether there is a drawing, or one will come; of a recorded run only what it holds is known."""
+    return state.view.drawn is not None or (state.live and state.run is not None and state.run.draws)
+
+
+def _title(state: RunState) -> Content:
+    drawn, result = state.view.drawn, state.view.result
+    if drawn is None:
+        return Content.styled("state", NAME)
+    if result is None:
+        return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", NAME)
+    value = result.episode_return
+    style, glyph = ("$text-success", "▲") if value > 0 else ("$text-error", "▼") if value < 0 else ("$foreground", "■")
+    told = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", NAME)
+    return told + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
+
+
+def _drawn_lines(state: RunState) -> Iterator[Content]:
+    drawn = state.view.drawn
+    if drawn is None:
+        yield Content.styled("The next observation is drawn here." if state.live else "Not drawn.", NAME)
+        return
+    yield from _marked(drawn).split("\n", include_separator=False, allow_blank=True)[:MAX_LINES]
+
+
+def _marked(drawn: StateDrawn) -> Content:
+    text = Content(literal(drawn.text))
+    for start, stop in drawn.marks:
+        if 0 <= start < stop <= len(drawn.text):
+            text = text.stylize("reverse", start, stop)
+    return text

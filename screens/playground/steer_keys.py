@@ -1,0 +1,120 @@
+"""Keys that steer a run beyond pause, mode and prompt: metrics, map, settings, evaluation, checkpoint, roll back.
+
+A mixin of the playground: it opens dialogs and posts what they ask for. What may be done now is one function of the
+run state, `steering_allowed`, which keys and command palette share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding, BindingType
+
+from llamagym_tui.protocol.commands import (
+    AnyCommand,
+    CancelEvaluation,
+    ChangeSettings,
+    Evaluate,
+    RollBack,
+    SaveCheckpoint,
+    WatchPolicyMap,
+)
+from llamagym_tui.state.run import RunState
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    Base = Screen[None]
+else:
+    Base = object
+
+STEERING_KEYS: list[BindingType] = [
+    Binding("m", "metrics", "Metrics", tooltip="Charts of every figure, and what is healthy.", id="metrics"),
+    Binding(
+        "g",
+        "policy_map",
+        "Policy map",
+        tooltip="What the policy does in each state, beside what is best.",
+        id="policy_map",
+    ),
+    Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
+    Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
+    Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),
+    Binding(
+        "ctrl+r", "roll_back", "Roll back", tooltip="Back to the last good checkpoint; asks first.", id="roll_back"
+    ),
+]
+"""For `BINDINGS` of a screen with `Steering`."""
+
+
+def steering_allowed(action: str, state: RunState) -> bool | None:
+    """Whether an action of these keys can be done now; None: its key is shown dim."""
+    able = state.live and state.run is not None and not state.stopping
+    match action:
+        case "evaluate":
+            return True if able or state.evaluations else None
+        case "checkpoint":
+            return True if able and not state.asked.checkpoint else None
+        case "roll_back":
+            return True if able and not state.asked.roll_back else None
+        case "settings":
+            return True if able else None
+        case _:
+            return True
+
+
+class Steering(Base):
+    """Actions of `STEERING_KEYS`, for a screen that knows a run state."""
+
+    _state: RunState
+
+    def ask(self, command: AnyCommand) -> None:
+        """Ask something of the trainer."""
+        raise NotImplementedError
+
+    def action_metrics(self) -> None:
+        """Open the charts of all figures."""
+        from llamagym_tui.screens.metrics.metrics import MetricsScreen
+
+        self.app.push_screen(MetricsScreen(self._state))
+
+    def action_policy_map(self) -> None:
+        """Open the policy on its map; the trainer is asked to follow it closely meanwhile."""
+        from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
+
+        self.app.push_screen(PolicyMapScreen(self._state, lambda on: self.ask(WatchPolicyMap(on=on))))
+
+    def action_settings(self) -> None:
+        """Open the settings; each change is asked for as it is entered."""
+        from llamagym_tui.screens.steering.settings import SettingsDialog
+
+        self.app.push_screen(SettingsDialog(self._state, lambda changes: self.ask(ChangeSettings(changes=changes))))
+
+    def action_evaluate(self) -> None:
+        """Open the evaluations; one begins when it is asked for there."""
+        from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+
+        def begin(episodes: int, greedy: bool) -> None:
+            self.ask(Evaluate(episodes=episodes, greedy=greedy))
+
+        self.app.push_screen(EvaluationDialog(self._state, begin, lambda: self.ask(CancelEvaluation())))
+
+    def action_checkpoint(self) -> None:
+        """Ask for a checkpoint."""
+        self.ask(SaveCheckpoint())
+
+    def action_roll_back(self) -> None:
+        """Ask for a roll back, if the person means it."""
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+
+        question = (
+            "Go back to the last good checkpoint? Good is one after which a whole batch was played and went well, so "
+            "not one of a moment ago. What was learnt since is lost; episodes stay counted, and the batch under way "
+            "is dropped."
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.ask(RollBack())
+
+        self.app.push_screen(ConfirmDialog("roll back?", question, yes="roll back", no="stay"), answered)

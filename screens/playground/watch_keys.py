@@ -1,0 +1,143 @@
+"""Keys of whoever watches: which conversation is told, how fast, and one step at a time.
+
+A mixin of the playground; what may be asked now is one function of the run state, `watching_allowed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from textual.binding import Binding, BindingType
+
+from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.state.run import RunState, command_asked
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from llamagym_tui.screens.playground.panels import Panels
+
+    Base = Screen[None]
+else:
+    Base = object
+
+
+def _key(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
+    return Binding(key, action, name, show=False, tooltip=tooltip, id=id)
+
+
+WATCHING_KEYS: list[BindingType] = [
+    _key("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
+    _key("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
+    _key("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
+    _key("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
+    _key("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
+    _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
+    _key("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
+    _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
+    _key(
+        "i", "inspect", "Inspect tokens", "The reply you look at, token by token: ratio, clip, alternatives.", "inspect"
+    ),
+    _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
+    _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
+    _key("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
+]
+"""For `BINDINGS` of a screen with `WatchingActions`."""
+
+
+def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
+    """Whether an action of these keys can be done now; None: its key is shown dim."""
+    able = state.live and state.run is not None and not state.stopping
+    if action == "advance":
+        able = able and state.watching.step_asked is None and (parameters == ("turn",) or state.mode == "train")
+    elif action == "pace":
+        watching = state.watching
+        other = watching.slower() if parameters == ("slower",) else watching.faster()
+        able = able and other != watching.turn_s_intended
+    elif action == "take_wheel":
+        able = able and (state.wheel.is_wanted or state.watching.now.kind in ("env", "failure"))
+    elif action == "view":
+        able = state.view.drawn is not None or (state.run is not None and state.run.draws)
+    elif action == "inspect":
+        able = state.inspection.found is not None or (able and state.watched is not None)
+    return True if able else None
+
+
+class WatchingActions(Base):
+    """Actions of `WATCHING_KEYS`, for a screen that knows a run state."""
+
+    _state: RunState
+    _panels: Panels | None
+
+    def ask(self, command: AnyCommand) -> None:
+        """Ask something of the trainer."""
+        raise NotImplementedError
+
+    def show(self, state: RunState) -> None:
+        """Show another state of the run."""
+        raise NotImplementedError
+
+    def _ask_at_once(self, command: AnyCommand) -> None:
+        """Ask, and know of it before the app has painted: the next press of the key counts from here."""
+        self._state = command_asked(self._state, command)
+        self.ask(command)
+
+    def action_advance(self, unit: Literal["turn", "update"]) -> None:
+        """Go on by one turn, or to the next update."""
+        self._ask_at_once(Step(unit=unit))
+
+    def action_pace(self, way: Literal["slower", "faster"]) -> None:
+        """Play slower, or faster."""
+        watching = self._state.watching
+        self._ask_at_once(SetPace(turn_s=watching.slower() if way == "slower" else watching.faster()))
+
+    def action_watch(self, by: int) -> None:
+        """Watch another environment; from an episode that is told again, back to the one before."""
+        watching = self._state.watching
+        if watching.now.kind in ("best", "worst") and watching.asked is None:
+            by = 0
+        self._ask_at_once(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
+
+    def action_inspect(self) -> None:
+        """Open the reply that is looked at, token by token."""
+        from llamagym_tui.screens.inspector.inspector import open_inspector
+
+        open_inspector(self.query_one(ConversationView), self._state, self.ask)
+
+    def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
+        """Watch the next failure, or an episode of the last batch."""
+        self._ask_at_once(WatchNext(kind=kind))
+
+    def action_take_wheel(self) -> None:
+        """Act in the agent's place; if that is so already, go back to it."""
+        from llamagym_tui.screens.play.wheel import WheelScreen
+
+        self._ask_at_once(TakeWheel())
+        self.app.push_screen(WheelScreen(self._state), self._wheel_left)
+
+    def _wheel_left(self, state: RunState | None) -> None:
+        """Catch up with what happened behind the wheel."""
+        if state is not None:
+            self.show(state)
+
+    def action_view(self) -> None:
+        """Show the drawing of the watched state, or hide it; so it stays in later runs."""
+        if self._panels is None:
+            return
+        try:
+            self._panels.drawing.choose(not self._panels.drawing.is_on(self))
+        except OSError as error:
+            self.notify(literal(f"This is not kept for later runs: {error}"), severity="warning", markup=False)
+        self.show_drawing()
+
+    def show_drawing(self) -> None:
+        """Show the drawing where there is one, and have states drawn while it is wanted."""
+        state, panels = self._state, self._panels
+        if panels is None:
+            return
+        panels.drawing.show(state, self)
+        wanted = panels.drawing.is_on(self)
+        if state.live and state.run is not None and state.run.draws and wanted != state.view.asked:
+            self._ask_at_once(DrawStates(on=wanted))

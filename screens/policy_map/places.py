@@ -1,0 +1,116 @@
+"""Where the panels of a policy map stand for a size of the screen, and how large their fields are.
+
+The best strategy stands beside each panel where there is room. Sizes are in cells of the terminal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llamagym_tui.protocol.events import PolicyMapLaidOut
+from llamagym_tui.protocol.policy_map import MapPanel
+from llamagym_tui.screens.policy_map.mapped_policy import Spot
+
+GAP = 2
+"""Between a panel and the best strategy beside it."""
+APART = 3
+"""Between two panels."""
+MOST_LABEL = 12
+LARGE = 7
+"""Width from which fields of the best strategy are as wide as the policy's."""
+
+
+class FieldSize(NamedTuple):
+    """Size of a field."""
+
+    width: int
+    height: int
+
+
+SIZES = (FieldSize(9, 3), FieldSize(7, 3), FieldSize(5, 2), FieldSize(5, 1), FieldSize(4, 1), FieldSize(3, 1))
+"""From the most to the least liked."""
+
+
+class Place(NamedTuple):
+    """Where a panel stands."""
+
+    x: int
+    y: int
+    label: int
+    """Width of the rows' labels."""
+    rows: int
+    columns: int
+
+
+class Places(NamedTuple):
+    """Where everything stands."""
+
+    panels: tuple[Place, ...]
+    field: FieldSize
+    best_width: int
+    """Width of a field of the best strategy."""
+    beside: bool
+    """Whether the best strategy stands beside the policy."""
+    across: bool
+    """Whether panels stand beside each other, and not under each other."""
+
+    @property
+    def width(self) -> int:
+        """Of all."""
+        return max(place.x + self.width_of(place) for place in self.panels)
+
+    @property
+    def height(self) -> int:
+        """Of all."""
+        return max(place.y + 1 + place.rows * self.field.height for place in self.panels)
+
+    def width_of(self, place: Place) -> int:
+        """Of a panel, with what stands beside it."""
+        beside = GAP + place.columns * self.best_width if self.beside else 0
+        return place.label + place.columns * self.field.width + beside
+
+    def spot_at(self, x: int, y: int) -> Spot | None:
+        """The field at a place of the screen, of the policy or of the best strategy; None: there is none."""
+        for number, place in enumerate(self.panels):
+            row, left = (y - place.y - 1) // self.field.height, x - place.x - place.label
+            if not 0 <= row < place.rows or left < 0:
+                continue
+            if left < place.columns * self.field.width:
+                return Spot(number, row, left // self.field.width)
+            right = left - place.columns * self.field.width - GAP
+            if self.beside and 0 <= right < place.columns * self.best_width:
+                return Spot(number, row, right // self.best_width)
+        return None
+
+
+def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
+    """The best-liked places that fit; if none do, those that fit in width and are scrolled."""
+    beside_first = [
+        _places(layout, size, beside=beside, across=across)
+        for beside in (True, False)
+        for across in (True, False)
+        for size in SIZES
+    ]
+    fitting = [places for places in beside_first if places.width <= width and places.height <= height]
+    scrolled = [places for places in beside_first if places.width <= width and places.field.height == 1]
+    return next(iter(fitting or scrolled), beside_first[-1])
+
+
+def _places(layout: PolicyMapLaidOut, field: FieldSize, *, beside: bool, across: bool) -> Places:
+    most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
+    best_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
+    panels: list[Place] = []
+    made = Places((), field, best_width, beside, across)
+    x = y = 0
+    for panel in layout.panels:
+        place = Place(x, y, _label_width(panel), len(panel.rows), len(panel.columns))
+        panels.append(place)
+        if across:
+            x += made.width_of(place) + APART
+        else:
+            y += 1 + place.rows * field.height
+    return made._replace(panels=tuple(panels))
+
+
+def _label_width(panel: MapPanel) -> int:
+    return min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1

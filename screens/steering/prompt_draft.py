@@ -1,0 +1,80 @@
+"""The draft of a system prompt on disk, so that it survives a crash; and prompts as files of the user's own.
+
+A draft belongs to an agent and is kept from the first change until it is applied or forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from llamagym_tui.errors import PromptFileError
+from llamagym_tui.user_files import data_dir
+
+MAX_BYTES = 1_000_000
+"""Largest file that is taken for a prompt."""
+
+
+class Draft:
+    """A draft on disk."""
+
+    def __init__(self, agent: str) -> None:
+        """The draft of an agent, which may not be there.
+
+        Args:
+            agent: as the user named it; characters that do not belong into a file name are replaced.
+        """
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
+        self.path = data_dir() / "drafts" / f"{name}.txt"
+
+    def read(self) -> str | None:
+        """The draft; None if there is none that can be read."""
+        try:
+            return self.path.read_text(encoding="utf-8").removesuffix("\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def keep(self, text: str) -> None:
+        """Write it; the one before stays until this one is whole.
+
+        Raises:
+            PromptFileError: it cannot be written.
+        """
+        write_prompt(self.path, text)
+
+    def forget(self) -> None:
+        """Leave no draft."""
+        self.path.unlink(missing_ok=True)
+
+
+def read_prompt(path: Path) -> str:
+    """The prompt in a file, without the line end at its end.
+
+    Raises:
+        PromptFileError: it cannot be read as text, or is too large for a prompt.
+    """
+    try:
+        if path.expanduser().stat().st_size > MAX_BYTES:
+            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, which no prompt has; name another file.")
+        return path.expanduser().read_text(encoding="utf-8-sig").rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise PromptFileError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
+    except OSError as error:
+        raise PromptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def write_prompt(path: Path, text: str) -> None:
+    """Write a prompt; the file before stays until this one is whole, and folders are made.
+
+    Raises:
+        PromptFileError: it cannot be written.
+    """
+    path = path.expanduser()
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise PromptFileError(f"{path} cannot be written: {error.strerror or error}.") from error

@@ -1,0 +1,244 @@
+"""The editor of the system prompt: a draft that becomes a request when it is applied, and nothing before.
+
+Which prompt is active, and which one is only pending, is told as the trainer confirms it. The draft is on disk from
+its first change until it is applied or forgotten; below it stand the versions so far, with what was played under each.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import on
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.timer import Timer
+from textual.widgets import Input, OptionList, Static, TextArea
+
+from llamagym_tui.errors import PromptFileError
+from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write_prompt
+from llamagym_tui.screens.steering.version_list import VersionList, word_diff
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.text_area import DraftArea
+from llamagym_tui.state.run import RunState
+
+KEEP_S = 0.5
+"""Seconds after a change until the draft is on disk."""
+
+
+class PathInput(Input):
+    """The name of a file to load or save."""
+
+    HELP = "A file of plain text. enter loads or saves, escape leaves it."
+
+
+class PromptEditor(ModalScreen[str | None]):
+    """Edits a system prompt; dismissed with the new one, or with None if it is to stay."""
+
+    CSS_PATH = "prompt_editor.tcss"
+    BINDING_GROUP_TITLE = "Prompt"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "ctrl+s", "apply", "Apply", id="prompt.apply", tooltip="Episodes that begin from now on have this prompt."
+        ),
+        Binding("f2", "diff", "Diff", id="prompt.diff", tooltip="What the draft changes in the chosen version."),
+        Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Take the draft from a file."),
+        Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft into a file."),
+        Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
+        Binding("escape", "revert", "Revert", id="prompt.revert", tooltip="Leave the prompt; the draft is forgotten."),
+    ]
+
+    def __init__(self, state: RunState, system_prompt: str) -> None:
+        """An editor of a prompt.
+
+        Args:
+            state: of the run.
+            system_prompt: where the draft begins, unless one is left from earlier.
+        """
+        super().__init__()
+        self._state = state
+        self._original = literal(system_prompt)
+        self._draft = Draft(state.config.agent)
+        kept = self._draft.read()
+        self._restored = kept is not None and kept != self._original
+        self._text = literal(kept) if kept is not None and self._restored else self._original
+        self._purpose: Literal["load", "save"] = "load"
+        self._said = ""
+        self._due: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """The draft, the versions, what becomes of it."""
+        with Vertical(id="editor-frame") as frame:
+            frame.border_title = "system prompt"
+            yield DraftArea(self._text, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
+            with VerticalScroll(id="diff-pane"):
+                yield Static(id="diff", markup=False)
+            yield PathInput(id="path")
+            yield VersionList(id="versions")
+            yield Static(id="editor-status", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        """The cursor stands at the end of the draft."""
+        draft = self.query_one(DraftArea)
+        draft.move_cursor(draft.document.end)
+        draft.focus()
+        self.show(self._state)
+        if self.query_one(VersionList).option_count:
+            self.query_one(VersionList).highlighted = 0
+
+    def show(self, state: RunState) -> None:
+        """Tell which prompt is active now, and what was played under each."""
+        self._state = state
+        self.query_one(VersionList).show(state)
+        self._say(self._said)
+
+    def _say(self, text: str) -> None:
+        """Say something above the status; empty: the status alone."""
+        self._said = text
+        forget = key_of(self, "prompt.revert", "escape")
+        restored = f"A draft from earlier is restored; {forget} forgets it. " if self._restored else ""
+        status = status_text(self._state, key_of(self, "prompt.apply", "ctrl+s"))
+        told = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
+        self.query_one("#editor-status", Static).update(told)
+
+    # The draft on disk
+
+    @on(TextArea.Changed)
+    def keep_soon(self) -> None:
+        """Put the draft on disk once typing pauses."""
+        if self._due is not None:
+            self._due.stop()
+        self._due = self.set_timer(KEEP_S, self._keep)
+
+    def _keep(self) -> None:
+        text = self.query_one(DraftArea).text
+        try:
+            if text != self._original:
+                self._draft.keep(text)
+        except PromptFileError as error:
+            self._say(one_line(f"The draft is not kept: {error}"))
+
+    def _forget(self) -> None:
+        if self._due is not None:
+            self._due.stop()
+        self._draft.forget()
+
+    def action_apply(self) -> None:
+        """Ask for the draft, unless it is what there is already."""
+        text = self.query_one(DraftArea).text
+        self._forget()
+        self.dismiss(None if text == self._original else text)
+
+    def action_revert(self) -> None:
+        """Leave what is open in the editor, or forget the draft."""
+        if self.has_class("-path") or self.has_class("-diff"):
+            self._show_draft()
+            return
+        self._forget()
+        self.dismiss(None)
+
+    def _show_draft(self) -> None:
+        """The draft again, in place of a difference or the name of a file."""
+        self.remove_class("-path", "-diff")
+        self.query_one(DraftArea).focus()
+        self._say("")
+
+    # Versions
+
+    def action_diff(self) -> None:
+        """Show the draft against the chosen version, or the draft again."""
+        known = self._chosen()
+        if known is None:
+            self._say("There is no version to compare with yet.")
+            return
+        self.toggle_class("-diff")
+        self.query_one("#diff", Static).update(word_diff(known[1], self.query_one(DraftArea).text))
+        self._say(f"Against v{known[0]}: [-left out-] {{+added+}}." if self.has_class("-diff") else "")
+
+    def _chosen(self) -> tuple[int, str] | None:
+        """Number and text of the version under the cursor."""
+        option = self.query_one(VersionList).highlighted_option
+        for known in self._state.prompts:
+            if option is not None and option.id == str(known.version):
+                return known.version, known.text
+        return None
+
+    @on(OptionList.OptionSelected)
+    def take_version(self) -> None:
+        """Take the chosen version into the draft."""
+        if (known := self._chosen()) is not None:
+            self._take(known[1], f"v{known[0]} is in the draft.")
+
+    def _take(self, text: str, said: str) -> None:
+        draft = self.query_one(DraftArea)
+        # As an edit, so that it can be undone.
+        draft.replace(literal(text), (0, 0), draft.document.end)
+        self._show_draft()
+        self._say(said)
+
+    # Files
+
+    def action_ask_path(self, purpose: Literal["load", "save"]) -> None:
+        """Ask for the name of a file."""
+        self._purpose = purpose
+        self.remove_class("-diff")
+        self.add_class("-path")
+        self._say({"load": "The draft from this file?", "save": "The draft into this file?"}[purpose])
+        field = self.query_one(PathInput)
+        field.placeholder = f"file to {purpose}, enter does it"
+        field.focus()
+
+    @on(Input.Submitted, "#path")
+    def use_path(self, event: Input.Submitted) -> None:
+        """Load or save."""
+        if not event.value.strip():
+            return
+        path = Path(event.value.strip())
+        try:
+            if self._purpose == "load":
+                self._take(read_prompt(path), f"{one_line(path.name)} is in the draft.")
+            else:
+                write_prompt(path, self.query_one(DraftArea).text)
+                self.action_revert()
+                self._say(f"Saved to {one_line(str(path))}.")
+        except PromptFileError as error:
+            self._say(one_line(str(error)))
+
+    def action_external(self) -> None:
+        """Edit the draft in the user's own editor."""
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        if not editor:
+            self._say("$EDITOR names no editor; set it, and open the playground again.")
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "prompt.txt"
+            try:
+                write_prompt(path, self.query_one(DraftArea).text)
+                with self.app.suspend():
+                    subprocess.run([*shlex.split(editor), str(path)], check=True)
+                self._take(read_prompt(path), "")
+            except SuspendNotSupported:
+                self._say("This terminal cannot be lent to another program.")
+            except (OSError, ValueError, subprocess.CalledProcessError, PromptFileError) as error:
+                self._say(one_line(f"The editor {editor} did not work: {error}"))
+
+
+def status_text(state: RunState, apply_key: str) -> str:
+    """Which prompt is active and what becomes of the draft."""
+    if state.run is None:
+        return "The model is still loading: the prompt is asked for when the run begins."
+    if not state.live:
+        return "The run has ended: there is nobody to take a new prompt."
+    active = f"v{state.prompt_version} is active"
+    if state.prompt_requested is not None:
+        return f"{active}, a newer one is pending. {apply_key} replaces the pending one."
+    return f"{active}. {apply_key} applies the draft from the next reset on."

@@ -1,0 +1,61 @@
+"""Numbers as a screen shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from llamagym_tui.returns import Point, thinned
+from llamagym_tui.state.run import RunState
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def plain(value: float) -> str:
+    """A number in at most seven characters or so."""
+    if value == 0:
+        return "0"
+    if not 0.001 <= abs(value) < 10_000:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("-", MINUS)
+    digits = 0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}".replace("-", MINUS)
+
+
+def share(value: float) -> str:
+    """A fraction as a percentage."""
+    return f"{value:.1%}"
+
+
+def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
+    """The curve as bars, `low` and below the lowest, `high` and above the highest."""
+    shown = thinned(points, width)
+    span = (high - low) or 1.0
+    steps = [round((point.mean_return - low) / span * (len(BARS) - 1)) for point in shown]
+    return "".join(BARS[min(max(step, 0), len(BARS) - 1)] for step in steps)
+
+
+def baselines(state: RunState) -> dict[str, float]:
+    """Published mean returns, the best first."""
+    known = state.run.baselines if state.run else {}
+    return dict(sorted(known.items(), key=lambda item: -item[1]))
+
+
+BAR = 10
+"""Cells of a bar that stands for certainty."""
+
+
+MINUS = "\N{MINUS SIGN}"
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """A signed number with a real minus sign; whole numbers have no decimals unless asked for."""
+    if decimals is None:
+        decimals = 0 if float(value).is_integer() else 3
+    return f"{value:+,.{decimals}f}".replace("-", MINUS) if value else f"{0:.{decimals}f}"
+
+
+def bar(share: float) -> str:
+    """A bar of at most `BAR` cells, in eighths of a cell; none of what is no number."""
+    within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    whole, eighths = divmod(round(8 * BAR * within), 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")

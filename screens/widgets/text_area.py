@@ -1,0 +1,24 @@
+"""A text area for a draft."""
+
+from __future__ import annotations
+
+from textual.events import Paste
+from textual.widgets import TextArea
+
+from llamagym_tui.screens.widgets.literal import literal
+
+
+class DraftArea(TextArea):
+    """A text area into which nothing harmful can be pasted."""
+
+    HELP = "The draft. It is on disk half a second after a change, and asked for only by ctrl+s."
+
+    def on_resize(self) -> None:
+        """Draw all lines anew: Textual wraps them after it has drawn them for the new size."""
+        self.refresh()
+
+    async def _on_paste(self, event: Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        if result := self._replace_via_keyboard(literal(event.text), *self.selection):
+            self.move_cursor(result.end_location)

@@ -1,0 +1,140 @@
+"""What every agent keeps: the suite runs on each built-in agent, and on a generic one."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import pytest
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.setup import catalog
+from llamagym_tui.trainer.probes.policy_map import lay_out
+
+AGENTS = {**catalog.built_in(), "CartPole-v1": catalog.find_agent("CartPole-v1")}
+STEPS = 20
+
+
+@pytest.fixture(params=sorted(AGENTS))
+def agent(request: pytest.FixtureRequest) -> Agent:
+    return AGENTS[request.param]()
+
+
+def actions_of(agent: Agent) -> range:
+    return range(len(catalog.action_names(type(agent))))
+
+
+def observations_of(agent: Agent) -> list[object]:
+    """What the environment shows over some random steps."""
+    env = gymnasium.make(agent.env_id, **agent.env_kwargs)
+    env.action_space.seed(3)
+    shown = [env.reset(seed=3)[0]]
+    for _ in range(STEPS):
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        shown.append(observation)
+        if terminated or truncated:
+            shown.append(env.reset()[0])
+    env.close()
+    return shown
+
+
+def test_its_environment_takes_each_of_its_actions(agent: Agent) -> None:
+    env = gymnasium.make(agent.env_id, **agent.env_kwargs)
+    for action in actions_of(agent):
+        env.reset(seed=action)
+        _, reward, _, _, _ = env.step(action)
+        assert math.isfinite(float(reward))
+    env.close()
+
+
+def test_its_actions_are_all_that_the_environment_has(agent: Agent) -> None:
+    env = gymnasium.make(agent.env_id, **agent.env_kwargs)
+    assert isinstance(env.action_space, gymnasium.spaces.Discrete)
+    assert len(actions_of(agent)) == env.action_space.n
+    env.close()
+
+
+def test_its_canonical_reply_reads_as_the_action(agent: Agent) -> None:
+    for action in actions_of(agent):
+        assert agent.read(agent.format_action(action)).action == action
+
+
+def test_canonical_replies_differ(agent: Agent) -> None:
+    replies = {agent.format_action(action) for action in actions_of(agent)}
+    assert len(replies) == len(actions_of(agent))
+
+
+def test_a_reply_about_nothing_names_no_action(agent: Agent) -> None:
+    assert agent.read("").failed
+    assert agent.read("The weather is fine.").failed
+
+
+def test_its_prompt_names_each_action(agent: Agent) -> None:
+    prompt = agent.get_system_prompt().lower()
+    for index, name in enumerate(catalog.action_names(type(agent))):
+        assert name.lower() in prompt
+        assert str(index) in prompt
+
+
+def test_its_prompt_is_the_same_each_time(agent: Agent) -> None:
+    assert agent.get_system_prompt() == type(agent)().get_system_prompt()
+
+
+def test_it_tells_every_observation_in_literal_text(agent: Agent) -> None:
+    for observation in observations_of(agent):
+        text = agent.format_observation(observation)
+        assert isinstance(text, str)
+        assert text.strip()
+        for trace in ("array(", "np.", "object at 0x"):
+            assert trace not in text
+
+
+def test_its_drawing_is_some_short_lines_of_plain_text(agent: Agent) -> None:
+    for observation in observations_of(agent):
+        lines = agent.draw(observation).split("\n")
+        assert len(lines) <= 8
+        assert all(len(line) <= 60 and line.isprintable() for line in lines)
+
+
+def test_it_tells_different_observations_differently(agent: Agent) -> None:
+    assert len({agent.format_observation(observation) for observation in observations_of(agent)}) > 1
+
+
+def test_its_keys_take_each_action_once(agent: Agent) -> None:
+    if agent.action_keys:
+        assert sorted(agent.action_keys.values()) == list(actions_of(agent))
+        assert all(len(key) == 1 or key.isidentifier() for key in agent.action_keys)
+
+
+def test_its_fallback_is_an_action(agent: Agent) -> None:
+    assert agent.fallback_action in actions_of(agent)
+
+
+def test_its_baselines_are_finite(agent: Agent) -> None:
+    assert all(math.isfinite(value) for value in agent.baselines.values())
+
+
+def test_it_says_in_a_line_what_it_is() -> None:
+    for agent_class in catalog.built_in().values():
+        assert agent_class.title
+        assert agent_class.description
+        assert "\n" not in agent_class.description
+
+
+def test_its_picture_is_small(agent: Agent) -> None:
+    rows = agent.picture.splitlines()
+    assert len(rows) <= 4
+    assert all(len(row) <= 14 and row.isprintable() for row in rows)
+
+
+def test_its_policy_map_can_be_laid_out_and_its_best_actions_are_actions(agent: Agent) -> None:
+    policy_map = agent.policy_map()
+    if policy_map is None:
+        return
+    laid_out = lay_out(agent, policy_map)
+    cells = [cell for panel in laid_out.panels for row in panel.cells for cell in row]
+    assert any(cell.is_state for cell in cells)
+    assert all(action in actions_of(agent) for cell in cells for action in cell.best)
+    assert len(laid_out.signs) == len(actions_of(agent))
+    words = [cell.words for cell in cells if cell.is_state]
+    assert len(set(words)) == len(words)

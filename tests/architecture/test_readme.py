@@ -1,0 +1,56 @@
+"""The examples of the README and the guide are programs, and their commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from llamagym_tui.cli.main import app
+from llamagym_tui.setup import catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "GUIDE.md"]
+README, GUIDE = (path.read_text(encoding="utf-8") for path in PAGES)
+EXAMPLES = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
+
+
+def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
+    path = tmp_path / "cliff.py"
+    path.write_text(next(example for example in EXAMPLES if "# cliff.py" in example), encoding="utf-8")
+    agent = catalog.find_agent(f"{path}:CliffAgent")()
+    assert agent.read('{"action": 1}').action == 1
+    assert agent.read("I go down.").action == 2
+    assert "36" in agent.format_observation(36)
+    assert len(catalog.action_names(type(agent))) == 4
+
+
+@pytest.mark.parametrize("example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text])
+def test_the_library_examples_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert example.count("range(1000)") == 1
+    names: dict[str, Any] = {}
+    exec(compile(example.replace("range(1000)", "range(3)"), "example", "exec"), names)
+    assert names["agent"].model is not None
+
+
+def test_the_examples_are_python() -> None:
+    assert len(EXAMPLES) == 3
+    for example in EXAMPLES:
+        compile(example, "example", "exec")
+
+
+def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
+    for command in ("train", "eval"):
+        line = next(line for line in README.splitlines() if line.startswith(f"llamagym-tui {command} blackjack"))
+        text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
+        assert all(option in text for option in re.findall(r"--[a-z-]+", line))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_and_picture_that_is_linked_to_is_there(page: Path) -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,276 @@
+"""`train` and `eval` without a screen, on fakes: one line on stdout, everything else elsewhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llamagym_tui import run_store
+from llamagym_tui.cli import headless
+from llamagym_tui.cli.progress import progress_on
+from llamagym_tui.config import GenerationConfig, RunConfig
+from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunStoreError
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    Event,
+    PhaseChanged,
+    PromptChanged,
+    RolledBack,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.returns import MeanReturn
+from llamagym_tui.trainer import builders, event_builders, session
+from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
+
+
+class Stagehand:
+    """Puts fakes where the real parts are built."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.faults: dict[str, Exception] = {}
+        self.built: list[FakeBuilders] = []
+        self.before_step: Any = lambda rollout: None
+        monkeypatch.setattr(session, "Builders", self.build)
+        monkeypatch.setattr(builders, "Builders", self.build)
+
+    def build(self, config: RunConfig) -> FakeBuilders:
+        self.built.append(FakeBuilders(config, faults=self.faults, before_step=self.before_step))
+        return self.built[-1]
+
+
+@pytest.fixture
+def stagehand(monkeypatch: pytest.MonkeyPatch) -> Stagehand:
+    return Stagehand(monkeypatch)
+
+
+def config(run_dir: Path, **settings: Any) -> RunConfig:
+    return RunConfig(agent="coin", run_dir=str(run_dir), **settings)
+
+
+def test_training_ends_with_one_line_of_json(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert headless.train(config(tmp_path, episodes=20, seed=3), json_output=True) == 0
+    (line,) = capfd.readouterr().out.splitlines()
+    figures = json.loads(line)
+    assert figures == {
+        "agent": "coin",
+        "model": "coin-model",
+        "seed": 3,
+        "episodes": 20,
+        "env_steps": 20,
+        "updates": 2,
+        "elapsed_s": figures["elapsed_s"],
+        "episodes_per_s": figures["episodes_per_s"],
+        "mean_return": 0.5,
+        "return_stderr": pytest.approx(0.1147, abs=1e-4),
+        "run_dir": str(tmp_path),
+    }
+
+
+def test_without_json_it_ends_with_a_sentence(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless.train(config(tmp_path, episodes=20))
+    out = capfd.readouterr().out
+    # 1.96 · 0.11471 = 0.22483
+    assert out.startswith("20 episodes and 2 updates in 0 s; mean return 0.500 ± 0.225 (95 %) over the last")
+    assert str(tmp_path) in out
+
+
+def test_a_run_too_short_for_an_episode_claims_no_mean_return(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless.train(config(tmp_path, minutes=1e-9))
+    out = capfd.readouterr().out
+    assert out == f"No episode ended in 0 s; give it longer. The run is in {tmp_path}\n"
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_libraries_print_goes_to_the_log(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], debug: bool
+) -> None:
+    def noise(rollout: Rollout) -> None:
+        print("printed by a library")
+        os.write(1, b"written by C\n")
+        os.write(2, b"warned by C\n")
+
+    stagehand.before_step = noise
+    headless.train(config(tmp_path, episodes=4), json_output=True, debug=debug)
+    captured = capfd.readouterr()
+    assert len(captured.out.splitlines()) == 1
+    assert ("warned by C" in captured.err) is debug
+    log = (tmp_path / "trainer.log").read_text()
+    assert "printed by a library" in log
+    assert "written by C" in log
+
+
+def test_descriptors_are_as_before_after_a_failure(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stagehand.faults["model"] = ModelLoadError("Model 'x' is not on this machine.")
+    with pytest.raises(ModelLoadError, match="is not on this machine"):
+        headless.train(config(tmp_path, episodes=4))
+    os.write(1, b"still here\n")
+    assert capfd.readouterr().out == "still here\n"
+
+
+def test_an_unknown_failure_names_the_log_that_has_its_traceback(tmp_path: Path, stagehand: Stagehand) -> None:
+    stagehand.faults["model"] = ZeroDivisionError("division by zero")
+    with pytest.raises(LlamaGymError, match=r"ZeroDivisionError.*trainer\.log has the traceback"):
+        headless.train(config(tmp_path, episodes=4))
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path, stagehand: Stagehand) -> None:
+    headless.train(config(tmp_path, episodes=4))
+    with pytest.raises(RunStoreError, match="already holds a run"):
+        headless.train(config(tmp_path, episodes=4))
+
+
+def test_ctrl_c_ends_a_run_with_its_checkpoint_and_its_line(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(rollout: Rollout) -> None:
+        if rollout.episodes == 6:
+            signal.raise_signal(signal.SIGINT)
+
+    stagehand.before_step = interrupt
+    handler = signal.getsignal(signal.SIGINT)
+    assert headless.train(config(tmp_path), json_output=True) == 0
+    assert json.loads(capfd.readouterr().out)["episodes"] == 8
+    assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 8
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand) -> None:
+    def interrupt(rollout: Rollout) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    stagehand.before_step = interrupt
+    # A shell starts what runs in the background with ctrl+c ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            headless.train(config(tmp_path))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stagehand.built[0].made["rollout"].is_closed
+
+
+def evaluated(agent: str, model: str, **settings: Any) -> None:
+    headless.evaluate(agent, model, **{"episodes": 10, "greedy": True, "seed": 7, "n_envs": 4, **settings})
+
+
+def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: pytest.CaptureFixture[str]) -> None:
+    evaluated("coin", "some-model", json_output=True)
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "agent": "coin",
+        "model": "some-model",
+        "episodes": 10,
+        "mean_return": -0.25,
+        "return_stderr": 0.01,
+        "parse_failure_rate": 0.0,
+        "elapsed_s": 1.0,
+    }
+    assert stagehand.built[0].made["evaluated"]["system_prompt"] == "Call the coin."
+    assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
+
+
+def test_an_evaluation_tells_a_person_its_confidence_interval(
+    stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    evaluated("coin", "some-model")
+    told = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
+    assert capfd.readouterr().out == told
+    assert headless.return_words(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
+
+
+@pytest.mark.parametrize("named", ["", "model", "good"])
+def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], named: str
+) -> None:
+    trained = config(tmp_path, max_turns=9, generation=GenerationConfig(temperature=0.5))
+    store = run_store.RunStore.create(trained)
+    store.append(PromptChanged(prompt_version=1, system_prompt="Call tails."))
+    store.append(SettingsChanged(changes={"generation.policy": "score"}, update=1, episodes=8))
+    store.close()
+    evaluated("coin", str(tmp_path / named))
+    evaluated("coin", str(tmp_path / named), system_prompt="")
+    evaluated("another", str(tmp_path / named))
+    prompts = [built.made["evaluated"]["system_prompt"] for built in stagehand.built]
+    assert prompts == ["Call tails.", "", "Call the coin."]
+    settings = stagehand.built[0].config
+    assert (settings.max_turns, settings.generation) == (9, GenerationConfig(temperature=0.5, policy="score"))
+
+
+def counted(episodes: int) -> EpisodesCounted:
+    return EpisodesCounted(
+        returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0, policy_version=0,
+        episodes=episodes, env_steps=episodes, episodes_per_s=50.0,
+    )  # fmt: skip
+
+
+def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with progress_on(stream, episodes=1000, clock=clock) as progress:
+        progress.take(PhaseChanged(phase="loading", detail="loading the model"))
+        for second in range(1, 31):
+            clock.now += 1
+            progress.take(counted(second * 50))
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "loading the model"
+    assert lines[1] == "500 episodes, mean return 0.500, 0 updates, 50/s"
+    assert len(lines) == 1 + 3 + 1
+
+
+NOTICES: list[Event] = [
+    WarningRaised(message="The disk is nearly full."),
+    RolledBack(update=7, path="run/good", reason="asked for"),
+    SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
+]
+
+
+@pytest.mark.parametrize("kind", ["lines", "bar"])
+def test_what_a_person_should_not_miss_is_told_at_once(kind: str) -> None:
+    stream = io.StringIO() if kind == "lines" else Terminal()
+    with progress_on(stream, clock=Clock()) as progress:
+        for event in NOTICES:
+            progress.take(event)
+    told = stream.getvalue()
+    assert "warning: The disk is nearly full." in told
+    assert "rolled back to update 7: asked for" in told
+    assert "changed: ppo.lr = 0.0003, n_envs = 8" in told
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    stats = event_builders.update_stats(Stats(), 1.0)
+    told: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
+    with progress_on(stream, episodes=1000) as progress:
+        for event in told:
+            progress.take(event)
+        progress.say("stopping [not a style]")
+    assert "━" in stream.getvalue()
+    assert "stopping [not a style]" in stream.getvalue()
+
+
+def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(stagehand: Stagehand) -> None:
+    with pytest.raises(ConfigError, match="seed"):
+        evaluated("coin", "some-model", seed=10**20)
+    assert not stagehand.built

@@ -1,0 +1,114 @@
+"""`sft` without a screen, on fakes: evaluated, trained, evaluated, and a run that can be resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from llamagym_tui import run_store
+from llamagym_tui.cli import headless_sft
+from llamagym_tui.cli.main import app
+from llamagym_tui.config import RunConfig
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.protocol.events import EvaluationFinished, RunFinished, WarmStartFinished
+from llamagym_tui.trainer import session
+from tests.fake_parts import FakeBuilders
+from tests.trainer.test_warm_start import call
+
+SHIPPED = Path(__file__).resolve().parents[2] / "sft_data" / "blackjack.jsonl"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+    monkeypatch.setattr(session, "Builders", FakeBuilders)
+    path = tmp_path / "coin.jsonl"
+    demo_files.write(path, [call(seed) for seed in range(3)])
+    return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path))
+
+
+def told(config: RunConfig, *kinds: type) -> list[type]:
+    return [type(event) for event in run_store.read_events(config.run_dir) if isinstance(event, kinds)]
+
+
+def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
+    config: RunConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert headless_sft.warm_start(config, hands=10, json_output=True) == 0
+    figures = json.loads(capfd.readouterr().out)
+    assert (figures["demonstrations"], figures["steps"], figures["cancelled"]) == (3, 4, False)
+    assert figures["before"] == figures["after"]
+    assert figures["before"]["episodes"] == 10
+    kinds = (EvaluationFinished, WarmStartFinished, RunFinished)
+    assert told(config, *kinds) == [EvaluationFinished, WarmStartFinished, EvaluationFinished, RunFinished]
+    (finished,) = [event for event in run_store.read_events(config.run_dir) if isinstance(event, RunFinished)]
+    assert finished.episodes == 0
+    assert (Path(config.run_dir) / "model").is_dir()
+
+
+def test_without_hands_it_only_trains_and_says_how_to_go_on(
+    config: RunConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless_sft.warm_start(config, hands=0)
+    out = capfd.readouterr().out
+    assert out == (
+        "3 demonstrations, trained in 4 steps and 2 s; loss 1.000 → 0.250. "
+        f"Go on with `llamagym-tui train --resume --run-dir {config.run_dir}`.\n"
+    )
+    assert told(config, EvaluationFinished) == []
+
+
+def test_a_person_is_told_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
+    headless_sft.warm_start(config, hands=10)
+    each = "-0.250 ± 0.020 (95 %)"
+    assert f"Greedy return {each} before, {each} after, over 10 episodes." in capfd.readouterr().out
+
+
+class Asked:
+    """Stands for the module that trains: keeps what it is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config: RunConfig | None = None
+        self.hands = -1
+        monkeypatch.setattr(headless_sft, "warm_start", self.warm_start)
+
+    def warm_start(self, config: RunConfig, *, hands: int, json_output: bool, debug: bool) -> int:
+        self.config, self.hands = config, hands
+        return 0
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_command_takes_the_file_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    words = ("--seed", "3", "--hands", "50", "--set", "sft.epochs=5", "--run-dir", str(tmp_path / "run"))
+    result = run("sft", "blackjack", *words)
+    assert result.exit_code == 0, result.stderr
+    assert asked.config is not None
+    assert Path(asked.config.sft_data or "").samefile(SHIPPED)
+    assert (asked.config.seed, asked.config.sft.epochs, asked.hands) == (3, 5, 50)
+    assert not asked.config.sft_warm_start
+
+
+@pytest.mark.parametrize("command", [("sft",), ("train", "--sft-warm-start")])
+def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(tmp_path: Path, command: tuple[str]) -> None:
+    path = tmp_path / "hands.jsonl"
+    lines = SHIPPED.read_bytes().splitlines(keepends=True)[:3]
+    path.write_bytes(b"".join([*lines[:2], lines[2][:80] + b"\n"]))
+    result = run(*command, "blackjack", "--sft-data", str(path), "--run-dir", str(tmp_path / "run"))
+    assert result.exit_code == 1
+    assert f"{path}, line 3: This is not JSON" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_half_a_warm_start_is_refused(tmp_path: Path) -> None:
+    alone = run("train", "blackjack", "--sft-data", str(SHIPPED))
+    assert (alone.exit_code, "say --sft-warm-start too" in alone.stderr) == (2, True)
+    late = run("train", "--resume", "--run-dir", str(tmp_path), "--sft-warm-start")
+    assert (late.exit_code, "is for a new one" in late.stderr) == (2, True)
+    none = run("sft", "CartPole-v1")
+    assert (none.exit_code, "No demonstrations ship for GenericAgent" in none.stderr) == (2, True)

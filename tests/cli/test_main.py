@@ -1,0 +1,320 @@
+"""The command line: what is asked for reaches the right place, and every mistake gets one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from llamagym_tui.cli import main
+from llamagym_tui.cli.main import app
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import ModelLoadError
+from llamagym_tui.setup.run_config import checked_model
+
+HEADLESS = "llamagym_tui.cli.headless"
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "data"
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(folder))
+    return folder
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+class Headless:
+    """Stands for the module that trains: keeps what it is asked for."""
+
+    def __init__(self, code: int = 0, error: Exception | None = None) -> None:
+        self.code = code
+        self.error = error
+        self.asked: list[Any] = []
+
+    def train(self, config: RunConfig, **options: Any) -> int:
+        self.asked.append((config, options))
+        if self.error is not None:
+            raise self.error
+        return self.code
+
+    def evaluate(self, agent: str, model: str, **options: Any) -> int:
+        self.asked.append((agent, model, options))
+        return self.code
+
+
+@pytest.fixture
+def headless(monkeypatch: pytest.MonkeyPatch) -> Headless:
+    return install(monkeypatch, Headless())
+
+
+def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
+    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate)
+    monkeypatch.setitem(sys.modules, HEADLESS, module)
+    monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
+    return fake
+
+
+def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Hit below 13.\n", encoding="utf-8")
+    result = run(
+        *("train", "blackjack", "--episodes", "20", "--minutes", "1.5", "--seed", "3", "--envs", "16"),
+        *("--device", "cpu", "--threads", "2", "--mode", "inference", "--prompt-file", str(prompt), "--json"),
+        *("--run-dir", str(tmp_path / "run"), "--on-collapse", "rollback"),
+    )
+    assert result.exit_code == 0, result.stderr
+    [(config, options)] = headless.asked
+    assert config == RunConfig(
+        agent="blackjack",
+        run_dir=str(tmp_path / "run"),
+        episodes=20,
+        minutes=1.5,
+        seed=3,
+        n_envs=16,
+        device="cpu",
+        threads=2,
+        mode="inference",
+        system_prompt="Hit below 13.",
+        on_collapse="rollback",
+    )
+    assert options == {"json_output": True, "debug": False}
+
+
+def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headless: Headless, data: Path) -> None:
+    assert run("train", "blackjack").exit_code == 0
+    [(config, _)] = headless.asked
+    assert config == RunConfig(agent="blackjack", run_dir=config.run_dir)
+    assert Path(config.run_dir).parent == data / "runs"
+
+
+def test_a_relative_agent_file_is_absolute_for_the_trainer(
+    headless: Headless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = ("get_system_prompt(self)", "format_observation(self, observation)", "extract_action(self, response)")
+    body = "".join(f"    def {method}: return ''\n" for method in methods)
+    source = f"from llamagym_tui import Agent\nclass Mine(Agent):\n    env_id = 'Taxi-v4'\n{body}"
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run("train", "./mine.py:Mine").exit_code == 0
+    assert headless.asked[0][0].agent == f"{tmp_path / 'mine.py'}:Mine"
+
+
+def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Headless(code=1))
+    assert run("train", "blackjack").exit_code == 1
+    assert run("eval", "blackjack").exit_code == 1
+
+
+def test_eval_hands_its_options_on(headless: Headless) -> None:
+    result = run("eval", "blackjack", "--episodes", "50", "--sampled", "--seed", "7", "--envs", "8", "--json")
+    assert result.exit_code == 0, result.stderr
+    [(agent, model, options)] = headless.asked
+    assert (agent, model) == ("blackjack", "bundled")
+    assert options == {
+        "episodes": 50,
+        "greedy": False,
+        "seed": 7,
+        "n_envs": 8,
+        "device": "auto",
+        "quantization": None,
+        "threads": None,
+        "system_prompt": None,
+        "json_output": True,
+        "debug": False,
+    }
+
+
+def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
+    config = RunConfig(agent="blackjack", run_dir=str(folder), seed=5, n_envs=32, **settings)
+    (folder / "model").mkdir(parents=True)
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    (folder / "events.jsonl").write_bytes(b"")
+    return config
+
+
+def test_a_local_model_is_absolute_for_the_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_run_folder(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert checked_model("./run") == str(tmp_path / "run")
+    assert checked_model("run") == str(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["bundled", "gpt2", "owner/name"])
+def test_what_may_be_a_hub_id_is_left_to_the_trainer(name: str) -> None:
+    assert checked_model(name) == name
+
+
+def test_resume_keeps_the_runs_settings_but_for_what_is_said(headless: Headless, tmp_path: Path) -> None:
+    earlier = a_run_folder(tmp_path / "run")
+    assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
+    assert headless.asked[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
+
+
+def test_any_setting_can_be_said_and_a_resumed_run_keeps_the_others_of_its_section(
+    headless: Headless, tmp_path: Path
+) -> None:
+    folder = ["--run-dir", str(tmp_path / "run")]
+    assert run("train", "blackjack", *folder, "--set", "ppo.lr=1e-3", "--set", "ppo.target_kl=0.02").exit_code == 0
+    earlier = headless.asked[0][0]
+    assert (earlier.ppo.lr, earlier.ppo.target_kl) == (1e-3, 0.02)
+    a_run_folder(tmp_path / "run", ppo=earlier.ppo)
+    assert run("train", "--resume", *folder, "--set", "ppo.lr=1e-4").exit_code == 0
+    assert headless.asked[1][0].ppo == msgspec.structs.replace(earlier.ppo, lr=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
+        (["trian", "blackjack"], "did you mean train?"),
+        (["train", "blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
+        (["eval", "blackjak"], "no agent named 'blackjak'; did you mean blackjack"),
+        (["train"], "Name an agent"),
+        (["eval"], "Missing argument 'AGENT'"),
+        (["blackjack"], "needs a terminal; without one, use `llamagym-tui train blackjack`"),
+        ([], "needs a terminal; without one, use `llamagym-tui train"),
+        (["blackjack", "--model", "./nope"], "no model folder ./nope"),
+        (["blackjack", "--prompt-file", "nope.txt"], "prompt file nope.txt cannot be read: No such file"),
+        (["blackjack", "--envs", "0"], "'--envs'"),
+        (["blackjack", "--threads", "many"], "--threads takes auto or a number from 1, not 'many'"),
+        (["train", "blackjack", "--minutes", "0"], "minutes"),
+        (["train", "blackjack", "--mode", "dream"], "'--mode'"),
+        (["train", "blackjack", "--resume"], "--resume needs --run-dir"),
+        (["train", "--resume", "--run-dir", "nope"], "no run in nope to resume"),
+        (["train", "./nope.py"], "no agent file"),
+        (["train", "blackjack", "--set", "ppo.gama=1"], "--set knows no 'ppo.gama'; near it: ppo.gamma"),
+        (["train", "blackjack", "--set", "ppo.kl_target=1", "--set", "ppo.kl_coef=0"], "kl_target needs a kl_coef"),
+        (["blackjack", "--set", "ppo.lr=-1"], "--set ppo.lr takes float > 0.0, not '-1'"),
+        (["--nope"], "No such option: --nope"),
+        (["demos", "merge", "a.jsonl"], "'--output'"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_on_stderr(words: list[str], sentence: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_a_broken_agent_file_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("x = 1\nthis is not Python\n", encoding="utf-8")
+    result = run("train", str(path))
+    assert result.exit_code == 2
+    assert f"{path}, line 2: " in result.stderr
+
+
+def test_a_prompt_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes(b"\xff\xfe\xff")
+    assert "not UTF-8" in run("train", "blackjack", "--prompt-file", str(path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ModelLoadError("The hub cannot be reached."), "llamagym-tui: The hub cannot be reached.\n"),
+        (
+            ValueError("odd\nand more"),
+            "llamagym-tui: Unexpected ValueError: odd; run it again with --debug to see where.\n",
+        ),
+    ],
+)
+def test_a_failure_is_one_sentence_and_code_1(monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str) -> None:
+    install(monkeypatch, Headless(error=error))
+    result = run("train", "blackjack")
+    assert (result.exit_code, result.stderr) == (1, sentence)
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Headless(error=ModelLoadError("No such model.")))
+    assert "Traceback" in run("train", "blackjack", "--debug").stderr
+
+
+def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: list[RunConfig | None] = []
+
+    def open_playground(config: RunConfig) -> int:
+        opened.append(config)
+        return 1
+
+    def open_home() -> int:
+        opened.append(None)
+        return 0
+
+    fake = SimpleNamespace(open_playground=open_playground, open_home=open_home)
+    monkeypatch.setitem(sys.modules, "llamagym_tui.app.app", fake)
+    monkeypatch.setattr(main, "_require_terminal", lambda agent: None)
+    assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 1
+    assert run().exit_code == 0
+    assert opened == [RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4), None]
+
+
+def test_agents_are_listed() -> None:
+    result = run("agents")
+    assert result.exit_code == 0
+    assert "blackjack" in result.stdout
+    assert "Blackjack-v1" in result.stdout
+
+
+def test_runs_and_their_models_are_listed(data: Path) -> None:
+    assert run("runs").stdout == ""
+    a_run_folder(data / "runs" / "one")
+    assert str(data / "runs" / "one") in run("runs").stdout
+    assert "bundled" in run("models").stdout
+    assert str(data / "runs" / "one") in run("models").stdout
+
+
+def test_a_replay_needs_a_run_and_a_terminal(data: Path) -> None:
+    assert "There are no runs in" in run("replay").stderr
+    missing = run("replay", "nowhere")
+    assert missing.exit_code == 1
+    assert missing.stderr == "llamagym-tui: There is no run nowhere; `llamagym-tui runs` lists them.\n"
+    a_run_folder(data / "runs" / "one")
+    (data / "runs" / "one" / "events.jsonl").touch()
+    refused = run("replay", "one")
+    assert (refused.exit_code, "needs a terminal" in refused.stderr) == (2, True)
+
+
+def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(b"{}\n")
+    checked = run("demos", "check", str(bad))
+    assert checked.exit_code == 1
+    assert checked.stdout.startswith(f"{bad}:1: These fields are missing")
+    assert "1 unreadable lines" in run("demos", "list", str(tmp_path)).stdout
+    assert run("demos", "list", str(bad)).stdout == run("demos", "list", str(tmp_path)).stdout
+    assert run("demos", "merge", str(bad), "-o", str(tmp_path / "out.jsonl")).exit_code == 1
+
+
+def test_help_names_the_commands_but_not_the_hidden_one() -> None:
+    text = run("--help").stdout
+    assert all(command in text for command in ("train", "eval", "agents", "models", "runs", "demos"))
+    assert "│ play " not in text.split("Commands")[1]
+    assert "AGENT [OPTIONS]" in run("blackjack", "--help").stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs times of child processes")
+def test_help_takes_little_more_than_the_library_that_prints_it() -> None:
+    told, spent = outcome("-m", "llamagym_tui", "--help")
+    assert told.strip().startswith("Usage: llamagym-tui")
+    assert spent < 5 * outcome("-c", "import typer.core, rich.console")[1], "twice as much; with torch, thirty times"
+
+
+def outcome(*words: str) -> tuple[str, float]:
+    """What an interpreter printed, and the seconds of processor time that it took."""
+    before = os.times()
+    told = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
+    after = os.times()
+    return told, after.children_user + after.children_system - before.children_user - before.children_system

@@ -1,0 +1,361 @@
+"""Demonstrations on disk: whole lines whatever happens, faults by line, and files that others read as they are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos import jsonl
+from llamagym_tui.demos.demonstration import encode
+from llamagym_tui.errors import DemoFileError
+from llamagym_tui.game.agent_base import prompt_sha256
+from llamagym_tui.game.chat import assistant, system, user
+
+PROMPT = "Play well."
+
+
+def a_demo(**changes: Any) -> demo_files.Demonstration:
+    fields: dict[str, Any] = {
+        "messages": [
+            system(PROMPT),
+            user("Your total: 12."),
+            assistant('{"action": 1}'),
+            user("Your total: 20."),
+            assistant('{"action": 0}'),
+        ],
+        "agent": "blackjack",
+        "env_id": "Blackjack-v1",
+        "env_kwargs": {"natural": False, "sab": False},
+        "seed": 3,
+        "actions": [1, 0],
+        "rewards": [0.0, 1.0],
+        "episode_return": 1.0,
+        "length": 2,
+        "end": "terminated",
+        "source": "human",
+        "model": None,
+        "prompt_sha256": prompt_sha256(PROMPT),
+        "recorded_at": "2026-01-31T12:00:00Z",
+    }
+    return demo_files.Demonstration(**{**fields, **changes})
+
+
+def write_line(path: Path, **changes: Any) -> None:
+    """A line that differs from a good one in its plain values; None takes a field away."""
+    value = {**msgspec.to_builtins(a_demo()), **changes}
+    path.write_bytes(msgspec.json.encode({name: item for name, item in value.items() if item != "GONE"}) + b"\n")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "demos" / "blackjack.jsonl"
+
+
+def test_what_is_appended_is_read_in_order(path: Path) -> None:
+    first, second = a_demo(seed=1), a_demo(seed=2)
+    demo_files.append(path, first)
+    demo_files.append(path, second)
+    assert demo_files.read(path) == [first, second]
+    assert path.read_bytes().count(b"\n") == 2
+
+
+def test_numbers_of_numpy_become_plain_ones(path: Path) -> None:
+    demo_files.append(path, a_demo(actions=[np.int64(1), np.int64(0)], rewards=[np.float32(0.5), 0.5]))
+    assert demo_files.read(path)[0].actions == [1, 0]
+    assert demo_files.check(path) == []
+
+
+@pytest.mark.parametrize("changes", [{"actions": [object(), 0]}, {"rewards": [float("nan"), 1.0]}])
+def test_what_json_cannot_tell_is_not_saved(path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(DemoFileError, match="not saved"):
+        demo_files.append(path, a_demo(**changes))
+    assert not path.exists()
+
+
+def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        import msgspec
+        from llamagym_tui.demos import files as demo_files
+
+        demo = msgspec.json.decode(sys.stdin.buffer.read(), type=demo_files.Demonstration)
+        for seed in range(int(sys.argv[2]), int(sys.argv[2]) + 40):
+            demo_files.append(Path(sys.argv[1]), msgspec.structs.replace(demo, seed=seed))
+        """
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", program, str(path), str(start)], stdin=subprocess.PIPE)
+        for start in (0, 1000)
+    ]
+    # Long enough for many pages, so that writes without a lock would interleave.
+    long = encode(a_demo(model="x" * 20_000))
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write(long)
+        writer.stdin.close()
+    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
+    assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [*range(40), *range(1000, 1040)]
+
+
+def test_a_writer_waits_its_turn_and_says_so_when_it_never_comes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
+    demo_files.append(path, a_demo(seed=1))
+    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+        demo_files.append(path, a_demo(seed=2))
+    demo_files.append(path, a_demo(seed=3))
+    assert [demo.seed for demo in demo_files.read(path)] == [1, 3]
+
+
+def test_a_torn_last_line_is_no_demonstration_and_is_moved_aside(path: Path) -> None:
+    demo_files.append(path, a_demo(seed=1))
+    with open(path, "ab") as file:
+        file.write(b'{"messages": [{"role": "sys')
+    assert len(demo_files.read(path)) == 1
+    demo_files.append(path, a_demo(seed=2))
+    assert [demo.seed for demo in demo_files.read(path)] == [1, 2]
+    assert Path(f"{path}.torn").read_bytes() == b'{"messages": [{"role": "sys\n'
+
+
+def test_a_whole_last_line_without_an_end_is_kept(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(encode(a_demo(seed=1)))
+    demo_files.append(path, a_demo(seed=2))
+    assert [demo.seed for demo in demo_files.read(path)] == [1, 2]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits on file sizes are POSIX")
+def test_a_full_disk_leaves_the_file_as_it_was(path: Path) -> None:
+    demo_files.append(path, a_demo(seed=1))
+    before = path.read_bytes()
+    # A limit in the middle of the next line: the system writes a part and then refuses, as a full disk does.
+    program = textwrap.dedent(
+        """
+        import resource, sys
+        from pathlib import Path
+        from llamagym_tui.demos import files as demo_files
+        from llamagym_tui.errors import DemoFileError
+
+        path = Path(sys.argv[1])
+        [demo] = demo_files.read(path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100,) * 2)
+        try:
+            demo_files.append(path, demo)
+        except DemoFileError as error:
+            sys.exit(f"refused: {error}")
+        """
+    )
+    outcome = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=600)
+    assert outcome.stderr.startswith("refused: The episode was not saved"), outcome.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_faulty_line_is_refused_by_its_number(path: Path) -> None:
+    demo_files.append(path, a_demo())
+    with open(path, "ab") as file:
+        file.write(b"{}\n")
+    with pytest.raises(DemoFileError, match=r"line 2: .*demos check"):
+        demo_files.read(path)
+
+
+def test_a_file_that_is_not_there_is_refused(path: Path) -> None:
+    with pytest.raises(DemoFileError, match="cannot be read"):
+        demo_files.read(path)
+
+
+def test_a_good_file_has_no_faults(path: Path) -> None:
+    demo_files.append(path, a_demo(seed=1))
+    demo_files.append(path, a_demo(seed=2))
+    assert demo_files.check(path, BlackjackAgent()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "The file is empty"),
+        (b"\n", "line is empty"),
+        (b"hello\n", "not JSON"),
+        (b'{"messages": NaN}\n', "not JSON"),
+        (b"[1]\n", "one JSON object, and this is a list"),
+        (b'{"messages": [\n', "not JSON"),
+        (b'{"messages": [', "breaks off"),
+        (b'{"a": "\xff"}\n', "Byte 8 is not UTF-8"),
+        (b"\xef\xbb\xbf{}\n", "byte order mark"),
+        (b"[" * 100_000 + b"\n", "not JSON"),
+    ],
+)
+def test_a_line_that_is_no_object_is_a_fault(path: Path, content: bytes, sentence: str) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    (fault,) = demo_files.check(path)
+    assert sentence in fault.sentence
+    assert fault.line == (1 if content else 0)
+
+
+def turns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in pairs]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"schema": 2}, "schema is 2"),
+        ({"seed": "GONE", "env_id": "GONE"}, "missing: env_id, seed"),
+        ({"length": "two"}, "wrong value: Expected `int`"),
+        ({"end": "lost"}, "wrong value: Invalid enum value 'lost'"),
+        ({"rewards": [None, 1.0]}, "wrong value: Expected `float`"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "wrong value: Invalid enum value 'tool'"),
+        ({"messages": [{"role": "user"}]}, "wrong value: Object missing required field `content`"),
+        ({"actions": [1]}, "2 replies but 1 actions"),
+        ({"rewards": [1.0]}, "1 rewards but 2 actions"),
+        ({"length": 3}, "length is given as 3"),
+        ({"episode_return": -1.0}, "given as -1, but the rewards add up to 1"),
+        ({"prompt_sha256": "0" * 64}, "hash"),
+        ({"agent": ""}, "agent is empty"),
+        ({"recorded_at": "yesterday"}, "not UTC"),
+        ({"recorded_at": "2026-01-31T12:00:00+02:00"}, "not UTC"),
+        ({"recorded_at": "2026-01-31T12:00:00"}, "not UTC"),
+        ({"messages": []}, "conversation is empty"),
+        ({"messages": turns(("user", "a"), ("system", PROMPT), ("assistant", "b"))}, "not the first message"),
+        ({"messages": turns(("system", PROMPT), ("assistant", "b"), ("user", "a"))}, "take turns"),
+        ({"messages": turns(("system", PROMPT), ("user", "a"), ("user", "b"), ("assistant", "c"))}, "take turns"),
+        ({"messages": turns(("system", PROMPT), ("user", "a"), ("assistant", " "))}, "Message 3 (assistant) is empty"),
+    ],
+)
+def test_a_demonstration_that_does_not_add_up_is_a_fault(path: Path, changes: dict[str, Any], sentence: str) -> None:
+    path.parent.mkdir()
+    write_line(path, **changes)
+    faults = demo_files.check(path)
+    assert any(sentence in fault.sentence for fault in faults), faults
+    assert all(fault.line == 1 for fault in faults)
+
+
+def test_a_missing_line_end_is_a_fault(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(encode(a_demo()))
+    assert demo_files.check(path) == [demo_files.Fault(1, "The last line has no end of line.")]
+
+
+def test_an_episode_that_is_there_twice_is_a_fault_of_the_later_line(path: Path) -> None:
+    for seed in (1, 2, 1, 1):
+        demo_files.append(path, a_demo(seed=seed))
+    sentence = "This is the same episode as in line 1."
+    assert demo_files.check(path) == [demo_files.Fault(3, sentence), demo_files.Fault(4, sentence)]
+
+
+def test_a_reply_that_does_not_say_its_action_is_a_fault(path: Path) -> None:
+    messages = [*a_demo().messages[:3], user("Your total: 20."), assistant("Hm.")]
+    demo_files.append(path, a_demo(messages=messages, actions=[0, 0]))
+    assert [fault.sentence for fault in demo_files.check(path, BlackjackAgent())] == [
+        "Turn 1: the reply says 1, but the action was 0.",
+        "Turn 2: the agent reads no action in the reply.",
+    ]
+
+
+def test_a_merge_keeps_the_order_and_leaves_out_what_is_equal(tmp_path: Path) -> None:
+    one, two, out = (tmp_path / name for name in ("one.jsonl", "two.jsonl", "out.jsonl"))
+    for target, seeds in ((one, (3, 1)), (two, (1, 2))):
+        for seed in seeds:
+            demo_files.append(target, a_demo(seed=seed))
+    assert demo_files.merge([one, two], out) == demo_files.Merged(3, 1)
+    assert [demo.seed for demo in demo_files.read(out)] == [3, 1, 2]
+
+
+def test_a_merge_can_write_to_one_of_its_inputs(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    demo_files.append(one, a_demo(seed=1))
+    demo_files.append(two, a_demo(seed=2))
+    demo_files.merge([one, two], one)
+    assert [demo.seed for demo in demo_files.read(one)] == [1, 2]
+
+
+def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    demo_files.append(one, a_demo(seed=1))
+    demo_files.append(two, a_demo(seed=2))
+    rewrite = jsonl.rewrite
+
+    def after_another_writer(*arguments: Any, **named: Any) -> None:
+        demo_files.append(one, a_demo(seed=3))
+        rewrite(*arguments, **named)
+
+    monkeypatch.setattr(jsonl, "rewrite", after_another_writer)
+    assert demo_files.merge([one, two], one) == demo_files.Merged(3, 0)
+    assert [demo.seed for demo in demo_files.read(one)] == [1, 3, 2]
+
+
+def test_a_merge_waits_for_its_output_and_says_so_if_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, out = tmp_path / "one.jsonl", tmp_path / "out.jsonl"
+    demo_files.append(one, a_demo(seed=1))
+    monkeypatch.setattr(jsonl, "LOCK_TIMEOUT_S", 0.05)
+    with FileLock(f"{out}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+        demo_files.merge([one], out)
+    assert not out.exists()
+
+
+def test_a_merge_of_a_faulty_file_leaves_no_new_output(tmp_path: Path) -> None:
+    bad, out = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
+    bad.write_bytes(b"{}\n")
+    with pytest.raises(DemoFileError, match="line 1"):
+        demo_files.merge([bad], out)
+    assert not out.exists()
+
+
+def test_a_merge_of_a_faulty_file_leaves_the_output_as_it_was(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    demo_files.append(good, a_demo())
+    bad.write_bytes(b"{}\n")
+    before = good.read_bytes()
+    with pytest.raises(DemoFileError, match="line 1"):
+        demo_files.merge([bad], good)
+    assert good.read_bytes() == before
+
+
+def test_a_folder_is_summed_up_with_its_unreadable_lines(tmp_path: Path) -> None:
+    demo_files.append(tmp_path / "a.jsonl", a_demo())
+    demo_files.append(tmp_path / "a.jsonl", a_demo(rewards=[0.0, -1.0], episode_return=-1.0))
+    (tmp_path / "b.jsonl").write_bytes(b"{}\n")
+    assert demo_files.summaries(tmp_path) == [
+        demo_files.DemoFile(tmp_path / "a.jsonl", 2, 0.0, 0),
+        demo_files.DemoFile(tmp_path / "b.jsonl", 0, 0.0, 1),
+    ]
+
+
+def test_the_data_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    assert demo_files.default_path("blackjack") == tmp_path / "demos" / "blackjack.jsonl"
+
+
+def test_times_are_told_in_utc() -> None:
+    assert demo_files.utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
+    assert (
+        demo_files.utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))))
+        == "2026-01-31T10:00:00Z"
+    )
+
+
+def test_datasets_reads_the_file_as_it_is(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    datasets = pytest.importorskip("datasets")
+    demo_files.append(path, a_demo(env_kwargs={}))
+    demo_files.append(path, a_demo(model="bundled", seed=None, end="truncated"))
+    rows = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    assert rows.num_rows == 2
+    assert rows[0]["messages"] == list(a_demo().messages)
+    assert rows[0]["actions"] == [1, 0]

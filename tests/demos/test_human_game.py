@@ -1,0 +1,334 @@
+"""A person's table: what is shown, what is recorded, and that nothing recorded is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import pytest
+from gymnasium import spaces
+
+from llamagym_tui.agent import Agent
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.agents.generic import GenericAgent
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.writer import DemoWriter
+from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.game.agent_base import prompt_sha256
+from llamagym_tui.game.choices import Choice, choices
+from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+class TwoStep(gymnasium.Env[int, int]):
+    """Two turns: the first pays nothing, the second the action."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Discrete(3)
+
+    def __init__(self, truncates: bool = False) -> None:
+        self.truncates = truncates
+        self.seeds: list[int | None] = []
+        self.at = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        self.seeds.append(seed)
+        self.at = 0
+        return 0, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        self.at += 1
+        over = self.at == 2
+        return self.at, float(action) if over else 0.0, over and not self.truncates, over and self.truncates, {}
+
+
+class StepAgent(Agent):
+    env_id = "TwoStep-v0"
+    env_kwargs: ClassVar[Mapping[str, Any]] = {}
+    action_names = ("left", "right")
+
+    def get_system_prompt(self) -> str:
+        return "Go on."
+
+    def format_observation(self, observation: Any) -> str:
+        return f"You stand at {observation}."
+
+    def extract_action(self, response: str) -> Any:
+        return None
+
+
+def table(tmp_path: Path, env: gymnasium.Env[Any, Any] | None = None, prompt: str = "Go on.") -> HumanGame:
+    env = env or TwoStep()
+    game = HumanGame(
+        StepAgent(),
+        "two_step",
+        DemoWriter(tmp_path / "demos" / "two_step.jsonl"),
+        system_prompt=lambda: prompt,
+        next_seed=lambda: 77,
+        clock=lambda: NOON,
+        make_env=lambda env_id, env_kwargs: env,
+    )
+    game.open()
+    game.deal()
+    return game
+
+
+def test_a_person_sees_what_the_agent_would_see(tmp_path: Path):
+    game = table(tmp_path)
+    assert [entry.fact.text for entry in game.transcript.entries[1:]] == ["You stand at 0."]
+    assert game.transcript.entries[0].fact.system_prompt == "Go on."
+
+
+def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
+    game = table(tmp_path)
+    assert [game.act(0), game.act(1)] == [False, True]
+    game.save()
+    assert demo_files.read(game.path) == [
+        demo_files.Demonstration(
+            messages=[
+                {"role": "system", "content": "Go on."},
+                {"role": "user", "content": "You stand at 0."},
+                {"role": "assistant", "content": '{"action": 0}'},
+                {"role": "user", "content": "You stand at 1."},
+                {"role": "assistant", "content": '{"action": 1}'},
+            ],
+            agent="two_step",
+            env_id="TwoStep-v0",
+            env_kwargs={},
+            seed=77,
+            actions=[0, 1],
+            rewards=[0.0, 1.0],
+            episode_return=1.0,
+            length=2,
+            end="terminated",
+            source="human",
+            model=None,
+            prompt_sha256=prompt_sha256("Go on."),
+            recorded_at="2026-01-02T12:00:00Z",
+        )
+    ]
+    assert game.saved == (1, 0, "")
+
+
+def test_turns_are_told_as_a_persons(tmp_path: Path):
+    game = table(tmp_path)
+    game.act(1)
+    kinds = [type(entry.fact) for entry in game.transcript.entries]
+    assert kinds[-2:] == [TurnFinished, ObservationShown]
+    turn = game.transcript.entries[-2].fact
+    assert (turn.how, turn.action_name) == ("human", "right")
+
+
+def test_a_time_limit_is_recorded_as_truncated(tmp_path: Path):
+    game = table(tmp_path, TwoStep(truncates=True))
+    game.act(0)
+    game.act(0)
+    game.save()
+    assert demo_files.read(game.path)[0].end == "truncated"
+    assert isinstance(game.transcript.entries[-1].fact, EpisodeFinished)
+
+
+def test_an_empty_prompt_is_no_system_message(tmp_path: Path):
+    game = table(tmp_path, prompt="")
+    game.act(0)
+    game.act(0)
+    game.save()
+    assert demo_files.read(game.path)[0].messages[0]["role"] == "user"
+
+
+def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
+    game = table(tmp_path)
+    (tmp_path / "demos").write_text("a file where the folder should be")
+    game.act(0)
+    game.act(1)
+    game.save()
+    assert (game.saved.episodes, game.saved.waiting) == (0, 1)
+    assert "not saved" in game.saved.fault
+    (tmp_path / "demos").unlink()
+    game.save()
+    assert game.saved == (1, 0, "")
+    assert len(demo_files.read(game.path)) == 1
+
+
+def test_the_prompt_of_the_next_episode_is_asked_at_its_start(tmp_path: Path):
+    prompts = iter(["first", "second"])
+    game = HumanGame(
+        StepAgent(),
+        "two_step",
+        DemoWriter(tmp_path / "demos.jsonl"),
+        system_prompt=lambda: next(prompts),
+        next_seed=lambda: 1,
+        clock=lambda: NOON,
+        make_env=lambda env_id, env_kwargs: TwoStep(),
+    )
+    game.open()
+    for _ in range(2):
+        game.deal()
+        game.act(0)
+        game.act(0)
+    game.save()
+    assert [demo.messages[0]["content"] for demo in demo_files.read(game.path)] == ["first", "second"]
+
+
+def test_blackjacks_actions_are_on_its_own_keys():
+    assert choices(BlackjackAgent(), spaces.Discrete(2)) == (Choice("s", 0, "stick"), Choice("h", 1, "hit"))
+
+
+def test_actions_without_a_key_are_on_their_digits():
+    assert choices(StepAgent(), spaces.Discrete(2)) == (Choice("0", 0, "left"), Choice("1", 1, "right"))
+
+
+def test_actions_that_begin_at_another_number_keep_it():
+    assert [choice.action for choice in choices(StepAgent(), spaces.Discrete(3, start=-1))] == [-1, 0, 1]
+
+
+def test_keys_are_never_given_twice():
+    given = [choice.key for choice in choices(StepAgent(), spaces.Discrete(30))]
+    assert len(set(given)) == 30
+    assert given[:11] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a"]
+
+
+@pytest.mark.parametrize("space", [spaces.Box(0, 1, (3,)), spaces.MultiDiscrete([2, 2]), spaces.Discrete(37)])
+def test_a_space_that_keys_cannot_play_is_refused_in_a_sentence(space: spaces.Space[Any]):
+    with pytest.raises(EnvError, match="TwoStep-v0"):
+        choices(StepAgent(), space)
+
+
+def test_an_environment_that_breaks_is_told(tmp_path: Path):
+    class Broken(TwoStep):
+        def step(self, action: int) -> Any:
+            raise RuntimeError("the wheel came off")
+
+    game = table(tmp_path, Broken())
+    with pytest.raises(EnvError, match="the wheel came off"):
+        game.act(0)
+    assert game.over
+
+
+def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):
+    game = HumanGame(
+        BlackjackAgent(),
+        "blackjack",
+        DemoWriter(tmp_path / "blackjack.jsonl"),
+        system_prompt=BlackjackAgent().get_system_prompt,
+        next_seed=lambda: 5,
+        clock=lambda: NOON,
+    )
+    game.open()
+    game.deal()
+    assert game.act(0)
+    game.save()
+    game.close()
+    assert demo_files.read(game.path)[0].episode_return in (-1.0, 0.0, 1.0)
+
+
+def test_a_choice_is_not_taken_until_it_is_taken(tmp_path: Path):
+    game = table(tmp_path)
+    left, right = game.choices
+    game.choose(left)
+    game.choose(right)
+    assert game.score == 0
+    assert not game.over
+    assert len(game.transcript.entries) == 2
+    game.choose(None)
+    assert not game.take(), "nothing is chosen"
+    game.choose(right)
+    game.take()
+    assert game.transcript.entries[-2].fact.action_name == "right"
+    assert game.chosen is None
+
+
+def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> HumanGame:
+    agent = agent or BlackjackAgent()
+    writer = DemoWriter(tmp_path / "blackjack.jsonl")
+    game = HumanGame(
+        agent, "blackjack", writer, system_prompt=agent.get_system_prompt, next_seed=lambda: 5, clock=lambda: NOON
+    )
+    game.open()
+    game.deal()
+    return game
+
+
+def test_a_reason_stands_before_the_action_and_reads_back_as_it(tmp_path: Path):
+    game = blackjack_table(tmp_path)
+    game.act(0, " High enough. ")
+    game.save()
+    assert demo_files.read(game.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
+    assert demo_files.check(game.path, BlackjackAgent()) == []
+
+
+def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_step(tmp_path: Path):
+    class First(BlackjackAgent):
+        def extract_action(self, response: str) -> Any:
+            return 1 if "hit" in response else super().extract_action(response)
+
+    game = blackjack_table(tmp_path, First())
+    game.choose(game.choices[0])
+    with pytest.raises(ActionParseError, match="would read hit, not stick"):
+        game.take("I would not hit.")
+    assert not game.over
+    assert game.chosen == game.choices[0]
+
+
+def test_the_hint_is_the_experts_action(tmp_path: Path):
+    game = blackjack_table(tmp_path)
+    total, dealer, ace = game._observation
+    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, ace))]
+    assert table(tmp_path).has_expert is False
+    assert table(tmp_path).hint() == ""
+
+
+def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
+    game = table(tmp_path)
+    game.act(0)
+    game.act(1)
+    game.save()
+    game.discard()
+    assert (demo_files.read(game.path), game.saved.episodes, game.discarded) == ([], 0, True)
+    game.discard()
+    assert (len(demo_files.read(game.path)), game.saved.episodes, game.discarded) == (1, 1, False)
+
+
+def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
+    game = table(tmp_path)
+    game.act(0)
+    game.act(1)
+    game.discard()
+    game.save()
+    assert game.saved == (0, 0, "")
+    assert not game.path.exists()
+
+
+def test_gymnasiums_text_rendering_is_drawn_with_brackets_for_colours(tmp_path: Path):
+    class Walker(GenericAgent):
+        env_id = "FrozenLake-v1"
+        env_kwargs: ClassVar[Mapping[str, Any]] = {"is_slippery": False}
+        action_names = ("left", "down", "right", "up")
+
+    agent = Walker()
+    game = HumanGame(
+        agent,
+        "lake",
+        DemoWriter(tmp_path / "lake.jsonl"),
+        system_prompt=agent.get_system_prompt,
+        next_seed=lambda: 1,
+        clock=lambda: NOON,
+    )
+    game.open()
+    game.deal()
+    assert game.drawing.splitlines()[-4:] == ["[S]FFF", "FHFH", "FFFH", "HFFG"]
+    game.act(2)
+    assert game.drawing.splitlines()[-4:] == ["S[F]FF", "FHFH", "FFFH", "HFFG"]
+
+
+def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
+    class Clumsy(BlackjackAgent):
+        def draw(self, observation: Any) -> str:
+            raise RuntimeError("no paper")
+
+    assert blackjack_table(tmp_path, Clumsy()).drawing == ""

@@ -1,0 +1,103 @@
+"""A watched episode of the model as a demonstration: whole or not at all, and only if its replies can be read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
+from llamagym_tui.errors import ActionParseError
+from llamagym_tui.protocol.events import TokensStreamed
+from llamagym_tui.screens.demos.recording import DemoDesk
+from llamagym_tui.setup.run_agent import RunAgent
+from tests import fakes
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 20.", 'Stick: {"action": 0}', "json")]
+
+
+def recorder(*events: object) -> EpisodeRecorder:
+    heard = EpisodeRecorder()
+    for event in events:
+        heard.hear(event)  # type: ignore[arg-type]
+    return heard
+
+
+def test_an_episode_is_kept_as_it_was_told(tmp_path: Path) -> None:
+    last = recorder(*fakes.hand(3, TURNS, 1.0)).last
+    assert last is not None
+    demo = as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
+    assert [message["content"] for message in demo.messages[1:]] == [
+        "Your total: 12.",
+        '{"action": 1}',
+        "Your total: 20.",
+        'Stick: {"action": 0}',
+    ]
+    assert (demo.actions, demo.rewards, demo.end, demo.source) == ([1, 0], [0.0, 1.0], "terminated", "model")
+    demo_files.append(tmp_path / "kept.jsonl", demo)
+    assert demo_files.check(tmp_path / "kept.jsonl", BlackjackAgent()) == []
+
+
+@pytest.mark.parametrize("missing", range(6))
+def test_an_episode_of_which_something_was_missed_is_none(missing: int) -> None:
+    events = [event for event in fakes.hand(3, TURNS, 1.0) if not isinstance(event, TokensStreamed)]
+    del events[missing]
+    assert recorder(*events).last is None
+
+
+def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
+    last = recorder(*fakes.hand(3, [("Your total: 12.", "Hm.", "failed")], 1.0)).last
+    assert last is not None
+    with pytest.raises(ActionParseError, match="the reply of turn 1 names no action"):
+        as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
+
+
+def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    desk.keep_at_least = 0.5
+    kept = [desk.hear(event, "bundled") for number in (1.0, -1.0) for event in fakes.hand(0, TURNS, number)]
+    assert sum(kept) == 1
+    assert desk.keepable is not None, "k can keep what the rule does not"
+    assert desk.keepable.episode_return == -1.0
+    desk.writer.save()
+    assert [demo.episode_return for demo in demo_files.read(desk.writer.path)] == [1.0]
+
+
+def test_an_episode_that_is_told_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    desk.keep_at_least = 0.5
+    for event in [*fakes.hand(0, TURNS, 1.0), *fakes.hand(0, TURNS, 1.0)]:
+        desk.hear(event, "bundled")
+    assert desk.keepable is None
+    assert desk.waiting == 1
+
+
+def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    seconds = iter([NOON, NOON, NOON.replace(second=1)])
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
+    desk.keep_at_least = 0.5
+    for episode in range(3):
+        for event in fakes.hand(episode, TURNS, 1.0):
+            desk.hear(event, "bundled")
+    desk.writer.save()
+    assert len(demo_files.read(desk.writer.path)) == 2
+    assert demo_files.check(desk.writer.path, BlackjackAgent()) == []
+
+
+def test_what_a_warm_start_could_train_on_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    assert [offer.title for offer in desk.offers()] == ["shipped with the agent"]
+    path = demo_files.default_path("blackjack")
+    path.parent.mkdir()
+    path.write_bytes(b"nonsense\n")
+    own, shipped = desk.offers()
+    assert "line 1: This is not JSON" in own.fault
+    assert (shipped.fault, shipped.episodes) == ("", 500)

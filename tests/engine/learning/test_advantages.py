@@ -1,0 +1,56 @@
+"""Advantages over turns, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.engine.learning.advantages import Advantages, batch_advantages, explained_variance, whiten
+from llamagym_tui.errors import ShapeMismatch
+
+REWARDS, VALUES = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.25])
+ENDS = torch.tensor([True, True])
+
+
+def gae(rewards: torch.Tensor, values: torch.Tensor, bootstrap: float, **settings: float) -> Advantages:
+    """Of a single episode of two turns."""
+    return batch_advantages(rewards, values, ENDS, [2], [bootstrap], **settings)
+
+
+def test_terminated_episode_has_no_bootstrap():
+    found = gae(REWARDS, VALUES, 0.0, gamma=1.0, lam=1.0)
+    assert found.advantages.tolist() == pytest.approx([0.5, 0.75])
+    assert found.returns.tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_truncated_episode_bootstraps_last_value():
+    # delta_1 = 1 + 0.9*2 - 0.25 = 2.55; delta_0 = 0.9*0.25 - 0.5 = -0.275; A_0 = -0.275 + 0.9*0.5*2.55
+    found = gae(REWARDS, VALUES, 2.0, gamma=0.9, lam=0.5)
+    assert found.advantages.tolist() == pytest.approx([0.8725, 2.55])
+
+
+def test_lambda_zero_is_the_one_step_error():
+    found = gae(REWARDS, VALUES, 0.0, gamma=1.0, lam=0.0)
+    assert found.advantages.tolist() == pytest.approx([-0.25, 0.75])
+
+
+def test_rewards_and_values_of_different_length_are_refused():
+    with pytest.raises(ShapeMismatch, match="2 rewards and 1 values"):
+        gae(REWARDS, VALUES[:1], 0.0, gamma=1.0, lam=1.0)
+
+
+def test_whitening_is_over_the_trained_turns_of_the_whole_batch():
+    advantages, mask = torch.tensor([1.0, 3.0, 100.0]), torch.tensor([True, True, False])
+    assert whiten(advantages, mask)[:2].tolist() == pytest.approx([-1.0, 1.0], abs=1e-5)
+
+
+def test_whitening_equal_advantages_gives_zeros():
+    assert whiten(torch.ones(4), torch.ones(4, dtype=torch.bool)).tolist() == [0, 0, 0, 0]
+
+
+def test_explained_variance_of_perfect_constant_and_wrong_values():
+    returns = torch.tensor([1.0, -1.0])
+    assert explained_variance(returns, returns) == pytest.approx(1.0)
+    assert explained_variance(torch.zeros(2), returns) == pytest.approx(0.0)
+    assert explained_variance(-returns, returns) == pytest.approx(-3.0)
+    assert explained_variance(torch.zeros(2), torch.ones(2)) == 0.0

@@ -1,0 +1,271 @@
+"""A reply told token by token: what was sampled, what the policy says now, and what the update used, each exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from msgspec.structs import replace as replaced
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.inspection import is_clipped
+from llamagym_tui.engine.learning.ppo import KEPT_BATCHES, PPO
+from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.trainer.probes.inspect_reply import Inspecting
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from tests.engine.conftest import REPLIES
+from tests.toy_env import CountAgent
+
+HAND = PPOConfig(
+    lr=3e-2, lr_final=3e-2, epochs=2, mini_batch_size=8, critic_warmup_updates=0, kl_coef=0.0, kl_coef_final=0.0,
+    entropy_coef=0.0, entropy_coef_final=0.0, gamma=1.0, lam=1.0, parse_penalty=0.0, reward_scale=1.0,
+    whiten_advantages=False, clip_range=0.1, target_kl=None,
+)  # fmt: skip
+"""Episodes of two turns that pay 1 at the end: every return is 1, every advantage 1 - V."""
+
+
+class Course:
+    """Two-turn episodes, an update when it is asked for, and somebody who inspects."""
+
+    def __init__(self, policy, config: PPOConfig = HAND) -> None:
+        self.policy, self.ppo = policy, PPO(policy, config)
+        self.rollout = Rollout(CountAgent(), policy, n_envs=4, max_turns=9, batch_turns=16, seed=1)
+        self.inspecting = Inspecting(policy, self.ppo, self.rollout)
+
+    def inspect(self, episode: int, turn: int):
+        return self.inspecting.inspect(episode, turn)
+
+    def fill(self) -> None:
+        while not self.rollout.batch_ready:
+            self.rollout.step()
+
+    def update(self) -> list:
+        self.fill()
+        batch = self.rollout.take_batch()
+        self.ppo.update(batch)
+        return batch
+
+
+@pytest.fixture
+def course(make_policy):
+    return Course(make_policy(temperature=0.7))
+
+
+def plain(policy, segment, turn):
+    """Log-probabilities and values of a turn's tokens by one plain forward, nothing shared, nothing cached."""
+    with torch.no_grad():
+        whole = policy.model(torch.tensor([[*segment.prefix, *segment.ids]]))
+    places = slice(len(segment.prefix) + turn.start - 1, len(segment.prefix) + turn.end - 1)
+    logprobs = (whole.logits[0, places] / policy.generation.temperature).log_softmax(-1)
+    return logprobs, whole.values[0, places]
+
+
+def place(batch, episode: int, turn: int):
+    [segment] = next(each for each in batch if each.episode == episode).segments
+    return segment, segment.turns[turn]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "clipped"),
+    [
+        (1.3, 1.0, True),
+        (1.3, -1.0, False),
+        (0.7, -1.0, True),
+        (0.7, 1.0, False),
+        (1.1, 1.0, False),
+        (0.9, -1.0, False),
+        (1.3, 0.0, False),
+    ],
+)
+def test_a_token_is_clipped_only_where_the_ratio_has_gone_where_its_advantage_pushes(ratio, advantage, clipped):
+    assert is_clipped(ratio, advantage, 0.2) is clipped
+
+
+def test_under_way_every_ratio_is_one_and_nothing_is_said_of_an_advantage(course):
+    course.rollout.step()
+    told = course.inspect(2, 0)
+    assert (told.why_not, told.stage, told.turns, told.update) == ("", "under_way", 1, 0)
+    assert (told.sampled_by, told.policy, told.clip_range, told.temperature) == (0, 0, 0.1, 0.7)
+    for token in told.tokens:
+        assert token.decision.ratio == pytest.approx(1.0, abs=1e-5)
+        assert token.decision.clipped is token.decision.advantage is token.decision.value is None
+
+
+def test_before_its_update_a_reply_waits_and_its_ratio_is_one(course):
+    course.fill()
+    told = course.inspect(0, 1)
+    assert (told.stage, told.turns, told.reward) == ("waiting", 2, 1.0)
+    assert [token.decision.ratio for token in told.tokens] == pytest.approx([1.0] * len(told.tokens), abs=1e-5)
+
+
+def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_return_worked_by_hand(course):
+    batch = course.update()
+    found_clipped = set()
+    for episode in [trajectory.episode for trajectory in batch]:
+        for number in (0, 1):
+            segment, turn = place(batch, episode, number)
+            told = course.inspect(episode, number)
+            logprobs, values = plain(course.policy, segment, turn)
+            ids = segment.ids[turn.start : turn.end]
+            assert (told.stage, told.update, told.sampled_by, told.policy) == ("trained", 1, 0, 1)
+            assert [token.token for token in told.tokens] == ids
+            for at, token in enumerate(told.tokens):
+                decision, new = token.decision, float(logprobs[at, ids[at]])
+                ratio = math.exp(new - turn.logprobs[at])
+                advantage = 1.0 - turn.value
+                assert decision.old == turn.logprobs[at]
+                assert decision.new == pytest.approx(new, abs=1e-5)
+                assert decision.ratio == pytest.approx(ratio, rel=1e-4)
+                assert (decision.value, decision.target) == (pytest.approx(turn.value), pytest.approx(1.0))
+                assert decision.advantage == pytest.approx(advantage, abs=1e-6)
+                assert decision.value_now == pytest.approx(float(values[0]), abs=1e-5)
+                assert decision.clipped == (ratio > 1.1 if advantage > 0 else ratio < 0.9)
+                found_clipped.add(decision.clipped)
+    assert found_clipped == {True, False}
+
+
+def test_advantages_are_those_that_the_update_used_even_when_the_settings_change_afterwards(make_policy):
+    course = Course(make_policy(), replaced(HAND, whiten_advantages=True))
+    batch = course.update()
+    used = course.ppo.used[-1].targets.advantages
+    course.ppo.config = replaced(HAND, credit="token", clip_range=0.3)
+    turns = [(trajectory.episode, number) for trajectory in batch for number in (0, 1)]
+    told = [course.inspect(*turn) for turn in turns]
+    assert [each.tokens[0].decision.advantage for each in told] == used.tolist()
+    assert {(each.clip_range, each.credit) for each in told} == {(0.1, "turn")}
+    values = torch.tensor([turn.value for trajectory in batch for turn in trajectory.turns])
+    whitened = (1 - values - (1 - values).mean()) / (1 - values).std(unbiased=False)
+    assert used.tolist() == pytest.approx(whitened.tolist(), abs=1e-2)
+
+
+def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_policy):
+    course = Course(make_policy(), replaced(HAND, credit="token", lr=1e-9, lr_final=1e-9, value_lr=1e-9))
+    batch = course.update()
+    for episode in (0, 5):
+        segment, turn = place(batch, episode, 1)
+        values = plain(course.policy, segment, turn)[1].tolist()
+        decisions = [token.decision for token in course.inspect(episode, 1).tokens]
+        assert [decision.value for decision in decisions] == pytest.approx(values, abs=1e-4)
+        assert [decision.value_now for decision in decisions] == pytest.approx(values, abs=1e-4)
+        assert [decision.advantage for decision in decisions] == pytest.approx([1 - v for v in values], abs=1e-4)
+
+
+def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_action_are_marked(course):
+    batch = course.update()
+    segment, turn = place(batch, 3, 0)
+    told = course.inspect(3, 0)
+    probabilities = plain(course.policy, segment, turn)[0].exp()
+    starts = {ids[0] for ids in course.policy.trie.replies}
+    for at, token in enumerate(told.tokens):
+        shares = [other.probability for other in token.alternatives]
+        assert shares == sorted(shares, reverse=True)
+        assert token.token in {other.token for other in token.alternatives}
+        for other in token.alternatives:
+            assert other.probability == pytest.approx(float(probabilities[at, other.token]), abs=1e-5)
+        assert shares[0] == pytest.approx(float(probabilities[at].max()), abs=1e-5)
+    assert {other.token for other in told.tokens[0].alternatives if other.admissible} == starts
+
+
+def test_an_action_is_marked_only_as_long_as_the_reply_keeps_to_the_canonical_ones(make_policy):
+    policy = make_policy()
+    ids = list(policy.chat.reply_ids(REPLIES[0]))
+    marked = policy.trie.continuations([ids[0], ids[1], 5, ids[2]])
+    assert [len(each) for each in marked] == [1, 2, 1]
+    assert policy.trie.continuations([5, ids[0]]) == [(ids[0],)]
+
+
+def test_what_is_trained_is_told_apart_from_prompt_template_and_observation(course):
+    batch = course.update()
+    told = course.inspect(0, 1)
+    [segment] = next(each for each in batch if each.episode == 0).segments
+    whole = [*[False] * len(segment.prefix), *segment.mask]
+    end = len(segment.prefix) + segment.turns[1].start
+    assert [token.trained for token in told.before] == whole[max(0, end - 64) : end]
+    assert any(token.trained for token in told.before), "the first reply"
+    assert "".join(token.text for token in told.before).endswith("Steps: 1.<|end|><|assistant|>")
+    first = course.inspect(0, 0)
+    assert first.after
+    assert not any(token.trained for token in first.after)
+    assert len(first.after) == segment.turns[1].start - segment.turns[0].end
+
+
+def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(make_policy):
+    course = Course(
+        make_policy(policy="score", temperature=0.6, normalization="token"), replaced(HAND, clip_range=0.01)
+    )
+    batch = course.update()
+    segment, turn = place(batch, 4, 1)
+    told = course.inspect(4, 1)
+    prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
+    sums = reply_logprobs(course.policy, [prompt], turn.choice.replies, temperature=1.0)[0]
+    shares = (sums / torch.tensor(turn.choice.divisors) / 0.6).log_softmax(-1)
+    new = float(shares[turn.choice.chosen])
+    assert told.choice.old == turn.choice.logprob
+    assert told.choice.new == pytest.approx(new, abs=1e-5)
+    assert told.choice.ratio == pytest.approx(math.exp(new - turn.choice.logprob), rel=1e-4)
+    assert told.choice.advantage == pytest.approx(1 - turn.value, abs=1e-6)
+    assert [reply.probability for reply in told.replies] == pytest.approx(sorted(shares.exp().tolist(), reverse=True))
+    assert [reply.text for reply in told.replies if reply.chosen] == [REPLIES[turn.choice.chosen]]
+    assert {token.decision.ratio for token in told.tokens} == {None}
+    assert sum(token.decision.new for token in told.tokens) == pytest.approx(float(sums[turn.choice.chosen]), abs=1e-4)
+
+
+def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_nothing(course):
+    course.rollout.mode = "inference"
+    for _ in range(3):
+        course.rollout.step()
+    told = course.inspect(0, 1)
+    assert (told.stage, told.turns) == ("inference", 2)
+    assert [token.decision.ratio for token in told.tokens] == pytest.approx([1.0] * len(told.tokens), abs=1e-5)
+    assert "another time" in course.inspect(1, 0).why_not, "it was not watched"
+
+
+def test_what_is_of_another_time_is_refused_in_a_sentence(course):
+    for _ in range(KEPT_BATCHES):
+        course.update()
+        assert course.inspect(0, 0).why_not == ""
+    course.update()
+    told = course.inspect(0, 0)
+    assert told.why_not.startswith("Episode 0 is of another time")
+    assert told.tokens == []
+    assert course.inspect(8, 2).why_not == "Reply 3 has not come yet."
+
+
+def test_a_reply_that_somebody_else_gave_has_new_probabilities_alone(course):
+    course.fill()
+    trajectory = course.rollout._trajectories[0]
+    [segment] = trajectory.segments
+    segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
+    course.update()
+    told = course.inspect(trajectory.episode, 0)
+    assert not told.said_by_policy
+    for token in told.tokens:
+        assert (token.decision.old, token.decision.ratio, token.decision.advantage) == (None, None, None)
+        assert token.decision.new < 0
+
+
+def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
+    course.update()
+    before = course.policy.generator.get_state(), [p.clone() for p in course.policy.model.parameters()]
+    course.inspect(0, 0)
+    assert (course.policy.generator.get_state() == before[0]).all()
+    assert all(torch.equal(a, b) for a, b in zip(before[1], course.policy.model.parameters(), strict=True))
+    assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
+
+
+def test_after_a_roll_back_nothing_is_said_of_updates_that_are_undone(course):
+    batch = course.update()
+    course.ppo.load_state_dict(course.ppo.state_dict())
+    assert "is of another time" in course.inspect(batch[0].episode, 0).why_not
+
+
+def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("llamagym_tui.engine.learning.inspection.tokens_now", fail)
+    course.rollout.step()
+    assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."

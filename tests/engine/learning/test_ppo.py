@@ -1,0 +1,242 @@
+"""One PPO update: exact ratios, an honest reference, and a policy that moves the right way."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from msgspec.structs import replace as replaced
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.batch import batch_rows
+from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.policy.episode import Episode
+from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.errors import RunStoreError
+
+QUICK = PPOConfig(lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0, kl_coef=0.05, entropy_coef=0.0)
+
+
+def collect(policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)) -> list[Trajectory]:
+    """Episodes of a bandit: a reply earns 1 for each "1" token among what it says, capped at 1."""
+    sampler = Sampler(policy, episodes)
+    made = [Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts)) for n in range(episodes)]
+    for turn in range(turns):
+        fed = [episode.observe(f"Turn {turn}. Slot {slot}.") for slot, episode in enumerate(made)]
+        for slot, prompt in enumerate(fed):
+            if prompt.restart is not None:
+                sampler.restart(slot, prompt.restart)
+        for episode, reply in zip(made, sampler.reply(range(episodes), [p.ids for p in fed]), strict=True):
+            episode.reply(reply)
+            episode.reward(float(len(reply.ids) % 2))
+    return [episode.finish("terminated") for episode in made]
+
+
+def weights(policy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.model.pretrained_model.parameters() if p.requires_grad])
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_the_first_ratio_is_one_and_the_policy_moves(make_policy, lora):
+    policy = make_policy(lora=lora, temperature=0.8)
+    ppo, before = PPO(policy, QUICK), weights(policy)
+    stats = ppo.update(collect(policy, prompts=("Play.", "Play another, longer game.")))
+    assert stats.first_ratio < 1e-3
+    assert stats.approx_kl > 0
+    assert stats.grad_norm > 0
+    assert not torch.equal(before, weights(policy))
+    assert policy.version == ppo.updates == 1
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_kl_to_the_reference_starts_at_zero_and_grows_with_training(make_policy, lora):
+    policy = make_policy(lora=lora, temperature=0.7)
+    ppo = PPO(policy, replaced(QUICK, lr=1e-2, lr_final=1e-2))
+    assert abs(ppo.update(collect(policy)).kl_ref) < 1e-5
+    for _ in range(3):
+        ppo.update(collect(policy))
+    assert ppo.update(collect(policy)).kl_ref > 1e-3
+
+
+def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
+    policy = make_policy()
+    ppo = PPO(policy, QUICK)
+    assert ppo.reference is not None
+    assert ppo.reference._copy is not None
+    before = [p.clone() for p in ppo.reference._copy.lm.parameters()]
+    ppo.update(collect(policy))
+    after = list(ppo.reference._copy.lm.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_with_an_adapter_the_models_own_weights_stay(make_policy):
+    policy = make_policy(lora=True)
+    frozen = [p for p in policy.model.pretrained_model.parameters() if not p.requires_grad]
+    before = [p.clone() for p in frozen]
+    PPO(policy, QUICK).update(collect(policy))
+    assert all(torch.equal(a, b) for a, b in zip(before, frozen, strict=True))
+
+
+def test_rewarded_replies_become_more_probable(make_policy):
+    policy = make_policy(max_new_tokens=1)
+    ppo = PPO(policy, replaced(QUICK, lr=3e-3, kl_coef=0.0, kl_coef_final=0.0))
+    target = policy.chat.tokenizer.convert_tokens_to_ids("<|end|>")
+
+    def rewarded() -> list[Trajectory]:
+        trajectories = collect(policy, episodes=128, turns=1)
+        for trajectory in trajectories:
+            segment = trajectory.segments[0]
+            hit = segment.ids[segment.turns[0].start] % 2 == target % 2
+            segment.turns[0] = dataclasses.replace(segment.turns[0], reward=float(hit))
+        return trajectories
+
+    first = ppo.update(rewarded()).mean_return
+    for _ in range(12):
+        last = ppo.update(rewarded()).mean_return
+    assert last > first + 0.3
+
+
+def test_the_penalty_for_unreadable_replies_is_in_the_target_and_not_in_the_return(make_policy):
+    policy = make_policy()
+    trajectory = collect(policy, episodes=1, turns=1)[0]
+    segment = trajectory.segments[0]
+    segment.turns[0] = dataclasses.replace(segment.turns[0], reward=1.0, parse_failed=True)
+    ppo = PPO(policy, replaced(QUICK, parse_penalty=0.25))
+    targets = ppo.targets([trajectory], batch_rows([trajectory]))
+    assert targets.returns.tolist() == pytest.approx([0.75], abs=1e-4)
+    assert trajectory.episode_return == 1.0
+
+
+def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
+    policy = make_policy()
+    ppo = PPO(policy, replaced(QUICK, kl_coef=2.0, kl_coef_final=2.0, gamma=0.0, whiten_advantages=False))
+    (trajectory,) = collect(policy, episodes=1, turns=2)
+    segment = trajectory.segments[0]
+    spent = []
+    for at, by in enumerate((0.1, 0.3)):
+        dearer = tuple(logprob + by for logprob in segment.turns[at].logprobs)
+        segment.turns[at] = dataclasses.replace(segment.turns[at], logprobs=dearer)
+        spent.append(by * len(dearer))
+    targets = ppo.targets([trajectory], batch_rows([trajectory]))
+    assert targets.kl_ref.tolist() == pytest.approx(spent, abs=1e-3)
+    assert targets.returns[1].item() == pytest.approx(segment.turns[1].reward - 2.0 * spent[1], abs=1e-2)
+
+
+def test_a_reference_is_a_copy_only_where_it_must_be_and_only_if_it_is_used(make_policy):
+    unused = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0)
+    assert PPO(make_policy(), unused).reference is None
+    adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
+    assert adapted is not None
+    assert adapted._copy is None
+    assert full is not None
+    assert full._copy is not None
+
+
+def test_critic_warm_up_changes_the_value_head_alone(make_policy):
+    policy = make_policy()
+    before, head = weights(policy), policy.model.v_head.out.weight.detach().clone()
+    PPO(policy, replaced(QUICK, critic_warmup_updates=1)).update(collect(policy))
+    assert torch.equal(before, weights(policy))
+    assert not torch.equal(head, policy.model.v_head.out.weight)
+
+
+def test_target_kl_ends_the_epochs_early(make_policy):
+    policy = make_policy()
+    config = replaced(QUICK, epochs=6, lr=2e-2, target_kl=1e-3)
+    assert PPO(policy, config).update(collect(policy)).epochs < 6
+
+
+def test_a_non_finite_step_is_skipped_and_counted(make_policy):
+    policy = make_policy()
+    trajectories = collect(policy)
+    segment = trajectories[0].segments[0]
+    segment.turns[0] = dataclasses.replace(segment.turns[0], reward=math.inf)
+    before = weights(policy)
+    config = replaced(QUICK, whiten_advantages=False, mini_batch_size=1000, epochs=1)
+    stats = PPO(policy, config).update(trajectories)
+    assert stats.skipped_steps == 1
+    assert torch.equal(before, weights(policy))
+
+
+@pytest.mark.parametrize("part", ["pretrained_model", "v_head"])
+def test_a_step_is_skipped_whole_if_either_gradient_is_not_finite(make_policy, part):
+    policy = make_policy()
+    next(getattr(policy.model, part).parameters()).register_hook(lambda gradient: gradient * math.inf)
+    before = weights(policy)
+    stats = PPO(policy, replaced(QUICK, mini_batch_size=1000, epochs=1)).update(collect(policy))
+    assert stats.skipped_steps == 1
+    assert torch.equal(before, weights(policy))
+
+
+def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_policy):
+    policy = make_policy()
+    replies = [list(policy.chat.reply_ids(text)) for text in ('{"action": 0}', '{"action": 1}')]
+    opening = policy.chat.opening("Play.", "x")
+
+    def forced() -> list[Trajectory]:
+        """Episodes in which each admissible reply was said, stamped with the policy's own log-probabilities."""
+        made = []
+        for reply in replies:
+            row = [*opening.rest, *reply]
+            with torch.no_grad():
+                logits = policy.model(torch.tensor([[*opening.prefix, *row]])).logits[0].log_softmax(-1)
+            start = len(opening.prefix) + len(opening.rest)
+            logprobs = [float(logits[start + at - 1, token]) for at, token in enumerate(reply)]
+            episode = Episode(policy, "Play.")
+            episode.observe("x")
+            episode.reply(Reply(reply, logprobs, 0.0, True))
+            made.append(episode.finish("terminated"))
+        return made
+
+    # No reward, no KL, no whitening: the advantages are 0, and the bonus alone moves the policy.
+    alone = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0, whiten_advantages=False, value_coef=0.0)
+    ppo = PPO(policy, replaced(alone, entropy_coef=1.0, entropy_coef_final=1.0))
+    first = ppo.update(forced()).action_entropy
+    for _ in range(25):
+        last = ppo.update(forced()).action_entropy
+    assert first < 0.6
+    assert 0.68 < last <= math.log(2) + 1e-5
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, tmp_path, lora):
+    policy = make_policy(lora=lora, seed=1)
+    ppo = PPO(policy, QUICK, seed=1)
+    ppo.update(collect(policy))
+    save_checkpoint(tmp_path, policy, ppo, {"episodes": 32})
+    other = make_policy(lora=lora, seed=2)
+    resumed = PPO(other, QUICK, seed=2)
+    assert load_checkpoint(tmp_path, other, resumed) == {"episodes": 32}
+    assert torch.equal(weights(policy), weights(other))
+    one, two = ppo.update(collect(policy)), resumed.update(collect(other))
+    assert one.policy_loss == pytest.approx(two.policy_loss, abs=1e-6)
+    assert one.kl_ref == pytest.approx(two.kl_ref, abs=1e-6) != 0
+    assert other.version == policy.version == 2
+    assert torch.allclose(weights(policy), weights(other), atol=1e-6)
+
+
+def test_a_resumed_learner_has_its_own_rates_and_the_checkpoints_state(make_policy, tmp_path):
+    policy = make_policy()
+    adaptive = replaced(QUICK, kl_target=1e-3, reward_scale=None)
+    ppo, batch = PPO(policy, adaptive), collect(policy)
+    first = batch[0].segments[0]
+    first.turns[0] = dataclasses.replace(first.turns[0], reward=5.0)
+    ppo.update(batch)
+    save_checkpoint(tmp_path, policy, ppo, {})
+    resumed = PPO(policy, replaced(adaptive, value_lr=7e-2))
+    load_checkpoint(tmp_path, policy, resumed)
+    assert resumed.kl_coef == ppo.kl_coef != QUICK.kl_coef
+    assert resumed.return_moments == ppo.return_moments
+    assert resumed.reward_scale == ppo.reward_scale != 1.0
+    resumed.update(collect(policy))
+    assert resumed.optimizer.param_groups[1]["lr"] == 7e-2
+
+
+def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
+    policy = make_policy()
+    with pytest.raises(RunStoreError, match="begin anew in another --run-dir"):
+        load_checkpoint(tmp_path, policy, PPO(policy, QUICK))

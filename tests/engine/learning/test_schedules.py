@@ -1,0 +1,48 @@
+"""Rates and weights over updates, worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_cosine, along_line, learning_rate
+
+PLAIN = {"lr": 1.0, "lr_final": 0.2, "decay_updates": 4, "critic_warmup_updates": 0}
+
+
+def rates(updates: int, **settings) -> list[float]:
+    return [learning_rate(PPOConfig(**(PLAIN | settings)), update) for update in range(updates)]
+
+
+def test_a_line_and_a_cosine_have_the_same_ends_and_middle_and_stay_at_the_final_value():
+    for along in (along_line, along_cosine):
+        assert [along(1.0, 0.2, done) for done in (0, 0.5, 1, 3)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    # A quarter of the way: 0.2 + 0.8 (1 + cos 45°) / 2
+    assert along_line(1.0, 0.2, 0.25) == pytest.approx(0.8)
+    assert along_cosine(1.0, 0.2, 0.25) == pytest.approx(0.882843, abs=1e-6)
+
+
+def test_each_schedule_gives_its_rates():
+    assert rates(6) == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
+    assert rates(6, lr_schedule="constant") == [1.0] * 6
+    assert rates(5, lr_schedule="cosine") == pytest.approx([1.0, 0.882843, 0.6, 0.317157, 0.2], abs=1e-6)
+
+
+def test_a_warm_up_climbs_in_equal_steps_and_multiplies_the_schedule():
+    assert rates(4, lr_schedule="constant", lr_warmup_updates=3) == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates(3, lr_warmup_updates=1) == pytest.approx([0.5, 0.8, 0.6])
+
+
+def test_while_the_critic_is_trained_alone_the_policys_rate_is_zero_and_its_warm_up_waits():
+    assert rates(4, critic_warmup_updates=2) == pytest.approx([0.0, 0.0, 0.6, 0.4])
+    settings = {"lr_schedule": "constant", "critic_warmup_updates": 2, "lr_warmup_updates": 1}
+    assert rates(4, **settings) == pytest.approx([0.0, 0.0, 0.5, 1.0])
+
+
+def test_the_kls_weight_follows_its_error_and_no_further_than_its_bound():
+    changed = [adapted_kl_coef(0.5, kl, target=0.1, gain=0.1) for kl in (0.11, 0.1, 0.09, 5.0, -1.0)]
+    # Errors 0.1, 0, -0.1, and 0.2 and -0.2 for what is further off; a tenth of each is the change.
+    assert changed == pytest.approx([0.505, 0.5, 0.495, 0.51, 0.49])
+    assert adapted_kl_coef(0.5, math.nan, target=0.1, gain=0.1) == 0.5

@@ -1,0 +1,31 @@
+"""A warm start amid a run: what PPO measures its KL from is the policy that came out of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.trainer.builders import Builders
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch, tmp_path, lora):
+    policy = make_policy(lora=lora)
+    ppo = PPO(policy, PPOConfig())
+
+    def taught(policy, *_, **__) -> None:
+        with torch.no_grad():
+            for weight in policy.model.pretrained_model.parameters():
+                if weight.requires_grad:
+                    weight += 0.1
+
+    monkeypatch.setattr("llamagym_tui.engine.learning.sft.train_on", taught)
+    before, builders = ppo.reference, Builders(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
+    builders.warm_start(policy, ppo, [], progress=lambda step, steps, loss: None, should_stop=lambda: False)
+    assert ppo.reference is not before
+    assert (tmp_path / "start").is_dir(), "a resumed run needs it"
+    weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
+    kept = [then for _, then in ppo.reference._adapter] if lora else list(ppo.reference._copy.lm.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(weights, kept, strict=True))

@@ -1,0 +1,165 @@
+"""What does not load, and what is said of it; a hub of our own answers on this machine's loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
+
+import pytest
+import torch
+from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5ForConditionalGeneration
+
+from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.quantization import quantization_config
+from llamagym_tui.errors import ModelLoadError
+from tests.engine.conftest import tiny_llama
+
+TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Has one gated model and nothing else; keeps the token that it was shown for its models."""
+
+    shown: ClassVar[dict[str, str | None]] = {}
+
+    def do_GET(self) -> None:
+        if "/someone/" in self.path:
+            self.shown[self.path] = self.headers.get("Authorization")
+        is_gated = "/someone/gated/" in self.path or self.path.endswith("/someone/gated")
+        self.send_response(403 if is_gated else 404)
+        self.send_header("X-Error-Code", "GatedRepo" if is_gated else "RepoNotFound")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def said_of(names: list[str], tmp_path, token: str | None) -> list[str]:
+    """What is said of hub models that do not load, in a new interpreter with the hub's address in its environment."""
+    hub = HTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=hub.serve_forever, daemon=True).start()
+    program = (
+        "import sys, json\nfrom llamagym_tui import load_model_and_tokenizer\n"
+        "from llamagym_tui.errors import ModelLoadError\nsaid = []\n"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n        load_model_and_tokenizer(name, 'cpu')\n"
+        "    except ModelLoadError as error:\n        said.append(str(error))\n"
+        "print(json.dumps(said))"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    kept = {name: value for name, value in kept.items() if not name.startswith(("HF_", "HUGGING"))}
+    environment = {**kept, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path)}
+    if token is not None:
+        environment["HF_TOKEN"] = token
+    try:
+        command = [sys.executable, "-c", program, *names]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    finally:
+        hub.shutdown()
+        hub.server_close()
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_token_in_the_environment_is_shown_to_the_hub_and_its_refusals_are_told(tmp_path):
+    Hub.shown.clear()
+    gated, absent = said_of(["someone/gated", "someone/absent"], tmp_path, token="hf_secret")
+    assert set(Hub.shown.values()) == {"Bearer hf_secret"}
+    assert "'someone/gated' is gated and the token here gives no access" in gated
+    assert "There is no model 'someone/absent' on the hub" in absent
+
+
+@pytest.mark.slow
+def test_without_a_token_a_gated_model_asks_for_one(tmp_path):
+    Hub.shown.clear()
+    (gated,) = said_of(["someone/gated"], tmp_path, token=None)
+    assert set(Hub.shown.values()) == {None}
+    assert "'someone/gated' is gated" in gated
+    assert "set HF_TOKEN" in gated
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertForMaskedLM(BertConfig(vocab_size=64, **TINY)),
+        T5ForConditionalGeneration(T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)),
+    ],
+    ids=["encoder", "encoder-decoder"],
+)
+def test_a_model_that_is_not_causal_is_refused(model, tmp_path, tokenizer):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ModelLoadError, match="is no causal language model"):
+        load_model_and_tokenizer(str(tmp_path), "cpu")
+
+
+def test_a_model_with_code_of_its_own_is_refused_and_the_code_not_run(tmp_path, tokenizer):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    own = {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config", "AutoModelForCausalLM": "strange.LM"}}
+    (tmp_path / "config.json").write_text(json.dumps({**config, **own}))
+    (tmp_path / "strange.py").write_text("raise SystemExit('this code was run')")
+    with pytest.raises(ModelLoadError, match="code of its own, which is never run"):
+        load_model_and_tokenizer(str(tmp_path), "cpu")
+
+
+def test_pickled_weights_are_refused_unread(tmp_path, tokenizer):
+    lm = tiny_llama(len(tokenizer))
+    lm.config.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    torch.save(lm.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelLoadError, match=r"no safetensors but pytorch_model\.bin, which may run code"):
+        load_model_and_tokenizer(str(tmp_path), "cpu")
+
+
+def test_coarse_weights_are_not_trained_themselves():
+    with pytest.raises(ModelLoadError, match="4bit weights cannot be trained themselves"):
+        load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, quantization="4bit")
+    with pytest.raises(ModelLoadError, match="too coarse for the small steps of full fine-tuning"):
+        load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, dtype="bfloat16")
+
+
+def test_quantised_loading_says_what_it_needs(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(
+            ModelLoadError, match=r"8bit weights need bitsandbytes: pip install 'llamagym-tui\[quant\]'"
+        ):
+            quantization_config("8bit", "cpu", torch.float32)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    with pytest.raises(ModelLoadError, match="4bit weights work on cuda and cpu, not on mps"):
+        quantization_config("4bit", "mps", torch.float32)
+    assert quantization_config("none", "mps", torch.float32) is None
+
+
+def test_an_adapter_whose_base_model_is_gone_is_told(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    monkeypatch.delenv("https_proxy", raising=False)
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    tiny_llama(len(tokenizer)).save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    loaded = load_model_and_tokenizer(str(base), "cpu", full_finetuning=False, lora=LoraConfig(r=2))
+    loaded.model.save_pretrained(adapter)
+    tokenizer.save_pretrained(adapter)
+    base.rename(tmp_path / "elsewhere")
+    with pytest.raises(ModelLoadError, match="base"):
+        load_model_and_tokenizer(str(adapter), "cpu")
+
+
+def test_configurations_tell_what_is_causal():
+    from llamagym_tui.engine.model.load_faults import require_causal_lm
+
+    require_causal_lm("x", AutoConfig.for_model("llama"))
+    require_causal_lm("x", AutoConfig.for_model("gemma3_text", architectures=["Gemma3ForConditionalGeneration"]))
+    with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
+        require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))

@@ -1,0 +1,156 @@
+"""Loading: the bundled model with no network, any causal LM, adapters, and clear words when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+import llamagym_tui
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, ValueHead
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.errors import ModelLoadError
+from tests.engine.conftest import tiny_llama
+from tests.engine.learning.test_ppo import collect
+from tests.engine.model.test_forward import ARCHITECTURES
+
+
+def test_the_bundled_model_is_small_and_loads_with_no_network(bundled):
+    assert sum(file.stat().st_size for file in bundled.iterdir() if file.is_file()) < 5_000_000
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    assert loaded.model.causal_lm.config.architectures == ["LlamaForCausalLM"]
+    assert loaded.parameters == loaded.trainable <= 1_200_000
+
+
+def test_the_bundled_model_is_a_standard_folder_for_transformers(bundled):
+    code = (
+        "import sys; from transformers import AutoModelForCausalLM, AutoTokenizer;"
+        "m = AutoModelForCausalLM.from_pretrained(sys.argv[1]); t = AutoTokenizer.from_pretrained(sys.argv[1]);"
+        "ids = t.apply_chat_template([{'role': 'user', 'content': 'Your total: 15.'}], add_generation_prompt=True,"
+        " return_tensors='pt', return_dict=True);"
+        "print(t.decode(m.generate(**ids, max_new_tokens=8, do_sample=False)[0][ids['input_ids'].shape[1]:],"
+        " skip_special_tokens=True))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code, str(bundled)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    assert json.loads(done.stdout.strip().splitlines()[-1])["action"] in (0, 1)
+
+
+def test_a_new_value_head_says_zero():
+    head = ValueHead(16)
+    assert head(torch.randn(5, 16)).tolist() == [0] * 5
+
+
+def test_the_public_name_is_ours():
+    assert llamagym_tui.AutoModelForCausalLMWithValueHead is AutoModelForCausalLMWithValueHead
+    assert llamagym_tui.load_model_and_tokenizer is load_model_and_tokenizer
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_any_architecture_loads_updates_saves_and_loads_again(kind, tmp_path, tokenizer):
+    torch.manual_seed(0)
+    settings = ARCHITECTURES[kind] | {"vocab_size": len(tokenizer)}
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).save_pretrained(tmp_path / "m")
+    model = AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path / "m")
+    policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=4))
+    config = PPOConfig(epochs=1, mini_batch_size=8, critic_warmup_updates=0, kl_coef=0.1)
+    stats = PPO(policy, config).update(collect(policy, episodes=8))
+    assert stats.first_ratio < 1e-3
+    model.save_pretrained(tmp_path / "saved")
+    again = AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path / "saved").eval()
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.no_grad():
+        before, after = model(ids), again(ids)
+    assert torch.allclose(before.logits, after.logits, atol=1e-5)
+    assert torch.allclose(before.values, after.values, atol=1e-5)
+
+
+def test_an_adapter_is_saved_as_a_peft_folder_and_loads_again(tmp_path, tokenizer):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path / "m")
+    tokenizer.save_pretrained(tmp_path / "m")
+    loaded = load_model_and_tokenizer(
+        str(tmp_path / "m"), "cpu", full_finetuning=False, lora=LoraConfig(r=4, alpha=8.0)
+    )
+    assert loaded.model.is_adapted
+    assert loaded.trainable < loaded.parameters / 2
+    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=4))
+    PPO(policy, PPOConfig(epochs=1, critic_warmup_updates=0)).update(collect(policy, episodes=8))
+    loaded.model.save_pretrained(tmp_path / "adapter")
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    again = load_model_and_tokenizer(str(tmp_path / "adapter"), "cpu")
+    ids = torch.tensor([[1, 2, 3, 4]])
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(ids).logits, again.model.eval()(ids).logits, atol=1e-5)
+
+
+def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tokenizer):
+    model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
+    torch.nn.init.constant_(model.v_head.out.bias, 0.25)  # a critic that has learned to say 1/4
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model_and_tokenizer(str(tmp_path), "cpu", full_finetuning=False)
+    assert loaded.model.is_adapted
+    assert loaded.model(torch.tensor([[1, 2]])).values.tolist() == [[0.25, 0.25]]
+    assert AutoModelForCausalLMWithValueHead.from_pretrained(tmp_path, lora=LoraConfig()).v_head.out.bias.item() == 0.25
+
+
+def test_weights_of_bfloat16_get_an_adapter_and_a_value_head_of_float32(tmp_path, tokenizer):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model_and_tokenizer(str(tmp_path), "cpu", dtype="bfloat16")
+    lm = loaded.model.causal_lm
+    assert lm.lm_head.weight.dtype == torch.bfloat16
+    assert {p.dtype for p in loaded.model.parameters() if p.requires_grad} == {torch.float32}
+    policy = Policy(loaded.model, loaded.tokenizer, GenerationConfig(max_new_tokens=4))
+    stats = PPO(policy, PPOConfig(epochs=1, critic_warmup_updates=0)).update(collect(policy, episodes=8))
+    assert stats.first_ratio < 0.2
+    assert stats.grad_norm > 0
+
+
+def test_a_path_without_a_model_gets_a_sentence(tmp_path):
+    with pytest.raises(ModelLoadError, match=r"config\.json and safetensors"):
+        load_model_and_tokenizer(str(tmp_path), "cpu")
+    with pytest.raises(ModelLoadError, match=r"No model in '\./nowhere'"):
+        load_model_and_tokenizer("./nowhere", "cpu")
+
+
+def test_a_broken_model_gets_a_sentence(tmp_path, tokenizer):
+    tiny_llama(len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"not a model")
+    with pytest.raises(ModelLoadError, match="does not load"):
+        load_model_and_tokenizer(str(tmp_path), "cpu")
+
+
+def test_a_hub_model_without_a_network_is_refused_within_seconds(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    began = time.perf_counter()
+    with pytest.raises(ModelLoadError, match="hub cannot be reached"):
+        load_model_and_tokenizer("someone/absent-model", "cpu")
+    assert time.perf_counter() - began < 60
+
+
+def test_a_device_that_is_not_there_gets_a_sentence():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(ModelLoadError, match="this machine has: cpu"):
+        load_model_and_tokenizer("bundled", "cuda")
+
+
+def test_the_tokenizer_reads_back_what_the_agents_say(bundled):
+    tokenizer = AutoTokenizer.from_pretrained(bundled)
+    for text in ('{"action": 1}', "Your total: 21. Usable ace: yes.", "naïve 你好 \t\n"):
+        assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text

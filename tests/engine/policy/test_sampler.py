@@ -1,0 +1,291 @@
+"""What was sampled is what is scored: ids, log-probabilities and values of ragged, continued conversations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from llamagym_tui.engine.policy import sampler as sampler_module
+from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.errors import ConfigError
+
+SCORED = ['{"action": 0}', 'I say: {"action": 1}']
+
+
+def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], float]:
+    """Log-probabilities of ids[start:end] and V before them, by one plain forward of the whole row."""
+    with torch.no_grad():
+        output = policy.model(torch.tensor([ids]))
+    logprobs = (output.logits[0].float() / policy.generation.temperature).log_softmax(-1)
+    return [float(logprobs[at - 1, ids[at]]) for at in range(start, end)], float(output.values[0, start - 1])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("lora", [False, True])
+def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, lora, temperature):
+    policy = make_policy(lora=lora, temperature=temperature)
+    sampler, chat = Sampler(policy, 3), policy.chat
+    openings = [chat.opening("Play a game.", told) for told in ("a", "a longer observation: 15.", "b c")]
+    for slot, opening in enumerate(openings):
+        sampler.restart(slot, opening.prefix)
+    rows = [[*opening.prefix, *opening.rest] for opening in openings]
+    prompts = [list(opening.rest) for opening in openings]
+    for turn in range(3):
+        slots = [0, 1, 2] if turn != 1 else [0, 2]
+        replies = sampler.reply(slots, [prompts[slot] for slot in slots])
+        for slot, reply in zip(slots, replies, strict=True):
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation("more " * (slot + 1), ended=reply.ended)
+            rows[slot] += new
+            prompts[slot] = [reply.ids[-1], *new]
+
+
+def test_a_restarted_slot_remembers_nothing(make_policy):
+    policy = make_policy()
+    opening = policy.chat.opening("Play.", "Your total: 12.")
+    fresh, used = Sampler(policy, 1), Sampler(policy, 1)
+    used.restart(0, opening.prefix)
+    used.reply([0], [[5, 6, 7, 8, 9] * 5])
+    for sampler in (fresh, used):
+        sampler.restart(0, opening.prefix)
+    first, second = (s.reply([0], [list(opening.rest)], greedy=True)[0] for s in (fresh, used))
+    assert first.ids == second.ids
+    assert first.logprobs == pytest.approx(second.logprobs, abs=1e-5)
+
+
+def test_a_slot_that_held_no_prefix_in_between_gets_its_prefix_again(make_policy):
+    policy = make_policy()
+    opening = policy.chat.opening("Play a long game of cards.", "Your total: 12.")
+    sampler, found = Sampler(policy, 1), []
+    for prefix in (opening.prefix, (), opening.prefix):
+        sampler.restart(0, prefix)
+        found += sampler.reply([0], [list(opening.rest)], greedy=True)
+    first, _, again = found
+    assert again.logprobs == pytest.approx(first.logprobs, abs=1e-5)
+    assert again.ids == first.ids
+
+
+def test_a_prefix_is_computed_again_after_an_update(make_policy):
+    policy = make_policy()
+    opening = policy.chat.opening("Play a long game of cards.", "Your total: 12.")
+    sampler = Sampler(policy, 1)
+    sampler.restart(0, opening.prefix)
+    sampler.reply([0], [list(opening.rest)])
+    with torch.no_grad():
+        for parameter in policy.model.causal_lm.parameters():
+            parameter.mul_(1.1)
+    policy.version += 1
+    sampler.restart(0, opening.prefix)
+    reply = sampler.reply([0], [list(opening.rest)])[0]
+    ids = [*opening.prefix, *opening.rest, *reply.ids]
+    expected, _ = scored(policy, ids, len(ids) - len(reply.ids), len(ids))
+    assert reply.logprobs == pytest.approx(expected, abs=2e-5)
+
+
+def test_greedy_takes_the_most_probable_token(make_policy):
+    policy = make_policy(max_new_tokens=3)
+    opening = policy.chat.opening("Play.", "x")
+    sampler = Sampler(policy, 1)
+    sampler.restart(0, opening.prefix)
+    reply = sampler.reply([0], [list(opening.rest)], greedy=True)[0]
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([[*opening.prefix, *opening.rest]])).logits[0, -1]
+    assert reply.ids[0] == int(logits.argmax())
+
+
+def test_a_reply_ends_at_the_templates_end_or_at_the_allowed_tokens(make_policy):
+    policy = make_policy(max_new_tokens=5)
+    sampler = Sampler(policy, 64)
+    opening = policy.chat.opening("Play.", "x")
+    for slot in range(64):
+        sampler.restart(slot, opening.prefix)
+    for reply in sampler.reply(range(64), [list(opening.rest)] * 64):
+        assert len(reply.ids) == len(reply.logprobs) <= 5
+        assert reply.ended == (reply.ids[-1] in policy.chat.end_ids)
+        assert not any(token in policy.chat.end_ids for token in reply.ids[:-1])
+
+
+def test_an_end_that_was_sampled_is_kept_and_ends_that_reply_alone(make_policy):
+    policy = make_policy(max_new_tokens=4)
+    sampler, end = Sampler(policy, 2), policy.chat.end_ids[0]
+    script = iter([[5, 6], [end, 7], [end]])
+    sampler._sample = lambda logits, greedy: (torch.tensor(next(script)), torch.full((len(logits),), -0.5))
+    replies = sampler.reply([0, 1], [[8], [9]])
+    assert [reply.ids for reply in replies] == [[5, end], [6, 7, end]]
+    assert all(reply.ended and len(reply.logprobs) == len(reply.ids) for reply in replies)
+
+
+def test_tokens_are_drawn_from_the_whole_distribution_that_their_logprobs_state(make_policy):
+    sampler = Sampler(make_policy(temperature=0.5), 1)
+    logits = torch.arange(24) / 12
+    tokens, logprobs = sampler._sample(logits.expand(40_000, -1), greedy=False)
+    p = (logits / 0.5).softmax(-1)
+    assert logprobs.exp().tolist() == pytest.approx(p[tokens].tolist(), abs=1e-6)
+    # Four standard errors of a count.
+    assert ((tokens.bincount(minlength=24) / 40_000 - p).abs() < 4 * (p * (1 - p) / 40_000).sqrt()).all()
+
+
+def test_the_same_seed_samples_the_same_replies(make_policy):
+    def sampled(seed: int) -> list[int]:
+        policy = make_policy(seed=seed)
+        opening = policy.chat.opening("Play.", "x")
+        sampler = Sampler(policy, 1)
+        sampler.restart(0, opening.prefix)
+        return sampler.reply([0], [list(opening.rest)])[0].ids
+
+    assert sampled(3) == sampled(3) != sampled(4)
+
+
+def scripted(sampler: Sampler, said: list[list[int]]) -> None:
+    """Let the sampler say given replies, each from its first id on."""
+    left, extend = [list(ids) for ids in said], Sampler._extend
+
+    def extended(logits, replies, live, greedy, told):
+        tokens = torch.tensor([left[index].pop(0) for index in live])
+        logprobs = (logits / sampler.policy.generation.temperature).log_softmax(-1)
+        sampler._sample = lambda logits, greedy: (tokens, logprobs[range(len(tokens)), tokens])
+        extend(sampler, logits, replies, live, greedy, told)
+
+    sampler._extend = extended
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sampled_token_by_token(make_policy, lora):
+    policy = make_policy(lora=lora, temperature=0.8, max_new_tokens=8)
+    chat, (stick, hit) = policy.chat, policy.trie.replies
+    astray = [*hit[:2], 7, 9, hit[-1]]
+    sampler = Sampler(policy, 4)
+    openings = [chat.opening("Play a game.", told) for told in ("a", "a longer observation: 15.", "b c", "d")]
+    rows = [[*opening.prefix, *opening.rest] for opening in openings]
+    prompts = [list(opening.rest) for opening in openings]
+    for slot, opening in enumerate(openings):
+        sampler.restart(slot, opening.prefix)
+    for said in ([hit, stick, astray, hit], [stick, hit, hit, astray], [hit, hit, stick, stick]):
+        scripted(sampler, said)
+        for slot, reply in enumerate(sampler.reply(range(4), prompts)):
+            assert reply.ids == list(said[slot])
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation("more " * (slot + 1), ended=True)
+            rows[slot] += new
+            prompts[slot] = [reply.ids[-1], *new]
+
+
+def test_computing_ahead_changes_no_sample(make_policy, monkeypatch):
+    def sampled() -> list[tuple[list[int], list[float]]]:
+        policy = make_policy(seed=5, max_new_tokens=6)
+        sampler, opening = Sampler(policy, 32), policy.chat.opening("Play.", "x")
+        for slot in range(32):
+            sampler.restart(slot, opening.prefix)
+        return [(reply.ids, reply.logprobs) for reply in sampler.reply(range(32), [list(opening.rest)] * 32)]
+
+    ahead = sampled()
+    monkeypatch.setattr(sampler_module, "LARGEST_AHEAD", 0)
+    plain = sampled()
+    assert [ids for ids, _ in ahead] == [ids for ids, _ in plain]
+    assert [p for _, ps in ahead for p in ps] == pytest.approx([p for _, ps in plain for p in ps], abs=2e-5)
+
+
+def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make_policy):
+    policy = make_policy(max_new_tokens=2)
+    sampler, opening = Sampler(policy, 1), policy.chat.opening("Play.", "x")
+    widths = []
+    encode = policy.model.backbone.encode
+    policy.model.backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
+    for _ in range(40):
+        sampler.restart(0, opening.prefix)
+        scripted(sampler, [[5, 6]])
+        sampler.reply([0], [list(opening.rest)])
+    assert widths[1] == len(opening.rest) + len(policy.trie.tree)
+    assert widths[-2:] == [len(opening.rest), 1]
+
+
+@pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", (4, 10)), ("word", (2, 4))])
+def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_policy, normalization, divisors):
+    policy = make_policy(temperature=0.5, policy="score", normalization=normalization, replies=SCORED)
+    assert policy.reply_divisors() == divisors
+    sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
+    for slot in range(4000):
+        sampler.restart(slot, opening.prefix)
+    replies = sampler.reply(range(4000), [list(opening.rest)] * 4000)
+    prompt = [*opening.prefix, *opening.rest]
+    # `scored` divides logits by the temperature; scores are of the model's own probabilities.
+    policy.generation = replace(policy.generation, temperature=1.0)
+    sums = [sum(scored(policy, [*prompt, *ids], len(prompt), len(prompt) + len(ids))[0]) for ids in policy.trie.replies]
+    shares = (torch.tensor(sums) / torch.tensor(divisors) / 0.5).softmax(-1)
+    for reply in replies[:50]:
+        assert reply.choice is not None
+        assert reply.ids == list(policy.trie.replies[reply.choice.chosen])
+        assert reply.choice.logprob == pytest.approx(float(shares[reply.choice.chosen].log()), abs=2e-5)
+    share = float(shares[1])
+    hits = sum(reply.choice is not None and reply.choice.chosen == 1 for reply in replies)
+    assert abs(hits / 4000 - share) < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_a_scored_conversation_goes_on_after_the_reply_that_was_chosen(make_policy):
+    policy = make_policy(policy="score", replies=SCORED)
+    sampler, chat = Sampler(policy, 2), policy.chat
+    opening = chat.opening("Play.", "Your total: 12.")
+    rows, prompts = [[*opening.prefix, *opening.rest] for _ in range(2)], [list(opening.rest)] * 2
+    for slot in range(2):
+        sampler.restart(slot, opening.prefix)
+    for _ in range(4):
+        for slot, reply in enumerate(sampler.reply([0, 1], prompts)):
+            logprobs, value = scored(policy, rows[slot] + reply.ids, len(rows[slot]), len(rows[slot] + reply.ids))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation(f"more {slot}", ended=True)
+            rows[slot] += [*reply.ids, *new]
+            prompts = [*prompts[:slot], [reply.ids[-1], *new], *prompts[slot + 1 :]]
+
+
+def test_the_score_policy_needs_discrete_actions(make_policy):
+    with pytest.raises(ConfigError, match="names no discrete actions"):
+        make_policy(policy="score", replies=[])
+
+
+def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_policy):
+    policy = make_policy(temperature=0.9)
+    chat, computed = policy.chat, []
+    encode = policy.model.backbone.encode
+    policy.model.backbone.encode = lambda ids, *rest: computed.append(len(ids)) or encode(ids, *rest)
+    sampler = Sampler(policy, 5)
+    told = ["x", "y", "x", "x", "y"]
+    openings = [chat.opening("Play.", observation) for observation in told]
+    rows, prompts = [[*o.prefix, *o.rest] for o in openings], [list(o.rest) for o in openings]
+    for slot, opening in enumerate(openings):
+        sampler.restart(slot, opening.prefix)
+    computed.clear()
+    for turn in range(3):
+        replies = sampler.reply(range(5), prompts)
+        if turn == 0:
+            assert computed[0] == 2
+        for slot, reply in enumerate(replies):
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            new = chat.continuation("the same", ended=reply.ended)
+            rows[slot] += new
+            prompts[slot] = [reply.ids[-1], *new]
+
+
+def test_prompts_of_very_different_lengths_are_not_padded_to_the_longest(make_policy):
+    policy = make_policy()
+    shapes, encode = [], policy.model.backbone.encode
+    sampler = Sampler(policy, 40)
+    for slot in range(40):
+        sampler.restart(slot, (5, 6))
+    policy.model.backbone.encode = lambda ids, *rest: shapes.append(tuple(ids.shape)) or encode(ids, *rest)
+    sampler.reply(range(40), [[7 + slot] * (60 if slot == 3 else 5) for slot in range(40)])
+    nodes = len(policy.trie.tree)
+    assert sorted(shapes[:2]) == [(1, 60 + nodes), (39, 5 + nodes)]

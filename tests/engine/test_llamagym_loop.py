@@ -1,0 +1,244 @@
+"""LlamaGym's own loop: act, assign_reward, terminate_episode, on the same engine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import gymnasium
+import peft
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
+from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
+from tests.llamagym_agent import SeedAgent
+
+
+@pytest.mark.filterwarnings("ignore:top_p")
+@pytest.mark.parametrize("kind", [BlackjackAgent, SeedAgent])
+def test_llamagyms_loop_plays_logs_and_updates_when_a_batch_is_full(kind):
+    settings = {"batch_size": 8, "lora/r": 4, "generate/max_new_tokens": 8, "generate/do_sample": True}
+    settings |= {"generate/top_p": 0.6, "generate/top_k": 0, "generate/temperature": 0.9}
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = kind(
+        loaded.model,
+        loaded.tokenizer,
+        "cpu",
+        {name: value for name, value in settings.items() if name.startswith("generate/")},
+        {"batch_size": settings["batch_size"], "mini_batch_size": settings["batch_size"]},
+    )
+    before = [weight.clone() for weight in agent.model.parameters()]
+    env = gymnasium.make("Blackjack-v1", natural=False, sab=False)
+    logged = []
+    for episode in range(20):
+        observation, _ = env.reset(seed=episode)
+        done = False
+        while not done:
+            action = agent.act(observation)
+            assert action in (0, 1)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            agent.assign_reward(reward)
+            done = terminated or truncated
+        stats = {
+            "episode": episode,
+            "total_return": sum(agent.current_episode_rewards),
+            "message_ct": len(agent.current_episode_messages),
+            "episode_messages": agent.current_episode_messages,
+        }
+        stats.update(agent.terminate_episode())
+        logged.append(stats)
+    assert [stats["total_return"] in (-1, 0, 1) for stats in logged] == [True] * 20
+    assert all(stats["message_ct"] % 2 == 1 for stats in logged)
+    updates = [stats for stats in logged if "mean_return" in stats]
+    assert len(updates) >= 2
+    assert updates[0]["first_ratio"] < 1e-3
+    assert updates[0]["turns"] >= 8
+    assert all(isinstance(value, int | float) for value in updates[0].values() if not isinstance(value, list))
+    assert not all(torch.equal(a, b) for a, b in zip(before, agent.model.parameters(), strict=True))
+
+
+def test_a_greedy_or_evaluated_turn_keeps_its_episode_out_of_the_batch():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
+    agent.act((12, 5, 0))
+    agent.act((13, 5, 0), greedy=True)
+    assert agent.terminate_episode() == {}
+    agent.eval()
+    agent.act((12, 5, 0))
+    agent.train()
+    agent.act((13, 5, 0))
+    assert agent.terminate_episode(truncated=True) == {}, "no bootstrap is needed for what is not trained"
+    chosen = set()
+    for _ in range(8):
+        chosen.add(agent.act((12, 5, 0), greedy=True))
+        agent.terminate_episode()
+    assert len(chosen) == 1
+
+
+def test_the_conversation_and_the_rewards_are_those_of_the_episode_under_way():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer)
+    assert [message["role"] for message in agent.current_episode_messages] == ["system"]
+    agent.act((12, 5, 0))
+    agent.assign_reward(0.5)
+    assert [message["role"] for message in agent.current_episode_messages] == ["system", "user", "assistant"]
+    assert agent.current_episode_rewards == [0.5]
+    agent.terminate_episode()
+    assert (len(agent.current_episode_messages), agent.current_episode_rewards) == (1, [])
+
+
+def test_a_saved_agent_loads_by_its_path_with_its_value_head(tmp_path):
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer)
+    torch.nn.init.normal_(agent.model.v_head.out.weight)
+    agent.save(tmp_path / "mine")
+    again = load_model_and_tokenizer(str(tmp_path / "mine"), "cpu")
+    both = zip(agent.model.state_dict().values(), again.model.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in both)
+    assert again.tokenizer.chat_template == loaded.tokenizer.chat_template
+
+
+def test_in_eval_nothing_is_collected():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
+    agent.eval()
+    agent.act((12, 5, 0))
+    assert agent.terminate_episode() == {}
+    agent.train()
+    agent.act((12, 5, 0))
+    assert agent.terminate_episode(train=False) == {}
+    agent.act((12, 5, 0))
+    assert agent.terminate_episode()["episodes"] == 1
+
+
+class MuteAgent(BlackjackAgent):
+    """Reads nothing into any reply."""
+
+    fallback_action = 1
+
+    def extract_action(self, response: str):
+        return None
+
+
+def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failures_and_end():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = MuteAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 100})
+    for reward in (0.25, -1.0):
+        assert agent.act((12, 5, 0)) == 1
+        agent.assign_reward(reward)
+    with pytest.raises(ConfigError, match="needs its final_observation"):
+        agent.terminate_episode(truncated=True)
+    agent.terminate_episode(truncated=True, final_observation=(20, 5, 0))
+    assert agent._loop is not None
+    (trajectory,) = agent._loop._batch
+    assert [(turn.reward, turn.parse_failed) for turn in trajectory.turns] == [(0.25, True), (-1.0, True)]
+    assert (trajectory.end, len(trajectory.segments)) == ("truncated", 1)
+    assert trajectory.final_prompt is not None
+    assert "Your total: 20." in loaded.tokenizer.decode(trajectory.final_prompt.ids)
+
+
+def test_an_agent_without_a_model_formats_and_refuses_to_act():
+    agent = BlackjackAgent()
+    assert agent.format_observation((15, 1, 1)) == "Your total: 15. Usable ace: yes. Dealer shows: ace."
+    with pytest.raises(NoModelError, match="without a model"):
+        agent.act((12, 5, 0))
+
+
+def test_a_reward_before_an_action_is_refused():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    with pytest.raises(ConfigError, match="before act"):
+        BlackjackAgent(loaded.model, loaded.tokenizer).assign_reward(1.0)
+
+
+def test_seed_style_settings_are_taken_and_unknown_ones_named():
+    with pytest.warns(UserWarning, match="top_p"):
+        assert generation_settings({"generate/top_p": 0.6, "generate/temperature": 0.9}).temperature == 0.9
+    settings = ppo_settings({"batch_size": 16, "learning_rate": 1e-5}, use_target_kl=True)
+    assert (settings.batch_size, settings.mini_batch_size, settings.lr, settings.target_kl) == (16, 16, 1e-5, 0.02)
+    with pytest.raises(ConfigError, match="bogus"):
+        ppo_settings({"bogus": 1}, use_target_kl=False)
+    with pytest.raises(ConfigError, match="greedy=True"):
+        generation_settings({"do_sample": False})
+
+
+def test_a_rate_that_is_given_stays_where_it_was_given():
+    settings = ppo_settings({"learning_rate": 1e-5, "init_kl_coef": 0.2, "entropy_coef": 0.5}, use_target_kl=False)
+    assert (settings.lr_final, settings.kl_coef_final, settings.entropy_coef_final) == (1e-5, 0.2, 0.5)
+    assert ppo_settings({"lr": 1e-3, "lr_final": 1e-4}, use_target_kl=False).lr_final == 1e-4
+
+
+def test_what_is_no_model_and_where_there_is_no_device_is_said_in_a_sentence():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    with pytest.raises(ConfigError, match="not str"):
+        BlackjackAgent("bundled", loaded.tokenizer)
+    with pytest.raises(ConfigError, match="needs its tokenizer"):
+        BlackjackAgent(loaded.model)
+    with pytest.raises(ModelLoadError, match="xpu"):
+        BlackjackAgent(loaded.model, loaded.tokenizer, "xpu:0")
+
+
+@pytest.mark.filterwarnings("ignore:top_p", "ignore:Setting `save_embedding_layers`")
+def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tmp_path):
+    where = bundled_model_path()
+    lora = peft.LoraConfig(r=4, lora_alpha=32, lora_dropout=0.05, bias="none", task_type="CAUSAL_LM")
+    model = AutoModelForCausalLMWithValueHead.from_pretrained(
+        pretrained_model_name_or_path=where, peft_config=lora, load_in_8bit=False, token=None
+    ).to("cpu")
+    tokenizer = AutoTokenizer.from_pretrained(where, token=None)
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    model.pretrained_model.resize_token_embeddings(len(tokenizer))
+    assert all("lora" in name for name, weight in model.pretrained_model.named_parameters() if weight.requires_grad)
+    agent = SeedAgent(model, tokenizer, "cpu", {"generate/top_p": 0.6}, {"batch_size": 2, "mini_batch_size": 2})
+    stats: list[dict[str, float]] = []
+    for _ in range(4):
+        agent.act((12, 5, 0))
+        agent.assign_reward(1.0)
+        stats.append(agent.terminate_episode())
+    assert [bool(figures) for figures in stats] == [False, True, False, True]
+    assert stats[1]["first_ratio"] < 1e-3
+    agent.save(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").is_file()
+    again = load_model_and_tokenizer(str(tmp_path), "cpu")
+    assert len(again.tokenizer) == again.model.causal_lm.config.vocab_size == len(tokenizer)
+
+
+@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is there, so that it loads")
+def test_eight_bits_without_bitsandbytes_are_refused_in_a_sentence():
+    with pytest.raises(ModelLoadError, match="need bitsandbytes"):
+        AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)
+
+
+def mean_return(agent: Agent, env: gymnasium.Env, episodes: int) -> float:
+    total = 0.0
+    for _ in range(episodes):
+        observation, _ = env.reset()
+        done = False
+        while not done:
+            observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
+            agent.assign_reward(reward)
+            done = terminated or truncated
+        total += sum(agent.current_episode_rewards)
+        agent.terminate_episode()
+    return total / episodes
+
+
+@pytest.mark.slow
+def test_llamagyms_loop_learns():
+    torch.manual_seed(0)
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    settings = {"batch_size": 128, "mini_batch_size": 32}
+    agent = SeedAgent(loaded.model, loaded.tokenizer, "cpu", {"max_new_tokens": 8}, settings)
+    env = gymnasium.make("Blackjack-v1", natural=False, sab=False)
+    env.reset(seed=0)
+    agent.eval()
+    before = mean_return(agent, env, 700)
+    agent.train()
+    mean_return(agent, env, 1500)
+    agent.eval()
+    after = mean_return(agent, env, 700)
+    standard_error = (2 * 0.95**2 / 700) ** 0.5  # one hand's standard deviation is about 0.95
+    assert after - before > 2 * standard_error, (before, after)

@@ -1,0 +1,48 @@
+"""`Agent(sft_warm_start=True)`: taught before the first episode, by the file that ships or by one that is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos import training_data
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.errors import ConfigError, DemoFileError
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    shipped = training_data.shipped(BlackjackAgent())
+    assert shipped is not None
+    path = tmp_path / "few.jsonl"
+    demo_files.write(path, demo_files.read(shipped)[:16])
+    return path
+
+
+@pytest.mark.slow
+def test_an_agent_is_taught_before_its_first_episode_and_that_is_its_reference(few: Path) -> None:
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    before = loaded.model.causal_lm.get_input_embeddings().weight.detach().clone()
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, sft_warm_start=True, sft_data=str(few))
+    after = loaded.model.causal_lm.get_input_embeddings().weight
+    assert not before.equal(after)
+    assert agent._loop is not None
+    reference = agent._loop.ppo.reference
+    assert reference is not None
+    assert reference._copy.lm.get_input_embeddings().weight.equal(after)
+    assert agent.act((21, 5, 0), greedy=True) == 0
+
+
+def test_a_faulty_file_is_refused_by_its_line(few: Path) -> None:
+    few.write_bytes(few.read_bytes() + b"{}\n")
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    with pytest.raises(DemoFileError, match="line 17: These fields are missing"):
+        BlackjackAgent(loaded.model, loaded.tokenizer, sft_warm_start=True, sft_data=str(few))
+
+
+def test_a_file_without_a_warm_start_is_refused(few: Path) -> None:
+    with pytest.raises(ConfigError, match="say sft_warm_start=True too"):
+        BlackjackAgent(sft_data=str(few))

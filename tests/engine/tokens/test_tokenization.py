@@ -1,0 +1,133 @@
+"""Tokens in, tokens out: the ids that a conversation grows by are those of its template."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.game.chat import assistant, system, user
+from tests.engine.small_tokenizers import CHATML, llama_2_like, qwen_like
+
+REWRITING = (
+    "{% for m in messages %}<|{{ m['role'] }}|>"
+    "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split('</think>')[-1] }}"
+    "{% else %}{{ m['content'] }}{% endif %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+REWRITING_LATE = REWRITING.replace("not loop.last", "loop.revindex > 3")
+NO_SYSTEM = (
+    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def with_template(tokenizer, template: str | None) -> ChatTokenizer:
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = template
+    return ChatTokenizer(changed)
+
+
+def test_opening_reply_and_continuation_are_the_templates_own_rendering(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    opening = chat.opening("Play.", "Your total: 15.")
+    ids = [*opening.prefix, *opening.rest, *chat.reply_ids('{"action": 1}')]
+    ids += chat.continuation("Your total: 18.", ended=True)
+    conversation = [system("Play."), user("Your total: 15."), assistant('{"action": 1}'), user("Your total: 18.")]
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_the_prefix_is_what_every_observation_shares(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    first, second = chat.opening("Play.", "Your total: 15."), chat.opening("Play.", "You lost.")
+    assert first.prefix == second.prefix
+    assert tokenizer.decode(first.prefix) == "<|system|>Play.<|end|><|user|>"
+
+
+def test_a_reply_that_was_cut_off_still_gets_the_templates_end(tokenizer):
+    chat = ChatTokenizer(tokenizer)
+    assert chat.continuation("x", ended=False) == (chat.end_ids[0], *chat.continuation("x", ended=True))
+
+
+def test_the_templates_end_ends_a_reply_even_where_it_is_not_the_end_of_a_sequence(tokenizer):
+    changed = copy.deepcopy(tokenizer)
+    changed.eos_token = "<|pad|>"
+    ends = ChatTokenizer(changed).end_ids
+    assert tokenizer.convert_ids_to_tokens(ends) == ["<|end|>", "<|pad|>"]
+
+
+def test_a_template_that_rewrites_history_is_detected(tokenizer):
+    assert ChatTokenizer(tokenizer).keeps_history
+    assert not with_template(tokenizer, REWRITING).keeps_history
+    assert not with_template(tokenizer, REWRITING_LATE).keeps_history
+
+
+def test_a_template_without_system_role_gets_the_prompt_in_the_first_message(tokenizer):
+    chat = with_template(tokenizer, NO_SYSTEM)
+    opening = chat.opening("Play.", "Go.")
+    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "<|user|>Play.\n\nGo.<|end|><|assistant|>"
+
+
+def test_a_tokenizer_without_template_gets_a_plain_one(tokenizer):
+    chat = with_template(tokenizer, None)
+    opening = chat.opening("Play.", "Go.")
+    assert tokenizer.decode([*opening.prefix, *opening.rest]) == "System:\nPlay.\nUser:\nGo.\nAssistant:\n"
+    assert chat.keeps_history
+
+
+@pytest.mark.parametrize("text", ["zqx", "<|end|>", "{{ 1 }}", "", "\u4f60\u597d"])
+def test_hostile_observations_do_not_break_the_seam(tokenizer, text):
+    chat = ChatTokenizer(tokenizer)
+    opening = chat.opening("Play.", text)
+    assert opening.rest
+    assert tokenizer.decode(opening.rest[-1:]) == "<|assistant|>"
+    assert tokenizer.decode(chat.continuation(text, ended=True)).endswith("<|assistant|>")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "split"])
+def test_a_canonical_reply_has_the_ids_that_the_template_gives_it_after_the_prompt(kind):
+    tokenizer = llama_2_like(kind)
+    chat = ChatTokenizer(tokenizer)
+    conversation = [user("You have 12."), assistant("Action: 1")]
+    prompt = tokenizer.apply_chat_template(conversation[:1], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template(conversation, tokenize=False)
+    before, after = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole))
+    assert [*before, *chat.reply_ids("Action: 1")] == after
+    assert chat.reply_ids("Action: 1") != (*tokenizer("Action: 1", add_special_tokens=False)["input_ids"], 2)
+
+
+def test_a_canonical_reply_stands_at_once_after_a_prompt_that_ends_in_a_line_break():
+    tokenizer = llama_2_like("bpe")
+    tokenizer.chat_template = CHATML.replace("<|im_start|>", "").replace("<|im_end|>", "</s>")
+    ids = ChatTokenizer(tokenizer).reply_ids("Action: 1")
+    assert tokenizer.decode(ids) == "Action: 1</s>"  # on its own it would begin with a space
+
+
+def test_a_template_that_thinks_before_a_reply_gives_the_reply_alone():
+    tokenizer = qwen_like()
+    bare = ChatTokenizer(tokenizer).reply_ids("Action: 1")
+    tokenizer.chat_template = CHATML.replace("{{ m['content'] }}", "{{ '<think></think>' ~ m['content'] }}")
+    assert ChatTokenizer(tokenizer).reply_ids("Action: 1") == bare
+
+
+def test_a_reply_that_begins_another_is_kept_apart_by_its_end():
+    chat = ChatTokenizer(qwen_like())
+    chat.tokenizer.chat_template = CHATML
+    one, ten = (chat.reply_ids(f"Action: {action}") for action in (1, 10))
+    trie = ActionTrie([one, ten, chat.reply_ids("Action: 1 or 0")])
+    assert all(trie.branches(reply) for reply in (one, ten))
+    assert trie.branches(one)[-1].children[0] != trie.branches(one)[-1].children[1]
+
+
+def test_space_that_a_template_puts_around_replies_does_not_rewrite_history():
+    chat = ChatTokenizer(llama_2_like("bpe"))
+    assert chat.keeps_history
+    opening = chat.opening("", "You have 12.")
+    ids = [*opening.prefix, *opening.rest, *chat.reply_ids("Action: 1"), *chat.continuation("a", ended=True)]
+    conversation = [user("You have 12."), assistant("Action: 1"), user("a")]
+    text = chat.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    assert ids == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    cut = chat.continuation("a", ended=False)
+    assert chat.tokenizer.decode(cut).startswith(" </s><s>")

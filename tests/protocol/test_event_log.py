@@ -1,0 +1,157 @@
+"""``events.jsonl``: what is kept of a session, and how fast it may grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.event_log import EventLog
+from llamagym_tui.protocol.events import (
+    EpisodeFinished,
+    EpisodeStarted,
+    Event,
+    ModeChanged,
+    ObservationShown,
+    PhaseChanged,
+    TokensStreamed,
+    TurnFinished,
+    UpdateFinished,
+)
+from tests import fakes
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def episode(index: int, at_s: float, turns: int = 1) -> list[Event]:
+    events: list[Event] = [EpisodeStarted(at_s=at_s, episode=index, system_prompt="", prompt_version=0, mode="train")]
+    for turn in range(turns):
+        events += [
+            ObservationShown(at_s=at_s, episode=index, turn=turn, text="16 against 10"),
+            TokensStreamed(at_s=at_s, episode=index, turn=turn, text="hit"),
+            TurnFinished(at_s=at_s, episode=index, turn=turn, reply="hit", action=1, action_name="hit",
+                         how="keyword", reward=0.0),
+        ]  # fmt: skip
+    return [*events, EpisodeFinished(at_s=at_s, episode=index, episode_return=1.0, length=turns, end="terminated")]
+
+
+def written(path: Path, events: list[Event]) -> list[Any]:
+    log = EventLog(path)
+    for event in events:
+        log.append(event)
+    log.close()
+    return list(event_log.read(path))
+
+
+def test_events_come_back_in_order_without_their_tokens(tmp_path: Path) -> None:
+    events = [PhaseChanged(phase="loading"), *episode(0, 1.0), ModeChanged(mode="inference")]
+    kept = written(tmp_path / "events.jsonl", events)
+    assert kept == [event for event in events if not isinstance(event, TokensStreamed)]
+
+
+def test_a_hundred_episodes_a_second_leave_about_ten_events_a_second(tmp_path: Path) -> None:
+    events = [event for index in range(10_000) for event in episode(index, at_s=index / 100)]
+    kept = written(tmp_path / "events.jsonl", events)
+    assert 1000 * 0.9 < len(kept) < 1000 * 1.1
+
+
+def test_watched_episodes_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+    events = [event for index in range(1000) for event in episode(index, at_s=index / 50, turns=1 + index % 3)]
+    kept = written(tmp_path / "events.jsonl", events)
+    started = {event.episode for event in kept if isinstance(event, EpisodeStarted)}
+    finished = {event.episode: event.length for event in kept if isinstance(event, EpisodeFinished)}
+    assert started == set(finished)
+    assert len(started) < 1000
+    for index, length in finished.items():
+        assert len([e for e in kept if isinstance(e, TurnFinished) and e.episode == index]) == length
+
+
+def test_a_long_episode_is_kept_whole_and_paid_for_by_the_next(tmp_path: Path) -> None:
+    events = [*episode(0, 0.0, turns=200), *episode(1, 20.0), *episode(2, 40.0)]
+    kept = written(tmp_path / "events.jsonl", events)
+    assert [event.episode for event in kept if isinstance(event, EpisodeFinished)] == [0, 2]
+    assert len([event for event in kept if isinstance(event, TurnFinished)]) == 201
+
+
+def test_what_is_no_conversation_is_always_kept(tmp_path: Path) -> None:
+    events: list[Event] = [PhaseChanged(phase="updating")] * 500
+    assert len(written(tmp_path / "events.jsonl", events)) == 500
+
+
+def test_an_event_stands_in_the_file_within_a_second(tmp_path: Path) -> None:
+    clock = Clock()
+    log = EventLog(tmp_path / "events.jsonl", clock=clock)
+    log.append(PhaseChanged(phase="loading"))
+    assert list(event_log.read(tmp_path / "events.jsonl")) == []
+    clock.now = 1.0
+    log.append(PhaseChanged(phase="rolling_out"))
+    assert len(list(event_log.read(tmp_path / "events.jsonl"))) == 2
+    log.close()
+
+
+def test_closing_writes_the_rest_and_may_be_repeated(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    log.append(PhaseChanged(phase="loading"))
+    log.close()
+    log.close()
+    log.append(PhaseChanged(phase="stopped"))
+    assert list(event_log.read(tmp_path / "events.jsonl")) == [PhaseChanged(phase="loading")]
+
+
+def test_a_torn_last_line_is_skipped_by_readers_and_cut_by_the_next_writer(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    written(path, [PhaseChanged(phase="loading")])
+    with path.open("ab") as file:
+        file.write(b'{"type":"ModeCha')
+    assert list(event_log.read(path)) == [PhaseChanged(phase="loading")]
+    assert written(path, [PhaseChanged(phase="stopped")]) == [
+        PhaseChanged(phase="loading"),
+        PhaseChanged(phase="stopped"),
+    ]
+
+
+@pytest.mark.parametrize("torn", [b"x", b'{"type":' + b"y" * 200_000])
+def test_a_file_of_nothing_but_a_torn_line_becomes_empty(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(torn)
+    assert written(path, []) == []
+    assert path.read_bytes() == b""
+
+
+def test_a_broken_line_within_the_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    written(path, [PhaseChanged(phase="loading")])
+    path.write_bytes(path.read_bytes() + b"not json\n" + path.read_bytes())
+    with pytest.raises(RunStoreError, match=r"Line 2 of .*events\.jsonl is no event"):
+        list(event_log.read(path))
+
+
+def test_a_number_that_json_cannot_say_becomes_zero_and_the_log_stays_readable(tmp_path: Path) -> None:
+    finished = EpisodeFinished(episode=0, episode_return=float("nan"), length=1, end="terminated")
+    turn = TurnFinished(episode=0, turn=0, reply="null", action=None, action_name="", how="failed", reward=float("inf"))
+    started = EpisodeStarted(episode=0, system_prompt="null", prompt_version=0, mode="train")
+    kept = written(tmp_path / "events.jsonl", [started, turn, finished])
+    assert kept[0] == started
+    assert (kept[1].reply, kept[1].action, kept[1].reward) == ("null", None, 0.0)
+    assert kept[2].episode_return == 0.0
+
+
+def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
+    newer = {"return_std", "entropy_coef", "reward_scale", "replay_loss", "replay_episodes"}
+    stats = {name: value for name, value in msgspec.to_builtins(fakes.STATS).items() if name not in newer}
+    older = {"type": "UpdateFinished", "at_s": 1.0, "update": 1, "episodes": 540, "stats": stats}
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(msgspec.json.encode(older) + b"\n")
+    (event,) = event_log.read(path)
+    assert isinstance(event, UpdateFinished)
+    assert (event.stats.turns, event.stats.return_std, event.stats.reward_scale) == (781, 0.0, 1.0)

@@ -1,0 +1,120 @@
+"""A deterministic terminal: no animation, no blinking, data in a folder of the test."""
+
+from __future__ import annotations
+
+import os
+import random
+
+# Textual reads it when it is imported.
+os.environ["TEXTUAL_ANIMATIONS"] = "none"
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.playground.playground import CHART_S
+from tests import fakes
+from tests.screens.pictures import comes_to_look_like, picture, what_differs
+from tests.screens.steps import stands_still, told_all
+
+MakeApp = Callable[..., LlamaGymApp]
+HOPS = 6
+"""Messages that follow one from the other: key, action, message of a screen, command, event, binding."""
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Paths are shown: how a line is broken must not hang on where the tests run.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
+    for field in (Input, TextArea):
+        monkeypatch.setattr(field, "cursor_blink", False, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key comes when the app shows all that it was told, and has done what it does before the next one comes.
+
+    Textual's pilot waits until the process seems idle, which one that gets no processor seems, too.
+    """
+    press, click = Pilot.press, Pilot.click
+
+    async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
+        for key in keys:
+            await told_all(pilot)
+            await press(pilot, key)
+            for _ in range(HOPS):
+                if not pilot.app._exit:
+                    await pilot._wait_for_screen()
+
+    async def wait_and_click(pilot: Pilot[None], *place: Any, **options: Any) -> bool:
+        await told_all(pilot)
+        return await click(pilot, *place, **options)
+
+    monkeypatch.setattr(Pilot, "press", press_and_wait)
+    monkeypatch.setattr(Pilot, "click", wait_and_click)
+
+
+@pytest.fixture
+def make_app() -> MakeApp:
+    """Makes an app that watches a scripted trainer."""
+
+    def make(client: fakes.FakeClient, **changes: object) -> LlamaGymApp:
+        seeds = count(1)
+        return LlamaGymApp(
+            fakes.config(Path("/runs/demo"), **changes),
+            client_factory=lambda: client,
+            clock=lambda: datetime(2026, 1, 2, 12, 0, tzinfo=UTC),
+            next_seed=lambda: next(seeds),
+        )
+
+    return make
+
+
+@pytest.fixture
+def snap_compare(snap_compare: Any, request: pytest.FixtureRequest) -> Any:
+    """Compares a picture with the one kept, once it stands still; says what differs."""
+    kept = request.path.parent / "__snapshots__" / request.path.stem / f"{request.node.name}.svg"
+    is_new = request.config.getoption("update_snapshots") or not kept.exists()
+    seen = ""
+
+    def compare(app: LlamaGymApp, run_before: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> bool:
+        async def settled(pilot: Pilot[None]) -> None:
+            nonlocal seen
+            await run_before(pilot)
+            await stands_still(pilot)
+            if not is_new:
+                await comes_to_look_like(pilot, kept)
+            seen = picture(pilot)
+
+        same = bool(snap_compare(app, run_before=settled, **options))
+        assert same or is_new, what_differs(kept.read_text("utf-8"), seen)
+        return same
+
+    return compare
+
+
+@pytest.fixture(autouse=True)
+def pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PAUSES=SEED in the environment the scripted trainer pauses before events that are drawn at random.
+
+    What a screen comes to show must not depend on what it had painted before.
+    """
+    seed = os.environ.get("PAUSES")
+    if seed is None:
+        return
+    draw = random.Random(seed + request.node.nodeid)
+
+    def before(events: int) -> dict[int, float]:
+        late = [max(events - 1 - draw.randrange(12), 0) for _ in range(3)]
+        return dict.fromkeys([*late, draw.randrange(max(events, 1))], 2 * CHART_S)
+
+    monkeypatch.setattr(fakes.FakeClient, "pauses", staticmethod(before))

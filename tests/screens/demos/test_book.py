@@ -1,0 +1,75 @@
+"""A file of demonstrations as a person looks at it: faults beside their lines, filters, orders and counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.screens.demos import book
+from llamagym_tui.screens.demos.book import Row
+from tests.demos.test_files import a_demo
+
+AGENT = BlackjackAgent()
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[Row]:
+    path = tmp_path / "blackjack.jsonl"
+    demo_files.append(path, a_demo(seed=0))
+    demo_files.append(path, a_demo(seed=1, rewards=[0.0, -1.0], episode_return=-1.0, source="model"))
+    with open(path, "ab") as file:
+        file.write(b"nonsense\n")
+    demo_files.append(path, a_demo(seed=2, actions=[1, 1], recorded_at="2026-02-01T12:00:00Z"))
+    return book.open_book(path, AGENT)
+
+
+def lines(rows: list[Row]) -> list[int]:
+    return [row.line for row in rows]
+
+
+def test_faults_stand_beside_their_lines(rows: list[Row]) -> None:
+    assert [len(row.faults) for row in rows] == [0, 0, 1, 1]
+    assert rows[2].demo is None
+    assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
+
+
+def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert book.open_book(tmp_path / "none.jsonl", AGENT) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", [1, 2, 3, 4]),
+        ("model", [2]),
+        ("return>=1", [1, 4]),
+        ("return<0", [2]),
+        ("turns=2 human", [1, 4]),
+        ("turns>2", []),
+        ("faulty", [3, 4]),
+        ("TOTAL: 20", [1, 2, 4]),
+        ("nonsense", [3]),
+        ("play", []),
+    ],
+)
+def test_each_word_of_a_filter_must_hold(rows: list[Row], words: str, found: list[int]) -> None:
+    assert lines(book.matching(rows, words)) == found
+
+
+def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
+    assert lines(book.ordered(rows, "return", descending=False)) == [2, 1, 4, 3]
+    assert lines(book.ordered(rows, "return", descending=True)) == [1, 4, 2, 3]
+    assert lines(book.ordered(rows, "time", descending=True)) == [4, 1, 2, 3]
+    assert lines(book.ordered(rows, "line", descending=True)) == [4, 2, 1, 3]
+
+
+def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
+    counted = book.summary(rows, AGENT)
+    assert (counted.episodes, counted.faulty) == (3, 2)
+    assert counted.mean_return == pytest.approx(1 / 3)
+    assert counted.sources == {"human": 2, "model": 1}
+    assert counted.returns == {1.0: 2, -1.0: 1}
+    assert counted.actions == {"hit": 4, "stick": 2}

@@ -1,0 +1,350 @@
+"""Demonstrations in the app: looked at, sorted out, edited, and trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.edits import trash_path
+from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
+from llamagym_tui.protocol.events import (
+    EvaluationCancelled,
+    EvaluationFinished,
+    PhaseChanged,
+    WarmStartFinished,
+    WarmStartProgressed,
+)
+from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
+from llamagym_tui.screens.demos.episode_list import EpisodeList
+from llamagym_tui.screens.demos.reply_editor import ReplyEditor
+from llamagym_tui.screens.demos.warm_start import WarmStartDialog
+from llamagym_tui.screens.demos.warm_start_texts import teaching_text
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.state.warm_start import Stage, Teaching
+from tests import fakes
+from tests.demos.test_files import a_demo
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.widgets.test_literal import NASTY, harmful
+
+SIZE = (100, 30)
+AGENT = BlackjackAgent()
+
+
+@pytest.fixture
+def path() -> Path:
+    """Three episodes: won by a person, lost by the model, won by the expert."""
+    file = demo_files.default_path("blackjack")
+    demo_files.append(file, a_demo(seed=1))
+    demo_files.append(file, a_demo(seed=2, rewards=[0.0, -1.0], episode_return=-1.0, source="model", model="bundled"))
+    demo_files.append(file, a_demo(seed=3, source="expert"))
+    return file
+
+
+def seeds(path: Path) -> list[int | None]:
+    return [demo.seed for demo in demo_files.read(path)]
+
+
+async def opened(pilot: Any) -> DemonstrationsScreen:
+    await sees(pilot, "rolling out")
+    await pilot.press("d")
+    await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
+    await sees(pilot, "episodes")
+    await stands_still(pilot)
+    return pilot.app.screen
+
+
+def cursor_line(screen: DemonstrationsScreen) -> int | None:
+    row = screen.query_one(EpisodeList).row
+    return row.line if row else None
+
+
+async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
+        screen = shown(pilot)
+        assert "sources  human 1 · model 1 · expert 1" in screen
+        assert "mean +0.333 · +1 ████████████ 2 · −1 ██████ 1" in screen
+        assert "hit ████████████ 50% · stick ████████████ 50%" in screen
+        assert "you     {" in screen
+        await pilot.press("down")
+        await sees(pilot, "line 2 · model (bundled)")
+        assert "return  −1 · terminated" in shown(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+
+
+async def test_nothing_recorded_yet_is_told(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await sees(pilot, "There is none yet")
+        await pilot.press("x", "e", "u", "X")
+
+
+async def test_question_mark_explains_the_keys(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Delete this episode; u brings it back.")
+
+
+async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("slash", *"return>0", "enter")
+        await sees(pilot, "2 of 3 episodes")
+        await pilot.press("r")
+        await until(pilot, lambda: screen.query_one(EpisodeList)._rows[0].line == 3)
+        await pilot.press("slash", *["backspace"] * 8, "escape", "r", "s")
+        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList)._rows] == [2, 1, 3])
+        await pilot.click(EpisodeList, offset=(4, 2))
+        assert cursor_line(screen) == 3
+
+
+@pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
+async def test_escape_ends_the_filter_first_and_then_leaves(make_app: MakeApp, path: Path, keys: tuple[str, ...]):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await pilot.press("slash", *"return>0")
+        await sees(pilot, "2 of 3 episodes")
+        await pilot.press(*keys)
+        await sees(pilot, "· 3 episodes")
+        assert pilot.app.screen is screen
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+
+
+async def test_from_home_no_key_is_named_that_is_not_there():
+    async with LlamaGymApp().run_test(size=SIZE) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("d")
+        await sees(pilot, "There is none yet: they are played, or kept of the model's play, in a run.")
+
+
+async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("down", "x", "x")
+        await until(pilot, lambda: seeds(path) == [1], "two are gone")
+        await sees(pilot, "1 episode deleted, kept in blackjack.jsonl.trash")
+        assert seeds(trash_path(path)) == [2, 3]
+        await pilot.press("u", "u")
+        await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
+        await sees(pilot, "3 episodes")
+
+
+async def test_what_another_program_adds_meanwhile_stays(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        demo_files.append(path, a_demo(seed=4))
+        await pilot.press("x")
+        await until(pilot, lambda: seeds(path) == [2, 3, 4], "only one is gone")
+
+
+async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("slash", *"return>0", "enter", "X")
+        await until(pilot, lambda: seeds(path) == [2], "two are gone")
+        await pilot.press("u")
+        await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
+
+
+async def test_a_full_disk_changes_nothing_and_says_so(make_app: MakeApp, path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        monkeypatch.setattr("llamagym_tui.demos.jsonl._write", full)
+        await pilot.press("x")
+        await sees(pilot, "No space left on device")
+        await sees(pilot, "3 episodes")
+    assert seeds(path) == [1, 2, 3]
+
+
+async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await sees(pilot, "Reads as hit.")
+        await pilot.press("home", *"Low: ", "ctrl+s")
+        await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
+        assert demo_files.read(path)[0].messages[2] == assistant('Low: {"action": 1}')
+        assert demo_files.check(path, AGENT) == []
+        await sees(pilot, "the episode is a correction now")
+        await pilot.press("u")
+        await until(pilot, lambda: demo_files.read(path)[0] == a_demo(seed=1), "it is as it was")
+
+
+async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, path: Path):
+    before = path.read_bytes()
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await pilot.press("ctrl+n")
+        await sees(pilot, "reply of turn 2 of 2")
+        await pilot.press("ctrl+b")
+        await sees(pilot, "reply of turn 1 of 2")
+        await pilot.press("ctrl+n")
+        await sees(pilot, "reply of turn 2 of 2")
+        await pilot.press("backspace")
+        await sees(pilot, "reply of turn 2 of 2")
+        await pilot.press(*["backspace"] * 12, "ctrl+s")
+        await sees(pilot, "reads no action")
+        assert isinstance(pilot.app.screen, ReplyEditor)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
+    assert path.read_bytes() == before
+
+
+async def test_a_faulty_line_is_marked_and_says_why(make_app: MakeApp, path: Path):
+    with open(path, "ab") as file:
+        file.write(b'{"nonsense": "\x1b[2J[bold]"}\n')
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await sees(pilot, "✗ 1 faulty")
+        await pilot.press("end")
+        await sees(pilot, "This is not JSON")
+        assert "\x1b" not in shown(pilot)
+        await pilot.press("x")
+        await sees(pilot, "3 episodes")
+
+
+async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(make_app: MakeApp, path: Path):
+    demo_files.write(path, [a_demo(seed=seed) for seed in range(5000)])
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await sees(pilot, "5,000 episodes")
+        await pilot.press("end")
+        assert cursor_line(screen) == 5000
+        await sees(pilot, "line 5,000 · human")
+
+
+def evaluation(mean: float) -> EvaluationFinished:
+    return EvaluationFinished(
+        episodes=300, greedy=True, mean_return=mean, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+    )
+
+
+async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, path: Path):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog))
+        await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
+        await sees(pilot, "shipped with the agent: 500 episodes")
+        await pilot.press("enter")
+        await sees(pilot, "asked for; first the evaluation")
+        evaluate = Evaluate(episodes=300, greedy=True)
+        assert client.asked == [evaluate, WarmStart(sft_data=str(path)), evaluate]
+        client.tell(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
+        client.tell(WarmStartProgressed(step=1, steps=4, loss=2.5), WarmStartProgressed(step=2, steps=4, loss=0.5))
+        await sees(pilot, " 2 of 4")
+        assert "loss 2.50 → 0.500" in shown(pilot)
+        await pilot.press("enter")
+        assert len(client.asked) == 3, "one at a time"
+        await pilot.press("escape")
+        await sees(pilot, "A warm start is under way: step 2 of 4. f shows it.")
+        await pilot.press("f")
+        await sees(pilot, " 2 of 4")
+        await pilot.press("c", "c")
+        assert client.asked[3:] == [CancelWarmStart()]
+        client.tell(
+            WarmStartFinished(
+                path=str(path),
+                episodes=0,
+                demonstrations=3,
+                tokens=30,
+                steps=2,
+                first_loss=2.5,
+                last_loss=0.5,
+                elapsed_s=3.0,
+                cancelled=True,
+            ),
+            EvaluationCancelled(played=0, episodes=300),
+        )
+        await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
+        await sees(pilot, "greedy, before it only")
+        assert "→ …" not in shown(pilot)
+
+
+def test_an_evaluation_is_awaited_only_while_it_can_come():
+    teaching = Teaching(stage=Stage.EVALUATING, evaluates=True, before=evaluation(-0.4))
+    assert " → … greedy" in teaching_text(teaching, 80).plain
+    over = replace(teaching, stage=Stage.OVER, after=evaluation(-0.05))
+    assert " → −0.050" in teaching_text(over, 80).plain
+    assert teaching_text(replace(over, after=None), 80).plain.endswith(" greedy, before it only")
+    assert teaching_text(replace(over, before=None), 80).plain.endswith(" greedy, after it only")
+
+
+async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
+    demo_files.append(path, a_demo(seed=9, actions=[1, 1]))
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "recorded by you: refused")
+        assert "line 4: Turn 2: the reply says 0" in " ".join(shown(pilot).split())
+        await pilot.press("enter")
+        assert client.asked == []
+        await pilot.press("down", "v", "enter")
+        await until(pilot, lambda: client.asked, "the other file")
+        assert [type(command) for command in client.asked] == [WarmStart]
+
+
+async def test_episodes_are_kept_by_rule(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    path = demo_files.default_path("blackjack")
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("K")
+        await sees(pilot, "keep by rule")
+        await pilot.press(*"0.5", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+        for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):
+            client.tell(*fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final))
+        await until(pilot, lambda: path.exists() and len(demo_files.read(path)) == 2, "two are kept")
+    assert [demo.episode_return for demo in demo_files.read(path)] == [1.0, 1.0]
+
+
+async def test_home_opens_the_demonstrations_of_the_agent_under_the_cursor(path: Path):
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient())
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("d")
+        await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
+        await pilot.press("f", "escape")
+        await sees(pilot, "recent runs")
+
+
+async def test_recorded_text_steers_no_terminal(make_app: MakeApp):
+    path = demo_files.default_path("blackjack")
+    nasty = [text for text in NASTY if text != "\ud800"]
+    for seed, text in enumerate(nasty):
+        messages = [system(text), user(text), assistant(f'{text}{{"action": 1}}')]
+        demo_files.append(
+            path, a_demo(messages=messages, source=text or "x", model=text, seed=seed, length=1, actions=[1])
+        )
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await sees(pilot, f"{len(nasty)} faulty")
+        for _ in nasty:
+            assert harmful(shown(pilot)) == []
+            await pilot.press("e")
+            await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+            assert harmful(shown(pilot)) == []
+            await pilot.press("escape")
+            await until(pilot, lambda: pilot.app.screen is screen)
+            await pilot.press("down")

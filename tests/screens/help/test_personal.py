@@ -1,0 +1,336 @@
+"""The app as its user likes it: own keys, theme, palette, help on the focused widget."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from textual.command import CommandPalette
+from textual.geometry import Offset
+from textual.selection import Selection
+from textual.widgets import OptionList
+
+from llamagym_tui import user_files
+from llamagym_tui.app import personal
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.help.bindings import bindings_of, key_names, keyed_classes, movable
+from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpText
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.steering.settings import SettingsDialog
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.user_files import Preferences
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import PATIENCE_S, sees, shown, until, widget_text
+
+SMALL, LARGE = (80, 24), (160, 45)
+
+
+@pytest.fixture
+def config_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "config"
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", str(folder))
+    return folder
+
+
+def write_keys(folder: Path, text: str) -> None:
+    (folder / "keys.toml").write_text(text, encoding="utf-8")
+
+
+async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\npause = "f5"\ncheckpoint = "f6"\n')
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "f5 Pause")
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("space", "c")
+        assert client.asked == []
+        await pilot.press("f5")
+        await sees(pilot, "f5 Go on")
+        await pilot.press("f5", "f6")
+        await until(pilot, lambda: client.asked == [Pause(), Resume(), SaveCheckpoint()])
+
+
+async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\ntable = "f8"\npause = "f5"\n')
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=LARGE) as pilot:
+        await sees(pilot, "f5 Pause  t Inference  p Prompt  f8 Play yourself  m Metrics")
+        await sees(pilot, "? Help  q Quit")
+
+
+async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\nkeep = "f7"\ntable = "f8"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("d")
+        await sees(pilot, "There is none yet: f8 plays, f7 keeps the model's.")
+        await pilot.press("escape")
+        await sees(pilot, "space Pause")
+        await pilot.press("K")
+        await sees(pilot, "nothing: only those that f7 keeps")
+        await pilot.press("enter")
+        await until(pilot, lambda: app._notifications, "a notice")
+        assert [notice.message for notice in app._notifications] == ["Episodes are kept by hand, with f7."]
+
+
+@pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])
+async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_dir: Path, width: int, lines: int):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=(width, 34)) as pilot:
+        await sees(pilot, "rolling out · episode")
+        await pilot.press("question_mark")
+        await sees(pilot, "Hold still")
+        text = widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
+        [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
+        told = [line.rstrip() for line in text[start : start + lines]]
+        assert [line[:16].strip() for line in told] == ["g", ""][:lines]
+        assert " ".join(line[16:] for line in told) == "What the policy does in each state, beside what is best."
+
+
+async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\npause = "t"\npuase = "x"\nmetrics = "f5"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "f5 Metrics")
+        assert "space Pause" in shown(pilot)
+        told = sorted(notice.message for notice in app._notifications)
+        assert told == [
+            "keys.toml: pause cannot have 't', which mode has; pause stays as it was.",
+            "keys.toml: there is no key 'puase'; near it is 'pause'.",
+        ]
+
+
+async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, "[keys\n")
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "space Pause")
+        assert len(app._notifications) == 1
+
+
+async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await sees(pilot, "Checkpoint")
+        await pilot.press(*"checkp")
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: client.asked == [SaveCheckpoint()])
+
+
+async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "loading the model")
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {"Metrics", "Prompt", "Theme", "Quit"} <= titles
+        assert not titles & {"Pause", "Checkpoint", "Roll back", "Settings", "Restart"}
+
+
+async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("m", "f1")
+        await until(pilot, lambda: isinstance(app.screen, FocusHelp))
+        await sees(pilot, "say whether it is healthy.")
+        await sees(pilot, "Back to the conversation.")
+        await pilot.press("f1")
+        await until(pilot, lambda: not isinstance(app.screen, HelpDialog))
+
+
+async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s", "f1")
+        await sees(pilot, "Settings that may change while the run is under way.")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+
+
+async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\npause = "f5"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("question_mark")
+        await sees(pilot, "f5              Hold still between two steps.")
+
+
+async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("question_mark")
+        await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
+
+
+async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("question_mark")
+        await sees(pilot, "Search the conversation")
+        await pilot.press("escape", "m", "question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpDialog))
+        await sees(pilot, "Back to the conversation.")
+        assert "Search the conversation" not in shown(pilot)
+
+
+async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        app.theme = "nord"
+        await until(pilot, lambda: user_files.load_preferences(config_dir) == Preferences(theme="nord"))
+    assert make_app(fakes.FakeClient()).theme == "nord"
+
+
+def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Path):
+    user_files.save_preferences(config_dir, Preferences(theme="no-such-theme"))
+    assert make_app(fakes.FakeClient()).theme == "llamagym"
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-light"])
+async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeApp, config_dir: Path, theme: str):
+    user_files.save_preferences(config_dir, Preferences(theme=theme))
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=LARGE) as pilot:
+        await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
+        await pilot.press("m")
+        await sees(pilot, "gradient norm")
+        if theme.startswith("ansi"):
+            assert colour_types(app) <= {"DEFAULT", "STANDARD"}
+
+
+async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=LARGE) as pilot:
+        await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
+        await pilot.pause(0.3)
+        assert colour_types(app) == {"DEFAULT"}
+        await pilot.press("m")
+        await sees(pilot, "gradient norm")
+        assert colour_types(app) == {"DEFAULT"}
+        chosen = app.screen.query_one(OptionList).get_visual_style("option-list--option-highlighted")
+        assert chosen.underline, "the cursor is seen without colour, too"
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+async def test_without_colour_a_scroll_bar_runs_on_a_line(
+    make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch, no_color: bool
+):
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("question_mark")
+        await sees(pilot, "Hold still between two steps.")
+        bar = app.screen.query_one("VerticalScroll").vertical_scrollbar
+        assert ("││" in widget_text(bar)) is no_color
+
+
+def colour_types(app: LlamaGymApp) -> set[str]:
+    """Kinds of the colours that go to the terminal."""
+    styles = [segment.style for strip in app.screen._compositor.render_strips() for segment in strip]
+    found = [colour for style in styles if style for colour in (style.color, style.bgcolor)]
+    return {colour.type.name for colour in found if colour is not None}
+
+
+def test_every_key_of_ours_has_a_tooltip_and_an_id_where_it_can_be_moved():
+    for kind in keyed_classes():
+        for binding in bindings_of(kind):
+            if binding.id:
+                assert binding.tooltip, f"{kind.__name__}: {binding.key}"
+                assert binding.description
+
+
+def test_an_id_means_the_same_keys_everywhere():
+    keys = defaultdict(set)
+    for bound in movable([*keyed_classes(), PlaygroundScreen]):
+        keys[bound.id].add(bound.keys)
+    assert not {id: each for id, each in keys.items() if len(each) > 1}
+
+
+def test_the_own_keys_are_keys_by_name():
+    known = set(key_names())
+    for bound in movable(keyed_classes()):
+        for key in bound.keys:
+            last = key.split("+")[-1]
+            assert len(last) == 1 or last in known, f"{bound.place}: {key}"
+
+
+async def test_where_room_is_short_help_and_quit_stay_in_the_key_bar(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await sees(pilot, "rolling out")
+        bar = app.screen.query_one(KeyBar).render().plain
+        assert bar.endswith("…  ? Help  q Quit")
+        assert len(bar) <= 58
+        await pilot.click(KeyBar, offset=(1 + bar.index("…"), 0))
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press("escape")
+        await pilot.resize_terminal(*LARGE)
+        await sees(pilot, "^r Roll back")
+        assert "…  ?" not in shown(pilot)
+
+
+async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
+    moved = {"pause": "f5", "mode": "y", "advance.turn": "1", "advance.update": "2", "table": "z", "prompt.apply": "f9"}
+    write_keys(config_dir, "[keys]\n" + "".join(f'"{name}" = "{key}"\n' for name, key in moved.items()))
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "loading the model … z opens a table for you meanwhile")
+        client.tell(*list(fakes.opening_events())[2:])
+        await sees(pilot, "rolling out")
+        await pilot.press("f5", "y")
+        await sees(pilot, "no episode enters a batch. y trains again.")
+        await sees(pilot, "Paused. f5 goes on. 1 makes one turn, 2 one update.")
+        await pilot.press("p")
+        await sees(pilot, "f9 applies the draft from the next reset on.")
+        await pilot.press("escape")
+        client.die("The trainer died.")
+        await sees(pilot, "z still opens the table.")
+
+
+async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
+    write_keys(config_dir, '[keys]\n"table.take" = "f5"\nsearch = "f6"\npause = "f7"\n')
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h")
+        await sees(pilot, "a key chooses, the same key or f5 takes it")
+        await pilot.press("escape", "question_mark")
+        await sees(pilot, "f6              Search the conversation; n: older, N: newer.")
+        await pilot.press("escape")
+        app.show_tour()
+        await sees(pilot, "1 of 5")
+        await pilot.press("enter", "enter")
+        await sees(pilot, "f7 holds everything still. t switches")
+
+
+async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(personal, "COPIED_S", PATIENCE_S)
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL, notifications=True) as pilot:
+        await sees(pilot, "episode 20,494")
+        view = app.screen.query_one(ConversationView)
+        last = view.line_numbers.stop - 1
+        app.screen.selections = {view: Selection(Offset(0, last - 2), Offset(20, last))}
+        await pilot.press("ctrl+c")
+        await sees(pilot, "copied 3 lines")
+        app.copy_to_clipboard("hit")
+        await sees(pilot, "copied 3 characters")
+    assert app.clipboard == "hit"

@@ -1,0 +1,66 @@
+"""Five hints at the first start, and never again."""
+
+from __future__ import annotations
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.help.tour import HINTS, TourScreen, marker, was_seen
+from llamagym_tui.screens.past_runs.home import HomeScreen
+from llamagym_tui.user_files import data_dir
+from tests import fakes
+from tests.screens.steps import sees, until
+
+SIZE = (80, 24)
+
+
+def app() -> LlamaGymApp:
+    return LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
+
+
+async def test_five_hints_then_home_and_they_never_come_back():
+    first = app()
+    async with first.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1 of 5")
+        assert not was_seen()
+        for _ in HINTS:
+            assert isinstance(first.screen, TourScreen)
+            await pilot.press("enter")
+        await until(pilot, lambda: isinstance(first.screen, HomeScreen))
+    again = app()
+    async with again.run_test(size=SIZE) as pilot:
+        await sees(pilot, "Blackjack")
+        assert isinstance(again.screen, HomeScreen)
+
+
+async def test_the_hints_are_skipped_by_escape_for_good():
+    skipped = app()
+    async with skipped.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1 of 5")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(skipped.screen, HomeScreen))
+    assert marker().exists()
+
+
+async def test_one_may_go_back_and_click_on():
+    async with app().run_test(size=SIZE) as pilot:
+        await sees(pilot, "1 of 5")
+        await pilot.press("right", "right", "left")
+        await sees(pilot, "2 of 5")
+        await pilot.click("#tour")
+        await sees(pilot, "3 of 5")
+
+
+async def test_every_hint_fits_into_the_smallest_terminal():
+    async with app().run_test(size=(60, 16)) as pilot:
+        for number, (_, text) in enumerate(HINTS, start=1):
+            await sees(pilot, f"{number} of 5")
+            await sees(pilot, text.split()[-1])
+            await pilot.press("enter")
+
+
+async def test_where_nothing_can_be_written_the_hints_do_no_harm():
+    data_dir().write_text("in the way")
+    blocked = app()
+    async with blocked.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1 of 5")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(blocked.screen, HomeScreen))

@@ -1,0 +1,255 @@
+"""The token inspector by its keys, against a scripted trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.events import PhaseChanged, TurnInspected, UpdateFinished
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.inspector.inspector import InspectorScreen, TokenTable
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.conftest import MakeApp
+from tests.screens.inspected import TOKENS, InspectedClient, scored, told
+from tests.screens.steps import sees, shown, until
+
+SIZE = (116, 34)
+LAST = 160 * 128 + 14
+"""The watched episode of the demo run."""
+
+
+async def opened(pilot: Pilot[None], client: InspectedClient) -> None:
+    """Wait until the last reply of the demo run is told."""
+    await sees(pilot, "Dealer shows: 10")
+    await until(pilot, lambda: len(pilot.app.screen.query_one(ConversationView).line_numbers) > 20)
+    await pilot.press("i")
+    await sees(pilot, f"Reply 1 of episode {LAST:,}, sampled by policy 39, now policy 40")
+    assert client.inspected == [(LAST, 0)]
+
+
+async def test_i_opens_the_last_reply_of_what_is_watched_with_a_sentence_about_it(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await sees(pilot, "advantage +0.83, 1 of 4 tokens clipped.")
+        lines = shown(pilot).splitlines()
+        [action] = [line for line in lines if "·1" in line and "70.0%" in line and "1.400" in line]
+        assert action.split()[:7] == ["●", "·1", "70.0%", "−0.693", "−0.357", "1.400", "clipped"]
+        assert [line.split()[0] for line in lines if "more" in line] == ["○", "○"], "prompt and template"
+
+
+async def test_up_and_down_move_between_tokens_and_each_is_told(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await sees(pilot, "token 2 of 4")
+        await sees(pilot, "p 50.0% → 70.0%: ratio 1.400, clipped at 1.2: no gradient")
+        await sees(pilot, "advantage +0.83 of the whole reply · value +0.17, now +0.21 · return +1.00")
+        await sees(pilot, "● ·0            28.0%")
+        await pilot.press("down")
+        await sees(pilot, "token 3 of 4")
+        await sees(pilot, "ratio 0.667, outside 0.8 … 1.2")
+        await pilot.press("up", "up", "up")
+        await sees(pilot, "tokens before it, not trained")
+
+
+@pytest.mark.parametrize(("there", "back"), [("right_square_bracket", "left_square_bracket"), ("right", "left")])
+async def test_brackets_and_arrows_go_to_the_other_replies_of_the_episode(make_app: MakeApp, there: str, back: str):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await pilot.press(back)
+        await pilot.press(there)
+        await sees(pilot, "Reply 2 of episode 20,494, sampled by policy 39, now policy 39: not trained yet")
+        await sees(pilot, "no advantage: not trained yet, its batch is not complete.")
+        await pilot.press("down")
+        await sees(pilot, "token 3 of 4")
+        await pilot.press(there)
+        await pilot.press(back)
+        await sees(pilot, "1 of 4 tokens clipped")
+        assert client.inspected == [(LAST, 0), (LAST, 1), (LAST, 0)], "none before the first or after the last"
+
+
+async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await pilot.press("down", "r")
+        await until(pilot, lambda: len(client.inspected) == 2)
+        client.tell(UpdateFinished(update=41, episodes=30_000, stats=fakes.STATS))
+        await until(pilot, lambda: client.inspected == [(LAST, 0)] * 3)
+        client.confirms = False
+        client.tell(told(LAST, 0, policy=41))
+        await sees(pilot, "now policy 41")
+        await sees(pilot, "token 3 of 4")  # the cursor stays
+
+
+@pytest.mark.parametrize("key", ["escape", "i", "q"])
+async def test_it_is_left_for_the_conversation(make_app: MakeApp, key: str):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
+
+
+async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        client.tell(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        await sees(pilot, "These figures are of policy 40. Episode 20,494 is of another time.")
+        assert "1.400" in shown(pilot)
+
+
+async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeApp):
+    client = InspectedClient(confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "Dealer shows: 10")
+        await pilot.press("i")
+        await sees(pilot, "Reply 1 of episode 20,494: asked; the trainer answers between two steps.")
+        client.tell(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        await sees(pilot, "Reply 1 of episode 20,494: Episode 20,494 is of another time.")
+        assert "considered by" not in shown(pilot)
+
+
+async def test_the_reply_of_the_match_or_the_lowest_in_view_is_the_one_that_is_opened(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=(100, 18)) as pilot:
+        await sees(pilot, "Dealer shows: 10")
+        view = pilot.app.screen.query_one(ConversationView)
+        await until(pilot, lambda: len(view.line_numbers) > 20)
+        await pilot.press("slash", *"ace: yes", "enter")
+        await until(pilot, lambda: view.search is not None and view.search.current is not None)
+        await pilot.press("i")
+        await sees(pilot, "Reply 1 of episode 20,483")
+        await pilot.press("escape")
+        view.find("")
+        view.scroll_home(animate=False)
+        await until(pilot, lambda: view.scroll_offset.y == 0 and not view.following)
+        await pilot.press("i")
+        await sees(pilot, "Reply 2 of episode 20,480")
+
+
+async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: MakeApp):
+    client = InspectedClient(confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "Dealer shows: 10")
+        await pilot.press("i")
+        await sees(pilot, "asked; the trainer answers")
+        assert isinstance(pilot.app.focused, TokenTable), "or no key would move anything"
+        client.tell(scored(told(LAST, 0)))
+        await sees(pilot, "chosen whole by its score among 2 replies;")
+        await sees(pilot, "advantage +0.83, clipped.")
+        lines = shown(pilot).splitlines()
+        assert any(line.split()[:3] == ["▶", '{"action":·1}', "70.0%"] for line in lines)
+        assert any(line.split()[:3] == ["○", '{"action":·0}', "30.0%"] for line in lines)
+        await sees(pilot, "score −0.412 nats")
+
+
+async def test_tokens_are_literal_whatever_they_say(make_app: MakeApp):
+    client = InspectedClient(confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "Dealer shows: 10")
+        await pilot.press("i")
+        hostile = msgspec.structs.replace(TOKENS[1], text="\x1b[2J[/b][@click=app.quit]x")
+        client.tell(told(LAST, 0, tokens=[hostile, *TOKENS[1:]]))
+        await sees(pilot, "␛[2J[/b][@click=app.quit]x")
+        await pilot.press("down", "down")
+        await sees(pilot, "␛[2J[b]")
+        assert "\x1b" not in shown(pilot)
+
+
+async def test_f1_tells_what_each_column_is(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=(120, 50)) as pilot:
+        await opened(pilot, client)
+        await pilot.press("f1")
+        for words in ("ratio: exp(new − old)", "clip: clipped where", "old: its log-probability", "p: its probability"):
+            await sees(pilot, words)
+
+
+async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(make_app: MakeApp):
+    client = InspectedClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("i")
+        client.die("The trainer died.")
+        await sees(pilot, "NO TRAINER")
+        await pilot.press("i")
+        assert client.inspected == []
+        assert isinstance(pilot.app.screen, PlaygroundScreen)
+
+
+async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        client.die("The trainer died.")
+        screen = pilot.app.screen
+        await until(pilot, lambda: isinstance(screen, InspectorScreen) and not screen._state.live)
+        await pilot.press("r", "right")
+        await pilot.press("up", "down")
+        await sees(pilot, "token 2 of 4")
+        assert client.inspected == [(LAST, 0)]
+
+
+@pytest.mark.parametrize("size", [(59, 20), (80, 15)])
+async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp, size: tuple[int, int]):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await opened(pilot, client)
+        await pilot.resize_terminal(*size)
+        await sees(pilot, "terminal too small")
+
+
+def recording(run_dir: Path, *, inspected: bool) -> LlamaGymApp:
+    def no_client():
+        raise AssertionError("a trainer was started")
+
+    events = [*fakes.demo_run(batches=4), *([told(526, 0)] if inspected else [])]
+    return LlamaGymApp(replay=record(run_dir, events), client_factory=no_client)
+
+
+async def test_in_a_replay_what_was_not_recorded_cannot_be_inspected_and_help_says_why(tmp_path: Path):
+    app = recording(tmp_path / "run", inspected=False)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "REPLAY")
+        await pilot.press("end", "i")
+        assert not isinstance(app.screen, InspectorScreen)
+        _, binding, enabled, tooltip = app.screen.active_bindings["i"]
+        assert (binding.action, enabled) == ("inspect", False)
+        assert (
+            tooltip == "The reply that was inspected last while this was recorded; others would need the run's trainer."
+        )
+
+
+async def test_in_a_replay_the_reply_that_was_inspected_is_shown_again(tmp_path: Path):
+    app = recording(tmp_path / "run", inspected=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "REPLAY")
+        await until(pilot, lambda: app.screen.player.recording.complete)  # type: ignore[attr-defined]
+        await pilot.press("end")
+        await until(pilot, lambda: app.run_state is not None and app.run_state.inspection.found is not None)
+        await pilot.press("i")
+        await sees(pilot, "Reply 1 of episode 526, sampled by policy 39")
+        await pilot.press("down")
+        await sees(pilot, "token 3 of 4")
+
+
+async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: MakeApp):
+    client = InspectedClient()
+    async with make_app(client).run_test(size=(80, 24)) as pilot:
+        await opened(pilot, client)
+        client.confirms = False
+        client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
+        await pilot.press("right_square_bracket")
+        await sees(pilot, "Reply 2 of episode 20,494: asked; an update is under way, epoch 1 of 2")
+        client.tell(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
+        await sees(pilot, "an update is under way, epoch 2 of 2")

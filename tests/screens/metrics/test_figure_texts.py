@@ -1,0 +1,90 @@
+"""Each figure has its line, and its range is that of the page on figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, health, shown_figures
+from tests import fakes
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "METRICS.md"
+IN_THE_PAGE = {
+    "approx_kl": ("0.0001 to 0.02", 0.0001, 0.02),
+    "kl_ref": ("0 to 0.3", -0.02, 0.3),
+    "clip_fraction": ("0 to 0.2", 0.0, 0.2),
+    "action_entropy": ("under about 0.1", 0.1, None),
+    "explained_variance": ("above 0", 0.0, None),
+    "first_ratio": ("below 0.001", 0.0, 0.001),
+    "skipped_steps": ("0", 0.0, 0.0),
+}
+
+
+def healthy_column() -> dict[str, str]:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*?) ?\|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    return dict(reversed(rows))  # a name that has a row of its own further down is explained in the first one
+
+
+def test_every_figure_that_the_page_explains_has_a_text():
+    fields = {field.name for field in msgspec.structs.fields(UpdateStats)}
+    assert set(FIGURES) == set(healthy_column()) == fields
+
+
+@pytest.mark.parametrize("field", IN_THE_PAGE)
+def test_ranges_are_those_of_the_page(field: str):
+    words, low, high = IN_THE_PAGE[field]
+    assert words in healthy_column()[field]
+    assert (FIGURES[field].low, FIGURES[field].high) == (low, high)
+
+
+def test_texts_fit_their_places():
+    assert all(len(text.short) <= 11 for text in FIGURES.values())
+    assert all(len(text.meaning) + len(text.healthy) <= 150 for text in FIGURES.values())
+    assert CHARTED[0] == "mean_return"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("approx_kl", 0.01, "in its healthy range"),
+        ("approx_kl", 0.021, "above its healthy range"),
+        ("clip_fraction", 0.0, "in its healthy range"),
+        ("explained_variance", -0.1, "below its healthy range"),
+        ("parse_failure_rate", float("nan"), "not a number"),
+        ("policy_loss", float("nan"), "not a number"),
+        ("mean_return", -1.0, "no fixed range"),
+    ],
+)
+def test_a_value_is_judged_in_words(field: str, value: float, words: str):
+    assert health(field, replace(fakes.STATS, **{field: value})).words == words
+
+
+def test_nothing_is_wrong_with_a_policy_that_is_not_trained_yet():
+    stats = replace(fakes.STATS, lr=0.0, approx_kl=0.0, grad_norm=0.0)
+    assert health("approx_kl", stats).ok is None
+    assert health("grad_norm", stats, [0.0]).ok is None
+
+
+def test_a_peak_and_a_rise_are_measured_by_the_run_itself():
+    stats = replace(fakes.STATS, grad_norm=10.5, entropy=0.7)
+    assert health("grad_norm", stats, [1.0, 1.0, 10.5]).ok is False
+    assert health("grad_norm", stats, [2.0, 2.0, 10.5]).ok is True
+    assert health("entropy", stats, [0.1, 0.7]).ok is False
+    assert health("entropy", stats, [0.3, 0.7]).ok is True
+
+
+def test_figures_of_a_replay_buffer_are_shown_where_one_is_kept():
+    without = fakes.config(Path("run"))
+    within = replace(without, ppo=replace(without.ppo, replay_episodes=64))
+    assert set(shown_figures(within)) - set(shown_figures(without)) == {"replay_loss", "replay_episodes"}
+    assert set(shown_figures(within)) == set(FIGURES)
+
+
+def test_updates_of_before_there_was_a_replay_buffer_are_read():
+    old = {k: v for k, v in msgspec.to_builtins(fakes.STATS).items() if not k.startswith("replay")}
+    assert msgspec.convert(old, UpdateStats) == fakes.STATS

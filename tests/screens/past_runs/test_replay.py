@@ -1,0 +1,205 @@
+"""A replay by its keys and its slider; no trainer is there, and nothing is asked of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.events import ModeChanged, SessionFailed
+from llamagym_tui.screens.help.help import HelpText, Row
+from llamagym_tui.screens.past_runs.replay import ReplayScreen
+from llamagym_tui.screens.past_runs.time_slider import TimeSlider
+from llamagym_tui.screens.play.table import HumanTableScreen
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.steps import sees, shown, stands_still, until
+
+SIZE = (80, 24)
+
+
+def no_client():
+    raise AssertionError("a trainer was started")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> LlamaGymApp:
+    return replay_of(record(tmp_path / "run", stamped(list(fakes.demo_run(batches=20)))))
+
+
+def stamped(events: list) -> list:
+    """Events at 0, 0.5, 1 … seconds."""
+    return [msgspec.structs.replace(event, at_s=0.5 * index) for index, event in enumerate(events)]
+
+
+def replay_of(run_dir: Path) -> LlamaGymApp:
+    return LlamaGymApp(replay=run_dir, client_factory=no_client)
+
+
+async def paused(pilot: Pilot[None]) -> ReplayScreen:
+    """The replay, read and holding still at its beginning."""
+    screen = pilot.app.screen
+    assert isinstance(screen, ReplayScreen)
+    await until(pilot, lambda: screen.player.recording.complete)
+    if screen.player.playing:
+        await pilot.press("space")
+    await pilot.press("home")
+    return screen
+
+
+async def test_a_replay_plays_by_itself(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "REPLAY · train")
+        screen = app.screen
+        assert isinstance(screen, ReplayScreen)
+        await pilot.press("plus", "plus", "plus", "plus", "plus", "plus", "plus")
+        await sees(pilot, "■ 128×")
+        await sees(pilot, "episode 2,560")
+        assert screen.player.at_end
+
+
+async def test_keys_move_time(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        duration_s = screen.player.recording.duration_s
+        for key, at_s in [
+            ("right", 5.0),
+            ("right", 10.0),
+            ("left", 5.0),
+            ("end", duration_s),
+            ("shift+left", 0.9 * duration_s),
+            ("home", 0.0),
+            ("shift+right", 0.1 * duration_s),
+        ]:
+            await pilot.press(key)
+            await until(pilot, lambda at_s=at_s: screen.player.at_s == pytest.approx(at_s), key)  # type: ignore[misc]
+        assert not screen.player.playing
+
+
+async def test_a_jump_back_shows_what_was(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        await paused(pilot)
+        await pilot.press("end")
+        await sees(pilot, "episode 2,574 ·")
+        await pilot.press("home", "right")
+        await sees(pilot, "episode 768 ·")
+        assert "Your total" not in shown(pilot)
+
+
+async def test_wherever_one_jumps_from_the_same_moment_looks_the_same(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        seen = []
+        for before in (["end"], ["home"], ["end", "shift+left", "shift+left"]):
+            await pilot.press(*before)
+            await stands_still(pilot)
+            screen.player.jump(screen.player.recording.duration_s - 3.0)
+            await pilot.press("full_stop")
+            await sees(pilot, "Your total: 15")
+            await stands_still(pilot)
+            seen.append(shown(pilot))
+        assert seen[0] == seen[1] == seen[2]
+
+
+async def test_events_one_by_one(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        await pilot.press("full_stop", "full_stop")
+        assert screen.player.at_s == 1.0
+
+
+async def test_the_slider_goes_where_it_is_clicked(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        slider = screen.query_one(TimeSlider)
+        bar = slider.bar
+        await pilot.click(slider, offset=(1 + bar.start + bar.width - 1, 0))
+        await until(pilot, lambda: screen.player.at_s == screen.player.recording.duration_s)
+        await pilot.click(slider, offset=(1 + bar.start, 0))
+        await until(pilot, lambda: screen.player.at_s == 0.0)
+
+
+async def test_keys_that_need_a_trainer_are_dim_and_do_nothing(app: LlamaGymApp):
+    async with app.run_test(size=(240, 40)) as pilot:
+        await paused(pilot)
+        await pilot.press("end")
+        await sees(pilot, "episode 2,574")
+        bar = app.screen.query_one(KeyBar)
+        able = {
+            "Jump",
+            "Play/pause",
+            "Speed",
+            "Event",
+            "Back",
+            "Help",
+            "Quit",
+            "Play yourself",
+            "Metrics",
+            "Policy map",
+        }
+        await until(
+            pilot, lambda: {key.description for key in bar.keys if key.enabled} == able, "keys that do something"
+        )
+        await pilot.press("t", "p", "r", "s", "e", "c", "ctrl+r")
+        await pilot.pause()
+        assert isinstance(app.screen, ReplayScreen)
+        assert app.run_state is not None
+        assert app.run_state.mode_requested is None
+
+
+async def test_what_played_on_behind_the_metrics_is_seen_when_they_are_left(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await paused(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: app.screen is not screen)
+        screen.player.jump(screen.player.recording.duration_s)
+        await until(pilot, lambda: app.run_state is screen.player.state)
+        await pilot.press("escape")
+        await sees(pilot, "episode 2,574 ·")
+
+
+async def test_a_person_may_play_beside_a_replay(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        await paused(pilot)
+        await pilot.press("end", "h")
+        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await sees(pilot, "Your total:")
+
+
+async def test_a_failed_run_is_told_as_what_was_and_leaves_a_clean_exit(tmp_path: Path):
+    events = [*fakes.opening_events(), ModeChanged(mode="inference"), SessionFailed(message="The disk was full.")]
+    app = replay_of(record(tmp_path / "run", events))
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "Here the run failed: The disk was full.")
+        await pilot.press("q")
+    assert app.return_code == 0
+
+
+async def test_escape_ends_a_replay_that_was_named_on_the_command_line(app: LlamaGymApp):
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "REPLAY")
+        await pilot.press("escape")
+    assert app.return_code == 0
+
+
+async def test_a_line_that_is_no_event_ends_the_recording(tmp_path: Path):
+    run_dir = record(tmp_path / "run", fakes.opening_events())
+    with (run_dir / "events.jsonl").open("a") as file:
+        file.write("nonsense\n")
+    async with replay_of(run_dir).run_test(size=SIZE) as pilot:
+        await sees(pilot, "unreadable from there")
+        await sees(pilot, "REPLAY · train  Blackjack")
+
+
+async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(app: LlamaGymApp):
+    async with app.run_test(size=(120, 60)) as pilot:
+        await paused(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Twice as fast, or half as fast.")
+        told = [row.name for section in app.screen.query_one(HelpText)._sections for row in section if type(row) is Row]
+        assert not {"t", "p", "s", "e", "c", "^r", "x", "w", "f"} & set(told)
+        assert {"m", "g", "d", "?", "esc"} <= set(told)

@@ -1,0 +1,83 @@
+"""Past runs in a table: which columns have room, what stands in them, and in which order."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.returns import ReturnSeries
+from llamagym_tui.run_store import RunInfo
+from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, columns_at, in_order, played_text, read_row
+from llamagym_tui.state.run_summary import RunSummary
+
+
+def row(name: str, minute: int, returns: list[float] | None = None, agent: str = "blackjack") -> RunRow:
+    info = RunInfo(
+        run_dir=Path(name),
+        config=RunConfig(agent=agent, run_dir=name),
+        started_at=datetime(2026, 1, 2, 12, minute, tzinfo=UTC),
+        has_checkpoint=False,
+    )
+    if returns is None:
+        return RunRow(info=info)
+    series = ReturnSeries().add(returns)
+    return RunRow(info=info, summary=RunSummary(returns=series, episodes=len(returns), ending="finished"))
+
+
+ROWS = [
+    row("old", 0, [1.0, 1.0]),
+    row("new", 9, [-1.0], agent="/home/me/cliff.py"),
+    row("unread", 5),
+    row("twin", 7, [1.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("when", ["new", "twin", "unread", "old"]),
+        ("return", ["twin", "old", "new", "unread"]),
+        ("episodes", ["twin", "old", "new", "unread"]),
+        ("agent", ["twin", "unread", "old", "new"]),
+    ],
+)
+def test_the_latest_best_and_longest_come_first_and_equal_ones_by_time(column: str, expected: list[str]):
+    assert [row.key for row in in_order(ROWS, column)] == expected
+
+
+def test_backwards_the_oldest_comes_first():
+    assert [row.key for row in in_order(ROWS, "when", backwards=True)] == ["old", "unread", "twin", "new"]
+
+
+def test_a_row_says_what_is_known():
+    texts = {column.name: column.text(ROWS[1]) for column in COLUMNS}
+    assert (texts["when"], texts["agent"], texts["return"]) == ("02 Jan 12:09", "cliff.py", "−1.000")
+    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == ["", "", "", "…"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "text"), [(28.3531, "+28.353"), (-123.456, "−123.5"), (-3135.44, "−3135.4"), (-31354.4, "−31354")]
+)
+def test_a_large_return_fits_its_column(mean: float, text: str):
+    column = next(column for column in COLUMNS if column.name == "return")
+    assert column.text(row("far", 0, [mean])) == text
+    assert len(text) <= column.width
+
+
+def test_a_narrow_table_leaves_columns_out():
+    assert [column.name for column in columns_at(56)] == ["when", "agent", "return"]
+    assert [column.name for column in columns_at(100)] == [column.name for column in COLUMNS]
+
+
+def test_a_run_that_cannot_be_read_keeps_its_row(tmp_path: Path):
+    read = read_row(row(str(tmp_path / "gone"), 0))
+    assert (read.summary, read.ending) == (None, "unreadable")
+    assert "cannot be read" in read.fault
+
+
+def test_one_of_a_kind_is_told_as_one():
+    summary = RunSummary(episodes=1, updates=1, played_s=90.0)
+    assert played_text(summary) == "1 episode, 1 update, 1.5 min"

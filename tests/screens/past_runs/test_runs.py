@@ -1,0 +1,282 @@
+"""Past runs by their keys: listed, sorted, marked, compared, replayed, resumed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, RunFinished
+from llamagym_tui.screens.past_runs.compare import CompareScreen
+from llamagym_tui.screens.past_runs.home import HomeScreen
+from llamagym_tui.screens.past_runs.replay import ReplayScreen
+from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.runs import RunsScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.user_files import runs_dir
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.widgets.test_literal import NASTY, harmful
+
+SIZE = (100, 30)
+END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
+
+
+def run(name: str, at_s: int, batches: int = 4, *more: AnyEvent, checkpoint: bool = False, **settings: object) -> Path:
+    """A run in the user's folder, begun at a second of 2026."""
+    events = [*fakes.opening_events(), *fakes.learning(batches), *more]
+    folder = record(runs_dir() / name, events, checkpoint=checkpoint, **settings)
+    os.utime(folder / "config.json", (1_767_355_200 + at_s, 1_767_355_200 + at_s))
+    return folder
+
+
+@pytest.fixture
+def three_runs() -> None:
+    run("early", 0, 4, END)
+    run("middle", 60, 12, ppo=PPOConfig(lr=1e-3))
+    run("late", 120, 8, checkpoint=True, episodes=1024)
+
+
+def names(app: LlamaGymApp) -> list[str]:
+    return [Path(key).name for key in app.screen.query_one(RunList).rows]
+
+
+async def runs_screen(pilot: Pilot[None]) -> RunList:
+    await sees(pilot, "1,536")
+    await pilot.press("l")
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunsScreen))
+    await sees(pilot, "1,536")
+    return pilot.app.screen.query_one(RunList)
+
+
+def home() -> LlamaGymApp:
+    return LlamaGymApp(client_factory=lambda: fakes.FakeClient(fakes.opening_events()))
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_runs_are_listed_with_how_they_went_the_latest_first():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await stands_still(pilot)
+        assert names(app) == ["late", "middle", "early"]
+        lines = [line for line in shown(pilot).splitlines() if "blackjack " in line]
+        assert ["1,024" in lines[0], "1,536" in lines[1], "512" in lines[2]] == [True] * 3
+        assert ["broken off" in lines[0], "finished" in lines[2]] == [True, True]
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_keys_and_clicks_sort():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        runs.sort("episodes")
+        assert names(app) == ["middle", "late", "early"]
+        await pilot.press("S")
+        assert names(app) == ["early", "late", "middle"]
+        await pilot.press("s")
+        assert runs.sorted_by == "return"
+        await pilot.click("#runs-heading", offset=(5, 0))
+        await until(pilot, lambda: (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"]))
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_two_marked_runs_are_compared():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("c")
+        assert isinstance(app.screen, RunsScreen)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await sees(pilot, "Settings that differ:")
+        screen = " ".join(shown(pilot).split())
+        assert "ppo.lr 0.0005 0.001" in screen
+        assert "n_envs" not in screen
+        await pilot.press("escape")
+        assert isinstance(app.screen, RunsScreen)
+
+
+async def test_an_evaluation_is_told_with_its_confidence_interval():
+    evaluated = EvaluationFinished(
+        episodes=400, greedy=True, mean_return=-0.063, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    run("earlier", 0, 12)
+    run("later", 60, 8, evaluated)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await sees(pilot, "evaluated −0.063 ± 0.059")
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        assert "evaluated ±95% −0.063 ± 0.059 not" in " ".join(shown(pilot).split())
+
+
+@pytest.mark.usefixtures("three_runs")
+@pytest.mark.parametrize("theme", ["ansi-dark", "textual-light"])
+async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        app.theme = theme
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await sees(pilot, "Settings that differ:")
+
+
+@pytest.mark.parametrize(("size", "more"), [((60, 20), True), (SIZE, False)])
+async def test_a_comparison_says_where_it_goes_on_below(size: tuple[int, int], more: bool):
+    run("earlier", 0)
+    run("later", 60, 12, ppo=PPOConfig(lr=1e-3, epochs=3, clip_range=0.1, gamma=0.9), n_envs=64)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await pilot.resize_terminal(*size)
+        await until(pilot, lambda: ("↓ More below" in shown(pilot)) is more)
+        facts = app.screen.query_one("#compare-facts")
+        await pilot.press("down")
+        await until(pilot, lambda: facts.scroll_y == more)
+        await pilot.press("up")
+        await until(pilot, lambda: facts.scroll_y == 0)
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("question_mark")
+        await sees(pilot, "Mark a run, to compare two.")
+        await pilot.press("escape", "space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await pilot.press("question_mark")
+        await sees(pilot, "Back to the runs.")
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_the_oldest_of_three_marks_goes():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        await pilot.press("space", "down", "space", "down", "space")
+        assert [Path(key).name for key in runs.marked] == ["middle", "early"]
+        await pilot.press("space")
+        assert [Path(key).name for key in runs.marked] == ["middle"]
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_a_run_is_replayed_and_left():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await sees(pilot, "REPLAY · train  Blackjack")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        assert app.run_state is None
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_only_a_run_with_a_checkpoint_is_resumed():
+    client = fakes.FakeClient(fakes.opening_events())
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("down", "r")
+        await pilot.pause()
+        assert client.started is None
+        await pilot.press("up", "r")
+        await until(pilot, lambda: client.started is not None)
+        assert client.started is not None
+        assert (client.started.resume, Path(client.started.run_dir).name) == (True, "late")
+        assert client.started.episodes is None
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await sees(pilot, "episode 1,024")
+        assert app.run_state is not None
+        assert app.run_state.returns.episodes == 1024
+
+
+async def test_a_run_that_cannot_be_read_says_why():
+    folder = run("broken", 0)
+    (folder / "events.jsonl").write_text("nonsense\n")
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "unreadable")
+        await pilot.press("l")
+        await sees(pilot, "Line 1 of")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, RunsScreen)
+
+
+async def test_names_of_files_and_models_are_literal():
+    nasty = " ".join(NASTY[:12])
+    run("nasty", 0, agent=f"{nasty}/a[$a]\x1b[2J日本語.py", model=nasty, checkpoint=True)
+    run("other", 60, model=nasty)
+    app = home()
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "512")
+        await stands_still(pilot)
+        assert harmful(shown(pilot)) == []
+        await pilot.press("l")
+        await sees(pilot, "a[$a]␛[2J")
+        await stands_still(pilot)
+        await pilot.press("space", "down", "space", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        assert harmful(shown(pilot)) == []
+
+
+async def test_without_runs_the_screens_say_so():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "None yet")
+        await pilot.press("l")
+        await sees(pilot, "There are no runs in")
+        await pilot.press("space", "c", "s", "r", "enter", "escape")
+        await until(pilot, lambda: isinstance(app.screen, HomeScreen))
+
+
+async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_alone(
+    three_runs: None, make_app: MakeApp
+):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("o")
+        await sees(pilot, "to look at and compare while a run is open")
+        await sees(pilot, "1,536")
+        await pilot.press("enter", "r")
+        await pilot.click(RunList, offset=(5, 1))
+        assert isinstance(app.screen, RunsScreen)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        client.tell(fakes.counted([1.0], 77))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await sees(pilot, "episode 77")
+        assert app._state.live
+
+
+async def test_the_run_that_is_open_is_listed_as_under_way():
+    folder = run("late", 120, 8)
+    app = LlamaGymApp(fakes.config(folder), client_factory=lambda: fakes.FakeClient(fakes.opening_events(str(folder))))
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("o")
+        await sees(pilot, "1,024")
+        await sees(pilot, "under way")
+        assert "broken off" not in shown(pilot)

@@ -1,0 +1,311 @@
+"""A person's table in the app: opens at once, plays, saves, and says where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.config import RunConfig
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.edits import trash_path
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.protocol.events import ConversationWeighed, PromptChanged, UpdateFinished
+from llamagym_tui.screens.play.table import HumanTableScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.dialogs import QuitDialog
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, stands_still, until
+
+SIZE = (80, 24)
+
+
+async def play_one(pilot, app: LlamaGymApp) -> None:
+    """Stick, whatever the cards are."""
+    await sees(pilot, "Your total:")
+    await pilot.press("s", "s")
+    await sees(pilot, "The episode is over")
+
+
+async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "loading the model")
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await play_one(pilot, app)
+        screen = shown(pilot)
+        assert "system  You are playing Blackjack." in screen
+        assert 'you     {"action": 0}' in screen
+        assert "action  stick · chosen by you" in screen
+        path = demo_files.default_path("blackjack")
+        await until(pilot, path.exists)
+        await sees(pilot, "1 episode saved to")
+        await pilot.press("enter")
+        await sees(pilot, "your episode 2")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+    [demo] = demo_files.read(path)
+    assert (demo.agent, demo.source, demo.seed, demo.recorded_at) == ("blackjack", "human", 1, "2026-01-02T12:00:00Z")
+
+
+async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.tell(PromptChanged(prompt_version=2, system_prompt="Be bold."))
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "prompt v2: taken")
+        await pilot.press("h")
+        await sees(pilot, "system  Be bold.")
+
+
+async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.press("h")
+        await sees(pilot, "The episode is over")
+        await sees(pilot, "1 episode, sum")
+
+
+async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        table = app.screen
+        assert isinstance(table, HumanTableScreen)
+        await app.pop_screen()
+        assert not table.children
+        table._draw()
+        assert isinstance(app.screen, PlaygroundScreen)
+
+
+async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(list(fakes.opening_events())[:2]))
+    folder = demo_files.default_path("blackjack").parent
+    folder.parent.mkdir(parents=True)
+    folder.write_text("in the way")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await sees(pilot, "1 not saved, kept in memory (ctrl+s tries again)")
+        await pilot.press("escape", "q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        assert "would be lost" in " ".join(shown(pilot).split())
+        await pilot.press("n", "h")
+        await sees(pilot, "^s Save again")
+        folder.unlink()
+        await pilot.press("ctrl+s")
+        await sees(pilot, "1 episode saved to")
+    assert len(demo_files.read(demo_files.default_path("blackjack"))) == 1
+
+
+async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_app: MakeApp, tmp_path: Path):
+    file = tmp_path / "pendulum.py"
+    file.write_text(
+        "from llamagym_tui import Agent\n"
+        "class PendulumAgent(Agent):\n"
+        "    env_id = 'Pendulum-v1'\n"
+        "    def get_system_prompt(self): return 'Swing.'\n"
+        "    def format_observation(self, observation): return str(observation)\n"
+        "    def extract_action(self, response): return None\n"
+    )
+    app = LlamaGymApp(
+        RunConfig(agent=str(file), run_dir=str(tmp_path / "run")),
+        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "There is no table.")
+        why = "only discrete actions can be taken with keys"
+        await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+
+
+async def test_a_choice_is_taken_back_or_changed_until_it_is_taken(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("h")
+        await sees(pilot, "▶ hit ◀")
+        await pilot.press("backspace")
+        await until(pilot, lambda: "▶" not in shown(pilot), "nothing is chosen")
+        await pilot.press("h", "s")
+        await sees(pilot, "▶ stick ◀")
+        assert "chosen by you" not in shown(pilot)
+        await pilot.press("enter")
+        await sees(pilot, "action  stick")
+
+
+async def test_one_key_is_enough_for_whoever_is_sure(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("ctrl+o", "s")
+        await sees(pilot, "The episode is over")
+
+
+async def test_actions_are_chosen_and_taken_by_clicks(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, " s  stick    h  hit")
+        await stands_still(pilot)
+        await pilot.click("#choices", offset=(5, 1))
+        await sees(pilot, "▶ stick ◀")
+        await pilot.click("#choices", offset=(5, 1))
+        await sees(pilot, "action  stick")
+
+
+async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("s", "tab", *"High, so ", "s", "t", "o", "p", "enter")
+        await sees(pilot, 'you     High, so stop {"action": 0}')
+        await sees(pilot, "1 episode saved to")
+    [demo] = demo_files.read(demo_files.default_path("blackjack"))
+    assert demo.messages[2]["content"] == 'High, so stop {"action": 0}'
+    assert demo_files.check(demo_files.default_path("blackjack"), BlackjackAgent()) == []
+
+
+async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("tab", "h", "s")
+        await sees(pilot, "write why; after enter a key chooses")
+        await pilot.press("escape")
+        await sees(pilot, "a key chooses, the same key or enter takes it")
+        assert isinstance(app.screen, HumanTableScreen)
+        assert app.screen.query_one(SentenceInput).value == "hs"
+        assert "▶" not in shown(pilot)
+        await pilot.press("s", "s")
+        await sees(pilot, 'you     hs {"action": 0}')
+
+
+async def test_an_episode_is_discarded_and_kept_after_all(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    path = demo_files.default_path("blackjack")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await play_one(pilot, app)
+        await sees(pilot, "1 episode saved to")
+        await pilot.press("backspace")
+        await sees(pilot, "Discarded: backspace keeps it after all.")
+        assert demo_files.read(path) == []
+        assert len(demo_files.read(trash_path(path))) == 1
+        await pilot.press("backspace")
+        await sees(pilot, "Kept: backspace discards it.")
+        assert len(demo_files.read(path)) == 1
+
+
+async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_asked_for(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "░░")
+        assert "expert:" not in shown(pilot)
+        await pilot.press("ctrl+e")
+        await sees(pilot, "expert: ")
+        await pilot.press("ctrl+e")
+        await until(pilot, lambda: "expert:" not in shown(pilot), "the hint is hidden")
+
+
+def questions(client: fakes.FakeClient) -> list[WeighActions]:
+    return [command for command in client.asked if isinstance(command, WeighActions)]
+
+
+def weighed(ticket: int, *shares: float) -> ConversationWeighed:
+    return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares), policy_version=3)
+
+
+async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        assert not questions(client)
+        await pilot.press("ctrl+e")
+        await sees(pilot, "policy: asked; the trainer answers between two steps; expert: ")
+        await until(pilot, lambda: questions(client))
+        [question] = questions(client)
+        assert [message["role"] for message in question.messages] == ["system", "user"]
+        assert question.messages[1]["content"].startswith("Your total:")
+        client.tell(weighed(question.ticket, 0.29, 0.71))
+        await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
+        await pilot.press("s", "s")
+        await sees(pilot, "as the policy 0 of 1")
+
+
+async def test_the_policys_word_on_another_turn_is_not_shown_and_another_policy_is_asked_anew(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("h", "ctrl+e")
+        await until(pilot, lambda: len(questions(client)) == 1)
+        await pilot.press("s", "s", "enter")
+        await until(pilot, lambda: len(questions(client)) == 2)
+        first, second = questions(client)
+        client.tell(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
+        client.tell(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
+        await until(pilot, lambda: len(questions(client)) == 3)
+        assert questions(client)[2].messages == second.messages
+        assert "stick 90 %" not in shown(pilot)
+        client.tell(weighed(questions(client)[2].ticket, 0.2, 0.8))
+        await sees(pilot, "policy: hit 80 %, stick 20 %")
+
+
+async def test_while_the_model_loads_the_hint_says_so_and_asks_once_it_is_there(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "loading the model")
+        await pilot.press("h", "ctrl+e")
+        await sees(pilot, "policy: the model is still loading; expert: ")
+        client.tell(fakes.run_started())
+        await until(pilot, lambda: questions(client))
+
+
+async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    path = demo_files.default_path("blackjack")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("k")
+        assert not path.exists()
+        client.tell(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
+        await sees(pilot, "return  ▼ −1")
+        await pilot.press("k", "k")
+        await until(pilot, path.exists)
+        await sees(pilot, "Episode 7 (return")
+    [demo] = demo_files.read(path)
+    assert (demo.source, demo.model, demo.actions, demo.seed) == ("model", "bundled", [1], None)
+    assert demo_files.check(path, BlackjackAgent()) == []
+
+
+async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await sees(pilot, "rolling out")
+        client.tell(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
+        await sees(pilot, "return  ▼ −1")
+        await pilot.press("k")
+        await sees(pilot, "was not kept")
+    assert not demo_files.default_path("blackjack").exists()

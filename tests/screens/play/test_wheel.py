@@ -1,0 +1,301 @@
+"""Taking the wheel by its keys, against a scripted trainer: when it is whose turn, and what a key does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.game.choices import Choice
+from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Pause, Resume, TakeWheel
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    AnyEvent,
+    EpisodeCorrected,
+    EpisodeFinished,
+    EpisodeStarted,
+    ObservationShown,
+    PhaseChanged,
+    TurnFinished,
+    WarningRaised,
+    WatchChanged,
+    WheelLetGo,
+    WheelTaken,
+)
+from llamagym_tui.screens.play.wheel import WheelScreen
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, until
+from tests.screens.test_snapshots_steering import AT_EACH_SIZE
+
+SIZE = (100, 30)
+CHOICES = [Choice("s", 0, "stick"), Choice("h", 1, "hit")]
+HIT, STICK = '{"action": 1}', '{"action": 0}'
+YOUR_TURN = "YOU HAVE THE WHEEL  your turn"
+
+
+class Trainer(fakes.FakeClient):
+    """Hands the wheel over, waits for the person, and ends each hand with their action."""
+
+    def __init__(self, events: Iterator[AnyEvent] | None = None) -> None:
+        super().__init__(events if events is not None else fakes.opening_events())
+        self.episode = 7
+        self.silent: tuple[type[AnyCommand], ...] = ()
+        """Commands that it leaves unanswered."""
+
+    async def send(self, command: AnyCommand) -> None:
+        if isinstance(command, self.silent):
+            self.asked.append(command)
+            return
+        await super().send(command)
+        match command:
+            case TakeWheel():
+                self.tell(WheelTaken(env=0, choices=CHOICES), *self.hand())
+            case Act():
+                self.tell(*self.acted(command))
+                self.episode += 1
+                self.tell(*self.hand())
+            case LetGo():
+                self.tell(WheelLetGo())
+
+    def hand(self) -> list[AnyEvent]:
+        start = EpisodeStarted(episode=self.episode, system_prompt=fakes.PROMPT, prompt_version=1, mode="train")
+        text = "Your total: 17. Usable ace: no. Dealer shows: 6."
+        awaited = ActionAwaited(episode=self.episode, turn=0, reply=HIT, action_name="hit")
+        return [start, ObservationShown(episode=self.episode, turn=0, text=text), awaited]
+
+    def acted(self, act: Act) -> list[AnyEvent]:
+        told: dict[str, Any] = {"episode": act.episode, "turn": act.turn, "how": "human", "reward": 1.0}
+        name, reply = ("stick", STICK) if act.action == 0 else ("hit", HIT)
+        reply = f"{act.reasoning} {reply}".strip()
+        turn = TurnFinished(
+            **told, action=act.action, action_name=name, reply=reply, replaced=HIT, replaced_action="hit"
+        )
+        end = EpisodeFinished(episode=act.episode, episode_return=1.0, length=1, end="terminated")
+        start, observation, _ = self.hand()
+        assert isinstance(start, EpisodeStarted)
+        assert isinstance(observation, ObservationShown)
+        whole = EpisodeCorrected(started=start, observations=[observation.text], turns=[turn], finished=end)
+        return [turn, end, whole]
+
+
+async def take(pilot: Pilot[None]) -> None:
+    await sees(pilot, "rolling out")
+    await pilot.press("w")
+    await sees(pilot, YOUR_TURN)
+
+
+async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        assert "YOU HAVE THE WHEEL  your turn, all others wait · episode 7, turn 1" in shown(pilot)
+        assert f"The agent would choose hit, saying: {HIT}" in shown(pilot)
+        await pilot.press("s")
+        await sees(pilot, "episode 8, turn 1")
+        assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]
+        for told in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
+            assert told in shown(pilot)
+
+
+async def test_a_narrow_header_leaves_out_what_the_others_do(make_app: MakeApp):
+    client = Trainer()
+    client.episode = 1_234_567
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await sees(pilot, "your turn, all others wait · episode 1,234,567, turn 1")
+        await pilot.resize_terminal(60, 20)
+        await sees(pilot, "YOU HAVE THE WHEEL  your turn · episode 1,234,567, turn 1 ")
+
+
+async def test_it_stays_the_persons_until_they_let_go(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        for episode in (8, 9):
+            await pilot.press("h")
+            await sees(pilot, f"episode {episode}, turn 1")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
+        await sees(pilot, "The agent acts again.")
+        assert client.asked[-1] == LetGo()
+
+
+async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.silent = (Act,)
+        await pilot.press("h", "s", "h")
+        await sees(pilot, "▶ hit ◀")
+        assert client.asked[1:] == [Act(episode=7, turn=0, action=1)], "one turn, one action"
+        assert isinstance(pilot.app.screen, WheelScreen), "h opens no table and s no settings"
+
+
+async def test_a_sentence_goes_before_the_action(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await pilot.press("tab", *"she has six")
+        await sees(pilot, "she has six")
+        await sees(pilot, "after enter a key takes its action at once")
+        assert client.asked == [TakeWheel()], "s and h are letters now"
+        await pilot.press("enter", "s")
+        await sees(pilot, f"you     she has six {STICK}")
+        assert pilot.app.screen.query_one(SentenceInput).value == ""
+
+
+async def test_what_is_refused_is_told_and_the_sentence_stays(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.silent = (Act,)
+        await pilot.press("tab", *"hit", "enter", "s")
+        client.tell(WarningRaised(message="The agent would read hit, not stick.", refused="wheel"))
+        await sees(pilot, "The agent would read hit, not stick.")
+        assert pilot.app.screen.query_one(SentenceInput).value == "hit"
+        client.silent = ()
+        await pilot.press("h")
+        await sees(pilot, "episode 8, turn 1")
+
+
+async def test_an_action_is_clicked(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await pilot.click("#wheel-choices", offset=(2, 0))
+        await sees(pilot, "episode 8, turn 1")
+        assert client.asked[-1] == Act(episode=7, turn=0, action=0)
+
+
+async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app: MakeApp):
+    client = Trainer()
+    client.silent = (TakeWheel,)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("w")
+        await sees(pilot, "THE WHEEL IS ASKED FOR")
+        await pilot.press("h")
+        client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
+        await sees(pilot, "updating epoch 1 of 4")
+        client.tell(WarningRaised(message="Its actions are no keys.", refused="wheel"))
+        await sees(pilot, "Warning: Its actions are no keys.")
+        assert not isinstance(pilot.app.screen, WheelScreen)
+        assert client.asked == [TakeWheel()]
+
+
+async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.hand = list  # type: ignore[method-assign]
+        client.acted = lambda act: [  # type: ignore[method-assign]
+            TurnFinished(
+                episode=7, turn=0, reply=HIT, action=1, action_name="hit", how="human", reward=0.0, replaced=HIT
+            )
+        ]
+        await pilot.press("h")
+        await sees(pilot, "not your turn yet")
+        await sees(pilot, "The other environments of the batch play on")
+        await pilot.press("h")
+        assert len(client.asked) == 2
+
+
+async def test_a_pause_is_ended_by_space(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.tell(PhaseChanged(phase="paused"))
+        await sees(pilot, "Paused: space goes on.")
+        await pilot.press("space")
+        await until(pilot, lambda: client.asked[-1] == Resume(), "going on")
+        await sees(pilot, "a key takes its action at once")
+
+
+async def test_keys_that_were_moved_are_named_at_the_wheel(make_app: MakeApp):
+    Path("config").mkdir()
+    Path("config/keys.toml").write_text('[keys]\n"wheel.reason" = "f5"\n"wheel.let_go" = "f6"\n', encoding="utf-8")
+    async with make_app(Trainer()).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await sees(pilot, "a key takes its action at once · f5 says why first · f6 lets go")
+
+
+async def test_when_the_trainer_lets_go_the_playground_says_why(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.tell(WheelLetGo(reason="the episodes under way were dropped"))
+        await sees(pilot, "The agent acts again: the episodes under way were dropped.")
+        assert not isinstance(pilot.app.screen, WheelScreen)
+
+
+async def test_a_trainer_that_dies_takes_the_wheel_with_it(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.die("The trainer died.")
+        await sees(pilot, "NO TRAINER")
+        await pilot.press("w")
+        assert client.asked == [TakeWheel()]
+
+
+async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app: MakeApp):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        client.silent = (LetGo,)
+        await pilot.press("escape")
+        await sees(pilot, "LETTING GO")
+        await pilot.press("escape")
+        await sees(pilot, "The wheel is let go as soon as the trainer confirms it.")
+        await pilot.press("w")
+        await sees(pilot, "LETTING GO")
+        client.tell(WheelLetGo())
+        await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
+        assert client.asked == [TakeWheel(), LetGo()]
+
+
+@pytest.mark.parametrize("kind", ["best", "worst"])
+async def test_an_episode_that_is_told_again_has_no_wheel(make_app: MakeApp, kind: Any):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        client.tell(WatchChanged(kind=kind, env=0))
+        await sees(pilot, "told again")
+        await pilot.press("w", "space")
+        assert client.asked == [Pause()]
+
+
+async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_path: Path):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await take(pilot)
+        await pilot.press("s")
+        path = tmp_path / "data" / "demos" / "blackjack.jsonl"
+        await until(pilot, lambda: path.exists() and path.read_text().endswith("\n"), "the file")
+        (line,) = path.read_text().splitlines()
+        assert '"source":"correction"' in line
+        assert '"replaced_replies":{"0":' in line
+
+
+@AT_EACH_SIZE
+def test_the_wheel(
+    snap_compare: Any, make_app: MakeApp, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+    client = Trainer(fakes.demo_run(batches=8))
+    client.episode = 8 * 128 + 20
+
+    async def act(pilot: Pilot[None]) -> None:
+        await take(pilot)
+        await pilot.press("tab", *"17 against a six is enough.", "enter", "s")
+        await sees(pilot, "1,045")
+        await sees(pilot, YOUR_TURN)
+        await until(pilot, (tmp_path / "data" / "demos" / "blackjack.jsonl").exists, "the file")
+
+    assert snap_compare(make_app(client), terminal_size=size, run_before=act)

@@ -1,0 +1,330 @@
+"""The playground by its keys, against a scripted trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import TextArea
+
+from llamagym_tui.app.app import parting_words
+from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EpisodeStarted,
+    ModeChanged,
+    PhaseChanged,
+    PromptChanged,
+    SessionFailed,
+)
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.help.help import HelpDialog
+from llamagym_tui.screens.play.table import HumanTableScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.widgets.dialogs import QuitDialog
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.state.reduce import reduce, trainer_lost
+from llamagym_tui.state.run import initial_state
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, until
+
+SMALL, LARGE = (80, 24), (160, 45)
+DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
+
+
+async def test_the_watched_conversation_streams(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        hand = list(fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
+        client.tell(*hand[:3])
+        await sees(pilot, 'agent   {"ac▌')
+        client.tell(*hand[3:])
+        await sees(pilot, "return  ▼ −1 · 1 turn, terminated")
+        screen = shown(pilot)
+        assert "episode 7 · train · prompt v1" in screen
+        assert "system  You are playing Blackjack." in screen
+        assert "env     Your total: 14." in screen
+        assert "action  hit · read as JSON · reward −1" in screen
+        assert client.started is not None
+
+
+async def test_a_reply_without_an_action_is_told_in_words(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "action  stick · no action in the reply: fallback · reward −1")
+
+
+async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    async with make_app(client).run_test(size=LARGE) as pilot:
+        await sees(pilot, "TRAIN  Blackjack · Blackjack-v1 · bundled")
+        await sees(pilot, "rolling out · episode 20,480 · 212 ep/s")
+
+
+async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_terminal(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    async with make_app(client).run_test(size=LARGE) as pilot:
+        await sees(pilot, "mean return of the last 1,000 episodes")
+        await sees(pilot, "optimal −0.047")
+        for text in ("update      40", "KL ref      0.031", "clip frac   8.3%", "parse fail  0.3%"):
+            await sees(pilot, text)
+        await until(pilot, lambda: app_has_plot(pilot.app), "the chart")
+
+
+@pytest.mark.parametrize(
+    ("width", "name"), [(200, "return ±95% "), (120, "return ±95% "), (80, "return ±95% "), (60, "return ")]
+)
+async def test_where_there_is_room_the_return_says_what_its_plus_minus_is(make_app: MakeApp, width: int, name: str):
+    async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(width, 34)) as pilot:
+        await sees(pilot, f"{name}−0.003 ± 0.060")
+
+
+def app_has_plot(app: object) -> bool:
+    return len(app.screen.query("PlotWidget")) == 1  # type: ignore[attr-defined]
+
+
+async def test_a_small_terminal_has_bars_and_no_plot(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "█")
+        await sees(pilot, "optimal −0.047 random −0.396")
+        await pilot.pause(0.7)
+        assert not app_has_plot(pilot.app)
+
+
+async def test_space_pauses_and_goes_on(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("space")
+        await sees(pilot, "Paused. space goes on.")
+        await sees(pilot, "space Go on")
+        await pilot.press("space")
+        await sees(pilot, "space Pause")
+        assert client.asked == [Pause(), Resume()]
+
+
+async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("space")
+        await sees(pilot, "rolling out, pausing")
+        assert "Paused." not in shown(pilot)
+        client.tell(PhaseChanged(phase="paused"))
+        await sees(pilot, "Paused.")
+
+
+async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("t")
+        await sees(pilot, "TRAIN → inference?")
+        assert client.asked == [SetMode(mode="inference")]
+        client.tell(ModeChanged(mode="inference"))
+        await sees(pilot, "INFERENCE  Blackjack")
+        await sees(pilot, "Inference: nothing is trained, no episode enters a batch.")
+        await pilot.press("t")
+        assert client.asked[-1] == SetMode(mode="train")
+
+
+async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "Dealer shows: 10.")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        app.screen.query_one(TextArea).text = "Hit below 13."
+        await pilot.press("ctrl+s")
+        await sees(pilot, "The new system prompt is pending")
+        assert client.asked == [SetSystemPrompt(system_prompt="Hit below 13.")]
+        client.tell(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
+        await sees(pilot, "Prompt v2 is taken; the next episode has it.")
+        new = EpisodeStarted(episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train")
+        client.tell(new)
+        await sees(pilot, "system  Hit below 13.")
+        assert "is taken; the next" not in shown(pilot).split("\n")[1]
+
+
+async def test_escape_leaves_the_prompt_as_it_is(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await pilot.press("x", "q", "space", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        assert client.asked == []
+
+
+async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpDialog))
+        await sees(pilot, "Hold still between two steps.")
+        await pilot.press("end")
+        await sees(pilot, "Share of turns whose reply named no action")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+
+
+async def test_q_asks_while_the_model_is_trained(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        assert not client.stopped
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: client.stopped)
+    assert app.return_code == 0
+
+
+async def test_q_leaves_at_once_while_nothing_is_trained(make_app: MakeApp):
+    client = fakes.FakeClient(list(fakes.opening_events())[:2])
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "loading the model … h opens a table for you meanwhile")
+        await pilot.press("q")
+        await until(pilot, lambda: client.stopped)
+
+
+@pytest.mark.parametrize("end", ["death", "failure"])
+async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_app: MakeApp, tmp_path: Path, end: str):
+    client = fakes.FakeClient(fakes.demo_run())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        if end == "death":
+            client.die(DEATH)
+        else:
+            client.tell(SessionFailed(message=DEATH))
+        await sees(pilot, "NO TRAINER")
+        await until(pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split()))
+        flat = " ".join(shown(pilot).split())
+        assert "/runs/demo/trainer.log" in flat
+        assert "Your demonstrations are safe in" in flat
+        assert "You are playing Blackjack" in flat, "the conversation stays readable"
+        await pilot.press("space", "t")
+        assert client.asked == []
+        await pilot.press("h")
+        await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
+        await sees(pilot, "Your total:")
+        await pilot.press("escape", "q")
+    assert app.return_code == 1
+
+
+async def test_the_conversation_follows_its_tail_until_it_is_scrolled(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        view = app.screen.query_one(ConversationView)
+        assert view.following
+        await pilot.press("pageup")
+        top = view.scroll_offset.y
+        client.tell(*fakes.hand(20_600, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        await sees(pilot, "▼ 2 new messages below")
+        assert view.scroll_offset.y == top
+        assert "episode 20,600" not in shown(pilot)
+        await pilot.press("end")
+        await sees(pilot, "episode 20,600")
+        await until(pilot, lambda: "goes to the newest" not in shown(pilot))
+
+
+async def test_a_terminal_that_is_too_small_says_so(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=(58, 15)) as pilot:
+        await sees(pilot, "terminal too small: it needs 60 × 16")
+        await pilot.resize_terminal(80, 24)
+        await sees(pilot, "space Pause")
+
+
+async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "space Pause")
+        bar = app.screen.query_one(KeyBar)
+        keys = [key.key for key in bar.keys]
+        assert {"space", "t", "p", "h", "m", "s", "e", "c", "ctrl+r"} < set(keys)
+        assert keys[-2:] == ["question_mark", "q"]
+        assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
+        await pilot.hover(KeyBar, offset=(3, 0))
+        assert bar.tooltip == "Hold still between two steps."
+        await pilot.click(KeyBar, offset=(3, 0))
+        await sees(pilot, "Paused.")
+
+
+async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: MakeApp):
+    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
+    app = make_app(clients[0])
+    app._client_factory = iter(clients).__next__
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        assert "Restart" not in shown(pilot)
+        clients[0].die(DEATH)
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await sees(pilot, "The trainer is started again.")
+        await sees(pilot, "rolling out")
+        assert "NO TRAINER" not in shown(pilot)
+        assert clients[1].started is not None
+        assert clients[1].started.resume is False, "there is no checkpoint in this folder"
+
+
+async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    client.stop_takes_s = 0.5
+    app = make_app(client, mode="inference")
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("q", "y")
+        await sees(pilot, "The trainer writes its checkpoint and ends.")
+        await until(pilot, lambda: client.stopped)
+
+
+def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
+    config = RunConfig(agent="./my cliff.py", run_dir="/runs/demo")
+    state = initial_state(config)
+    assert parting_words(config, state) == ""
+    state = reduce(state, CheckpointSaved(at_s=1.0, path="/runs/demo/model", update=3))
+    again = "llamagym-tui './my cliff.py' --resume --run-dir /runs/demo"
+    assert parting_words(config, state) == f"The run is kept. Go on with: {again}"
+
+
+def test_the_shell_is_told_why_a_run_failed():
+    config = RunConfig(agent="blackjack", run_dir="/runs/demo")
+    assert parting_words(config, trainer_lost(initial_state(config), "It died.")) == "It died."
+
+
+async def test_focus_comes_back_with_the_room(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.demo_run())
+    app = make_app(client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen.focused, TextArea))
+        await pilot.resize_terminal(40, 10)
+        await until(pilot, lambda: app.screen.focused is None)
+        await pilot.resize_terminal(50, 12)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: isinstance(app.screen.focused, TextArea))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await until(pilot, lambda: isinstance(app.screen.focused, ConversationView))

@@ -1,0 +1,106 @@
+"""A run that goes on in the playground: what it has been stands there before its trainer is up, and is counted on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.events import AnyEvent, CheckpointSaved, PromptChanged, RunStarted
+from llamagym_tui.user_files import runs_dir
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, until
+
+SIZE = (120, 34)
+DEATH = "The trainer died (killed by SIGKILL)."
+
+
+def run(*more: AnyEvent) -> Path:
+    """A run of 1,024 episodes and 2 updates, and what else came of it."""
+    events = [*fakes.opening_events(), *fakes.learning(8), *more]
+    return record(runs_dir() / "late", events, checkpoint=True)
+
+
+def taken_up(folder: Path, episodes: int, **changes: object) -> RunStarted:
+    return replace(fakes.run_started(str(folder)), episodes=episodes, updates=2, **changes)
+
+
+async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
+    later = [PromptChanged(prompt_version=2, system_prompt="Win."), fakes.counted([1.0] * 8, 1032, prompt_version=2)]
+    folder = run(*later)
+    client = fakes.FakeClient()
+    app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "update      2")
+        assert "no PPO update yet" not in shown(pilot)
+        await pilot.press("p")
+        await sees(pilot, "v1         train")
+        assert ["over 1,024" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
+        assert "active" not in shown(pilot)
+        again = taken_up(folder, 1032, prompt_version=2, system_prompt="Win.")
+        client.tell(again, fakes.counted([1.0] * 4, 1036, prompt_version=2))
+        await sees(pilot, "v2 active  train +1.000")
+        await sees(pilot, "over 12")
+        await pilot.press("escape", "m")
+        await sees(pilot, "1,024 prompt v2")
+
+
+async def test_what_a_resumed_run_has_been_comes_before_what_it_plays_now():
+    folder = run()
+    client = fakes.FakeClient(iter([taken_up(folder, 1024), fakes.counted([1.0] * 6, 1030)]))
+    app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "episode 1,030")
+        assert app.run_state is not None
+        assert (app.run_state.returns.episodes, app.run_state.prompts[0].train.episodes) == (1030, 1030)
+        assert app.run_state.updates == 2
+
+
+async def test_a_past_that_cannot_be_read_to_its_end_is_told_and_the_run_goes_on():
+    folder = run()
+    with (folder / "events.jsonl").open("a") as log:
+        log.write("nonsense\n")
+    client = fakes.FakeClient(iter([taken_up(folder, 1024)]))
+    app = LlamaGymApp(fakes.config(folder, resume=True), client_factory=lambda: client)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await sees(pilot, "Line 15 of")
+        await until(pilot, lambda: app.run_state is not None and app.run_state.run is not None)
+        assert app.run_state is not None
+        assert app.run_state.updates == 2
+
+
+async def test_r_goes_on_from_the_checkpoint_of_a_dead_trainer_with_its_history(make_app: MakeApp):
+    saved = [CheckpointSaved(path="/runs/demo/model", update=2), *list(fakes.learning(12))[10:]]
+    first = fakes.FakeClient(iter([*fakes.opening_events(), *fakes.learning(8), *saved]))
+    again = fakes.FakeClient(iter([taken_up(Path("/runs/demo"), 1024)]))
+    app = make_app(first)
+    app._client_factory = iter([first, again]).__next__
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "episode 1,536")
+        first.die(DEATH)
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await sees(pilot, "episode 1,024")
+        assert again.started is not None
+        assert again.started.resume
+        state = app.run_state
+        assert state is not None
+        assert (state.updates, state.returns.episodes, len(state.history.samples)) == (2, 1024, 2)
+        assert (state.prompts[0].train.episodes, state.play.train.returns.episodes) == (1024, 1024)
+
+
+async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_figures(make_app: MakeApp):
+    clients = [fakes.FakeClient(fakes.demo_run()), fakes.FakeClient(fakes.opening_events())]
+    app = make_app(clients[0])
+    app._client_factory = iter(clients).__next__
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "episode 20,494")
+        clients[0].die(DEATH)
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await sees(pilot, "no PPO update yet")
+        await pilot.press("p")
+        await sees(pilot, "v1 active  no episode yet")

@@ -1,0 +1,202 @@
+"""The drawing of the watched state on the playground, against a scripted trainer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from llamagym_tui import user_files
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.commands import DrawStates
+from llamagym_tui.protocol.events import AnyEvent, EpisodeStarted, ObservationShown, RunStarted, StateDrawn
+from llamagym_tui.screens.playground.state_drawing import StateDrawing
+from llamagym_tui.user_files import Preferences
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, until
+from tests.screens.widgets.test_literal import NASTY, harmful
+
+SMALL, WIDE = (80, 24), (120, 34)
+TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ {} │\n└────┘ └────┘     └────┘\ndealer            you"
+
+
+def opening(*, draws: bool = True) -> Iterator[AnyEvent]:
+    """A trainer whose agent draws."""
+    for event in fakes.opening_events():
+        yield replace(event, draws=draws) if isinstance(event, RunStarted) else event
+
+
+def drawn(episode: int, turn: int, text: str, **marks: object) -> StateDrawn:
+    return StateDrawn(episode=episode, turn=turn, text=text, **marks)  # type: ignore[arg-type]
+
+
+def told_with_drawings(episode: int = 7, reward: float = 1.0) -> Iterator[AnyEvent]:
+    """A hand of one turn: the drawing before the observation, and one of the last state."""
+    start, observation, *said, end = fakes.hand(episode, [("Your total: 12.", '{"action": 1}', "json")], reward)
+    yield from (start, drawn(episode, 0, TABLE.format(12)), observation, *said)
+    yield from (drawn(episode, 1, TABLE.format(22)), end)
+
+
+def places(pilot: Pilot[None]) -> list[str]:
+    """Ids of the drawings that are on the screen."""
+    return [str(place.id) for place in pilot.app.screen.query(StateDrawing) if place.region.area]
+
+
+async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: MakeApp):
+    client = fakes.FakeClient(opening())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "The next observation is drawn here.")
+        await until(pilot, lambda: client.asked == [DrawStates(on=True)])
+        first = list(told_with_drawings())
+        client.tell(*first[:3])
+        await sees(pilot, "state · episode 7, turn 1")
+        await sees(pilot, "│ 10 │ │ ░░ │     │ 12 │")
+        assert places(pilot) == ["side-drawing"]
+        client.tell(*first[3:])
+        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        assert "│ 22 │" in shown(pilot)
+        client.tell(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        await sees(pilot, "Your total: 9.")
+        await until(pilot, lambda: "│ 22 │" not in shown(pilot))
+
+
+async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_and_takes_it_away(
+    make_app: MakeApp, tmp_path: Path
+):
+    client = fakes.FakeClient(opening())
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        assert client.asked == []
+        await pilot.press("v")
+        await until(pilot, lambda: client.asked == [DrawStates(on=True)])
+        client.tell(*told_with_drawings())
+        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        await sees(pilot, "action  hit · read as JSON")
+        assert places(pilot) == ["pane-drawing"]
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True)
+        await pilot.press("v")
+        await until(pilot, lambda: client.asked == [DrawStates(on=True), DrawStates(on=False)])
+        await until(pilot, lambda: places(pilot) == [])
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
+
+
+async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_app: MakeApp, tmp_path: Path):
+    user_files.save_preferences(tmp_path / "config", Preferences(drawing=False))
+    client = fakes.FakeClient(opening())
+    app = make_app(client)
+    async with app.run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        client.tell(*told_with_drawings())
+        await sees(pilot, "return  ▲ +1")
+        assert (places(pilot), client.asked) == ([], [])
+        app.theme = "nord"
+        await until(
+            pilot, lambda: user_files.load_preferences(tmp_path / "config") == Preferences(theme="nord", drawing=False)
+        )
+
+
+async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp):
+    client = fakes.FakeClient(opening())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        client.tell(*told_with_drawings())
+        await sees(pilot, "│ 22 │")
+        await pilot.resize_terminal(120, 24)
+        await until(pilot, lambda: places(pilot) == ["pane-drawing"])
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: places(pilot) == [])
+        await until(pilot, lambda: client.asked[1:] == [DrawStates(on=False)])
+        await pilot.resize_terminal(160, 45)
+        await until(pilot, lambda: places(pilot) == ["side-drawing"])
+        await until(pilot, lambda: [command.on for command in client.asked] == [True, False, True])
+
+
+@pytest.mark.parametrize("size", [SMALL, WIDE])
+async def test_v_does_nothing_where_no_state_can_be_drawn(make_app: MakeApp, size: tuple[int, int]):
+    client = fakes.FakeClient(opening(draws=False))
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("v")
+        client.tell(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        await sees(pilot, "Your total: 9.")
+        assert (places(pilot), client.asked) == ([], [])
+
+
+async def test_a_new_trainer_is_asked_again(make_app: MakeApp):
+    clients = [fakes.FakeClient(opening()), fakes.FakeClient(opening())]
+    app = make_app(clients[0])
+    app._client_factory = iter(clients).__next__
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: clients[0].asked == [DrawStates(on=True)])
+        clients[0].die("The trainer died.")
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await until(pilot, lambda: clients[1].asked == [DrawStates(on=True)])
+
+
+async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):
+    run_dir = record(tmp_path / "run", [*opening(), *told_with_drawings()])
+    async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
+        await sees(pilot, "state · episode 7, terminated ▲ +1")
+        await pilot.press("v")
+        await until(pilot, lambda: places(pilot) == [])
+
+
+async def test_a_replay_of_a_run_in_which_nothing_was_drawn_keeps_no_place_for_it(tmp_path: Path):
+    hand = fakes.hand(7, [("Your total: 12.", '{"action": 1}', "json")], 1.0)
+    async with LlamaGymApp(replay=record(tmp_path / "run", [*opening(), *hand])).run_test(size=WIDE) as pilot:
+        await sees(pilot, "return  ▲ +1")
+        assert places(pilot) == []
+
+
+async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
+    client = fakes.FakeClient(opening())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        client.tell(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
+        await sees(pilot, "FHFH")
+        place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
+        marked = [segment.text for segment in place.render_line(2) if segment.style and segment.style.reverse]
+        assert marked == ["H"]
+
+
+@pytest.mark.parametrize("size", [(60, 20), WIDE])
+async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(make_app: MakeApp, size: tuple[int, int]):
+    rng = random.Random(5)
+    hostile = ["x" * 1_000_000, "y\n" * 500_000, "\x1b[2J\x1b]52;c;aGk=\x07" * 500, *NASTY]
+    hostile += ["".join(rng.choice(NASTY) + chr(rng.randrange(0x11000)) for _ in range(40)) for _ in range(4)]
+    client = fakes.FakeClient(opening())
+    app = make_app(client)
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        if size[0] < 120:
+            await pilot.press("v")
+        for turn, text in enumerate(hostile):
+            client.tell(drawn(3, turn, text, marks=[(0, 3), (-4, 10**9), (2, 1)]))
+            await sees(pilot, f"state · episode 3, turn {turn + 1}")
+            (place,) = [each for each in app.screen.query(StateDrawing) if each.region.area]
+            assert place.region.height <= size[1] // 2
+            for y in range(place.size.height):
+                strip = place.render_line(y)
+                assert strip.cell_length <= place.size.width
+                assert harmful("".join(segment.text for segment in strip)) == []
+
+
+async def test_the_place_of_the_drawing_does_not_jump(make_app: MakeApp):
+    client = fakes.FakeClient(opening())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        client.tell(drawn(0, 0, "a\nb\nc\nd\ne"))
+        await sees(pilot, "turn 1")
+        place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
+        await until(pilot, lambda: place.region.height == 6)
+        client.tell(drawn(0, 1, "a"))
+        await sees(pilot, "turn 2")
+        assert place.region.height == 6
+        client.tell(EpisodeStarted(episode=1, system_prompt="p", prompt_version=1, mode="train"))
+        client.tell(ObservationShown(episode=1, turn=0, text="not drawn"))
+        await sees(pilot, "The next observation is drawn here.")
+        assert place.region.height == 6

@@ -1,0 +1,235 @@
+"""The policy map by its keys and by the mouse, against a scripted trainer; and in a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
+from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched, UpdateFinished
+from llamagym_tui.screens.policy_map.grid import PolicyGrid
+from llamagym_tui.screens.policy_map.mapped_policy import Spot
+from tests import fakes, recorded_run
+from tests.screens.conftest import MakeApp
+from tests.screens.map_events import blackjack, hitting, lake
+from tests.screens.steps import sees, shown, until
+
+NARROW, WIDE = (80, 24), (120, 34)
+
+
+async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_is_left(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "update 12 · prompt v1 · live")
+        await pilot.press("g")
+        await sees(pilot, "Prompt")
+        await until(pilot, lambda: client.asked == [WatchPolicyMap(on=True), WatchPolicyMap(on=False)])
+
+
+async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
+        # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
+        await sees(pilot, "agrees on 224 of 280 states · hard 157/180 · soft 67/100             v1 · live")
+
+
+async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_opened(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack())
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 224 of 280")
+        client.tell(hitting(16.5, update=13))
+        # Now wrong: hard 12 against 4 to 6 and 13 to 16 against 2 to 6; soft 17, and 18 against 9, 10 and ace.
+        await sees(pilot, "agrees on 244 of 280 states · hard 157/180 · soft 87/100 · +20 since you opened it")
+        await sees(pilot, "update 13")
+        client.tell(hitting(3.0, update=14))
+        # Never hits: hard 4 to 11, 12 but against 4 to 6, 13 to 16 against 7 to ace; soft 12 to 17, and three of 18.
+        await sees(pilot, "agrees on 110 of 280 states · hard 73/180 · soft 37/100 · −114 since you opened it")
+
+
+async def test_a_change_is_named_as_one_since_the_map_was_opened_in_a_small_terminal_too(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack(3.0))
+    async with make_app(client).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 110 of 280")
+        client.tell(hitting(16.5, update=13))
+        await sees(pilot, "agrees on 244/280 · hard 157/180 · soft 87/100 · +134 since opened   v1 · live")
+
+
+async def test_what_changed_before_the_map_was_opened_is_not_told_as_a_change_since(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack(3.0, update=4))  # nobody looked since; the run is at update twelve
+    client.tell(UpdateFinished(update=12, episodes=6_144, stats=fakes.STATS))
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "clip frac")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 110 of 280")
+        client.tell(hitting(14.5, update=12))
+        await sees(pilot, "agrees on 224 of 280")
+        assert "since you opened it" not in shown(pilot)
+        client.tell(hitting(16.5, update=13))
+        await sees(pilot, "+20 since you opened it")
+
+
+async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
+        await pilot.press(*["down"] * 5)
+        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other words 1.0%")
+        await pilot.press(*["right"] * 5)
+        await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
+        await sees(pilot, "× differs, optimal is hit")
+        await pilot.press(*["right"] * 5)
+        await sees(pilot, "Your total: 16. Usable ace: yes. Dealer shows: 2.")
+        await pilot.press("up", "left")
+        await sees(pilot, "Your total: 17. Usable ace: no. Dealer shows: ace.")
+        await pilot.press("tab")
+        await sees(pilot, "Your total: 17. Usable ace: yes. Dealer shows: 2.")
+
+
+async def test_every_field_can_be_reached_in_the_smallest_terminal(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(blackjack())).run_test(size=(60, 16)) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "Your total: 21. Usable ace: no.")
+        await pilot.press(*["down"] * 27)
+        await sees(pilot, "Your total: 12. Usable ace: yes. Dealer shows: 2.")
+        await sees(pilot, "   12  7  7  7")
+
+
+async def test_the_field_under_the_pointer_is_told(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(blackjack())).run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "agrees on 224 of 280")
+        grid = pilot.app.screen.query_one(PolicyGrid)
+        # Label 5, fields of 3: the fourth column and the third row; then the optimal strategy beside, fields of 2.
+        await pilot.hover(grid, offset=(5 + 3 * 3 + 1, 3))
+        await until(pilot, lambda: grid.cursor == Spot(0, 2, 3))
+        await sees(pilot, "Your total: 19. Usable ace: no. Dealer shows: 5.")
+        await pilot.hover(grid, offset=(5 + 30 + 2 + 2 * 9, 1))
+        await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: ace.")
+
+
+async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_place(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "o Optimal")
+        await sees(pilot, "   16  3  3  3  3  3  3×")
+        await pilot.press("o")
+        await sees(pilot, "the optimal strategy; o shows the policy again")
+        await sees(pilot, "   16  S  S  S  S  S  H  H  H  H  H")
+        await pilot.press("o")
+        await sees(pilot, "agrees on 224 of 280")
+        await pilot.resize_terminal(*WIDE)
+        await sees(pilot, "   16  3  3  3  3  3  3× 3× 3× 3× 3×  S S S S S H H H H H")
+        await until(pilot, lambda: "o Optimal" not in shown(pilot))
+
+
+async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app: MakeApp):
+    *opening, layout, mapped = blackjack()
+    client = fakes.FakeClient(opening)
+    async with make_app(client).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "This agent names no states for a map")
+        client.tell(layout, mapped)
+        await sees(pilot, "agrees on 224")
+        await sees(pilot, "o Optimal")
+
+
+async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(lake())).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        # Down is no shortest way from 1 (a hole), 3 (a hole) and 8 (a hole); from 9 both down and right are.
+        await sees(pilot, "agrees on 8 of 11 states")
+        await pilot.press("down", "down", "right")
+        await sees(pilot, "You are at row 2, column 1: left ice, down ice, right ice, up hole.")
+        await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
+        await pilot.press("up")
+        await sees(pilot, "nobody acts here")
+
+
+async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(make_app: MakeApp):
+    events = [*lake()]
+    [mapped] = [event for event in events if isinstance(event, PolicyMapped)]
+    events[-1] = replace(mapped, shares=[[0.21, 0.22, 0.22, 0.233]] * 11)
+    async with make_app(fakes.FakeClient(iter(events))).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "× differs, optimal is down or right: left 21%")
+        await sees(pilot, "11.7%")
+        await pilot.resize_terminal(60, 20)
+        await sees(pilot, "11.7%")
+
+
+async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack())
+    app = make_app(client)
+    async with app.run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "prompt v1 · live")
+        await app._ask(SetSystemPrompt(system_prompt="Hit."))
+        await sees(pilot, "prompt v1 (v2 to come) · live")
+        client.tell(hitting(20.0, update=12, prompt_version=2))
+        await sees(pilot, "update 12 · prompt v2 · live")
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([], "The map comes with the model."),
+        (list(fakes.opening_events()), "This agent names no states for a map; its method policy_map() can."),
+        ([*fakes.opening_events(), PolicyMapLaidOut(why_not="No \x1b[31mmap.")], "No ␛[31mmap."),
+    ],
+)
+async def test_where_there_is_no_map_a_sentence_says_why(make_app: MakeApp, events, words):
+    client = fakes.FakeClient(events)
+    async with make_app(client).run_test(size=NARROW) as pilot:
+        await sees(pilot, "rolling out" if events else "starting the trainer")
+        await pilot.press("g")
+        await sees(pilot, words)
+        assert client.asked == [] or events
+
+
+async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeApp):
+    why_not = f"CliffAgent.policy_map failed: ValueError: {'there is no such state, ' * 3}states-end"
+    client = fakes.FakeClient(iter([*fakes.opening_events(), PolicyMapLaidOut(why_not=why_not)]))
+    async with make_app(client).run_test(size=(60, 20)) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "states-end")
+
+
+async def test_the_map_that_is_not_confirmed_is_not_called_live(make_app: MakeApp):
+    client = fakes.FakeClient(blackjack(), confirms=False)
+    async with make_app(client).run_test(size=WIDE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("g")
+        await sees(pilot, "prompt v1")
+        assert "live" not in shown(pilot)
+        client.tell(PolicyMapWatched(on=True))
+        await sees(pilot, "prompt v1 · live")
+
+
+async def test_a_replay_has_the_map_of_its_moment(tmp_path: Path):
+    run_dir = recorded_run.record(tmp_path / "run", [*blackjack(), hitting(16.5, update=13)])
+    async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
+        await sees(pilot, "REPLAY")
+        await pilot.press("end", "g")
+        await sees(pilot, "agrees on 244 of 280")
+        await sees(pilot, "update 13 · prompt v1")
+        assert "live" not in shown(pilot)

@@ -1,0 +1,187 @@
+"""The prompt editor: versions and their returns, differences, files, and a draft that survives a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import OptionList, TextArea
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.errors import PromptFileError
+from llamagym_tui.protocol.commands import SetSystemPrompt
+from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.steering import prompt_editor
+from llamagym_tui.screens.steering.prompt_draft import MAX_BYTES, Draft, read_prompt, write_prompt
+from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.steering.version_list import word_diff
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, stands_still, until
+
+SMALL = (80, 24)
+EVENTS = [
+    *fakes.opening_events(),
+    fakes.counted([1.0, -1.0, 1.0, -1.0], 4),
+    PromptChanged(prompt_version=2, system_prompt="Hit below 13."),
+    fakes.counted([1.0, 1.0], 6, prompt_version=2, mode="inference"),
+]
+
+
+async def open_editor(pilot: Pilot[None], app: LlamaGymApp) -> TextArea:
+    await sees(pilot, "rolling out")
+    await pilot.press("p")
+    await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+    return app.screen.query_one(TextArea)
+
+
+async def test_each_version_tells_the_mean_return_under_it(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await sees(pilot, "v2 active  inference +1.000 ± 0.000 (95 %) over 2")
+        # Standard error by hand: the root of 4/3 over 2.
+        await sees(pilot, "v1         train +0.000 ± 1.132 (95 %) over 4")
+
+
+async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(100, 30)) as pilot:
+        draft = await open_editor(pilot, app)
+        await sees(pilot, "Reply with {")
+        assert draft.wrapped_document.height == 2
+        await pilot.resize_terminal(120, 34)
+        # Two lines again, the second one shorter: the cursor's line alone is drawn anew by itself.
+        await sees(pilot, "Reply with  ")
+        await stands_still(pilot)
+        assert draft.wrapped_document.height == 2
+        assert shown(pilot).count("Reply with") == 1
+        assert draft.render_line(1).text.strip() in shown(pilot)
+
+
+async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
+    client = fakes.FakeClient(EVENTS)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        app.screen.query_one(OptionList).focus()
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: draft.text == fakes.PROMPT)
+        app.screen.query_one(OptionList).focus()
+        await pilot.press("up", "f2")
+        await sees(pilot, "Against v2: [-left out-] {+added+}.")
+        await sees(pilot, "[-Hit-]{+You+}")
+        await pilot.press("escape", "ctrl+s")
+        await until(pilot, lambda: client.asked == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
+
+
+async def test_a_draft_survives_a_crash_and_is_forgotten_by_escape(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        draft.text = "Half a thought"
+        await until(pilot, lambda: Draft("blackjack").read() == "Half a thought")
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        assert draft.text == "Half a thought"
+        await sees(pilot, "A draft from earlier is restored")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        assert Draft("blackjack").read() is None
+        draft = await open_editor(pilot, app)
+        assert draft.text == fakes.PROMPT
+
+
+async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        draft.text = "Stick."
+        await until(pilot, lambda: Draft("blackjack").read() == "Stick.")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: client.asked == [SetSystemPrompt(system_prompt="Stick.")])
+        assert Draft("blackjack").read() is None
+
+
+async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp, tmp_path: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        await pilot.press("f4")
+        await sees(pilot, "The draft into this file?")
+        app.screen.query_one("#path").value = str(tmp_path / "new" / "a.txt")  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await until(pilot, lambda: (tmp_path / "new" / "a.txt").exists())
+        assert read_prompt(tmp_path / "new" / "a.txt") == fakes.PROMPT
+        (tmp_path / "b.txt").write_text("\ufeffHit.\x1b[2J\n", encoding="utf-8")
+        await pilot.press("f3")
+        await sees(pilot, "The draft from this file?")  # the field has the name that was saved to
+        app.screen.query_one("#path").value = str(tmp_path / "b.txt")  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await until(pilot, lambda: draft.text == "Hit.␛[2J")
+        await sees(pilot, "b.txt is in the draft.")
+
+
+async def test_a_file_that_is_not_there_is_told(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("f3", *"none.txt", "enter")
+        await sees(pilot, "none.txt cannot be read: No such file or directory.")
+        await pilot.press("escape")
+        assert isinstance(app.screen, PromptEditor), "escape leaves the file's name first"
+
+
+async def test_no_editor_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("f5")
+        await sees(pilot, "$EDITOR names no editor")
+
+
+def test_words_that_differ_are_told_without_colour():
+    assert word_diff("Hit below 13.", "Hit below 17, always.").plain == "Hit below [-13.-]{+17, always.+}"
+    assert word_diff("same", "same").plain == "same"
+    assert "\x1b" not in word_diff("\x1b[2J", "[/red] \x1b").plain
+
+
+def test_long_prompts_are_compared_line_by_line():
+    old = "word " * 3000 + "\nold\n"
+    new = "word " * 3000 + "\nnew\n"
+    assert word_diff(old, new).plain.endswith("[-old\n-]{+new\n+}")
+
+
+def test_a_file_that_is_no_prompt_is_refused(tmp_path: Path):
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PromptFileError, match="UTF-8"):
+        read_prompt(tmp_path / "binary")
+    (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
+    with pytest.raises(PromptFileError, match="1,000,000"):
+        read_prompt(tmp_path / "large")
+    with pytest.raises(PromptFileError, match="cannot be written"):
+        write_prompt(tmp_path / "binary" / "under a file", "text")
+
+
+def test_drafts_of_agents_with_odd_names_have_files_of_their_own():
+    assert Draft("./my cliff.py:Cliff").path.name == "my-cliff.py-Cliff.txt"
+    assert Draft("blackjack").path != Draft("frozen_lake").path
+
+
+async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        for leave in ("escape", "f3"):
+            await pilot.press("f2")
+            await sees(pilot, "[-left out-]")
+            await pilot.press(leave)
+            await until(pilot, lambda: "[-left out-]" not in shown(pilot))

@@ -1,0 +1,326 @@
+"""Metrics, settings, evaluations, checkpoints and roll backs, by their keys, against a scripted trainer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from textual.app import App
+from textual.events import Key
+from textual.widgets import Input, OptionList
+
+from llamagym_tui.protocol.commands import CancelEvaluation, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EvaluationCancelled,
+    EvaluationFinished,
+    PhaseChanged,
+    RolledBack,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.returns import MeanReturn
+from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
+from llamagym_tui.screens.metrics.figure_texts import FIGURES
+from llamagym_tui.screens.metrics.figure_wall import series
+from llamagym_tui.screens.metrics.metrics import MetricsScreen
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.playground.steer_keys import steering_allowed
+from llamagym_tui.screens.steering.settings import SettingsDialog
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import initial_state
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.steps import sees, shown, until
+
+SMALL, LARGE = (80, 24), (160, 45)
+EVALUATED = EvaluationFinished(
+    episodes=400, greedy=True, mean_return=-0.1, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=2.0
+)
+
+
+async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_healthy(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
+        await sees(pilot, "mean return")
+        await pilot.press("down")
+        await sees(pilot, "KL of the update")
+        await sees(pilot, "0.004  in its healthy range")
+        await sees(pilot, "Nats a token that one update moved the")
+        assert "20,480 episodes" in shown(pilot)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+
+
+async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("m", "end")
+        await sees(pilot, FIGURES["update_s"].title)
+
+
+async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "episode 20,494")
+        await pilot.press("m")
+        for title in ("mean return", "entropy", "clip fraction", "explained variance", "gradient norm"):
+            await sees(pilot, f"{title}  ")
+
+
+async def test_the_metrics_follow_the_run(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("m")
+        await sees(pilot, "The line begins with the second update.")
+        client.tell(*fakes.learning(12))
+        await sees(pilot, "1,536 episodes")
+
+
+async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await sees(pilot, "ppo.lr takes a number above 0.")
+        await pilot.press("enter", *"1e-4", "enter")
+        await sees(pilot, "→ 0.0001, pending")
+        assert client.asked == [ChangeSettings(changes={"ppo.lr": 0.0001})]
+        await sees(pilot, "0.0005")
+        client.tell(SettingsChanged(changes={"ppo.lr": 0.0001, "ppo.lr_final": 0.0001}, update=0, episodes=0))
+        await sees(pilot, "0.0001        changed")
+        assert "pending" not in shown(pilot)
+        await pilot.press("escape")
+        await sees(pilot, "ppo.lr 0.0001: from now on")
+
+
+async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s", "enter", "x")
+        await sees(pilot, "learning rate takes a number above 0, not 'x'.")
+        await pilot.press("enter")
+        assert isinstance(app.screen.focused, Input)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        assert client.asked == []
+
+
+async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s", "down", "enter", *"0.5", "enter")
+        await sees(pilot, "→ 0.5, pending")
+        client.tell(WarningRaised(message="Nothing was changed: no reference.", refused="settings"))
+        await until(pilot, lambda: "pending" not in shown(pilot))
+        await pilot.press("escape")
+        await sees(pilot, "Warning: Nothing was changed: no reference.")
+
+
+async def test_a_setting_can_be_chosen_by_mouse(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        await pilot.click(OptionList, offset=(3, 4))
+        await sees(pilot, "generation.temperature takes a number above 0.")
+        await until(pilot, lambda: isinstance(app.screen.focused, Input))
+
+
+async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await pilot.press("home", "shift+end", *"400", "enter")
+        await sees(pilot, "asked for; the trainer begins between two steps")
+        assert client.asked == [Evaluate(episodes=400, greedy=True)]
+        await pilot.press("enter")
+        assert len(client.asked) == 1, "one at a time"
+        client.tell(PhaseChanged(phase="evaluating", detail="128 of 400 episodes"))
+        await sees(pilot, "playing: 128 of 400 episodes")
+        await pilot.press("escape")
+        await sees(pilot, "Evaluating: 128 of 400 episodes. The run goes on afterwards.")
+        client.tell(EVALUATED, PhaseChanged(phase="rolling_out"))
+        await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
+        await pilot.press("e")
+        await sees(pilot, "−0.100, 95 % within −0.198 … −0.002  400 greedy in 2.0 s")
+        await sees(pilot, "optimal −0.047")
+
+
+async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e")
+        await sees(pilot, "▐X▌ greedy")
+        await pilot.press("tab", "space")
+        await sees(pilot, "▐ ▌ greedy")
+        await pilot.press("shift+tab", "enter")
+        await until(pilot, lambda: client.asked)
+        assert client.asked == [Evaluate(episodes=1000, greedy=False)]
+
+
+async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        await pilot.press("e")
+        assert client.asked == [], "there is none to cancel"
+        await pilot.press("enter")
+        client.tell(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
+        await sees(pilot, "playing: 128 of 1000 episodes · e cancels")
+        await pilot.press("e", "e")
+        await sees(pilot, "cancelled; it ends between two steps")
+        assert client.asked == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
+        client.tell(EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out"))
+        await sees(pilot, "enter begins")
+        await pilot.press("escape")
+        await sees(pilot, "The evaluation was cancelled after 130 of 1,000 episodes.")
+
+
+async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("e", "home", "shift+end", "0")
+        await sees(pilot, "Episodes are a whole number from 1 to 1,000,000.")
+        await pilot.press("enter")
+        assert client.asked == []
+
+
+async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("c", "c")
+        await sees(pilot, "A checkpoint is asked for; the trainer writes it soon.")
+        assert client.asked == [SaveCheckpoint()]
+        client.tell(CheckpointSaved(path="/runs/demo/model", update=3))
+        await sees(pilot, "Checkpoint written, after update 3.")
+        assert "is asked for" not in shown(pilot)
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
+async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: str, asked: list[RollBack]):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await sees(pilot, " n  stay")
+        rows = shown(pilot).splitlines()
+        y, row = next((y, row) for y, row in enumerate(rows) if " n  stay" in row)
+        await pilot.click(offset=(row.index(f" {answer}  ") + 1, y))
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.pause()
+        assert client.asked == asked
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
+async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, asked: list[RollBack]):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press(answer)
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.pause()
+        assert client.asked == asked
+        if asked:
+            await sees(pilot, "A roll back is asked for")
+            client.tell(RolledBack(update=2, path="good", reason="asked for"))
+            await sees(pilot, "rolled back: to update 2; asked for")
+
+
+async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("ctrl+r")
+        await sees(pilot, " n  stay")
+        await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
+        await pilot.press("enter")
+        await until(pilot, lambda: client.asked == [RollBack()])
+
+
+def test_the_band_of_a_batch_is_half_a_confidence_interval():
+    stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
+    state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
+    # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
+    assert series(state, "mean_return").errors == pytest.approx([1.96 / 2])
+
+
+def test_without_a_trainer_nothing_can_be_asked_for():
+    state = initial_state(fakes.config(Path("/runs/demo")))
+    for action in ("settings", "evaluate", "checkpoint", "roll_back"):
+        assert steering_allowed(action, state) is None
+    assert steering_allowed("metrics", state) is True
+    told = replace(state, evaluations=(EVALUATED,))
+    assert steering_allowed("evaluate", told) is True, "results can be looked at"
+
+
+def test_the_interval_by_hand():
+    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % within +0.304 … +0.696"
+    assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
+
+
+async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        burst(app, "down", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen.focused, Input))
+        burst(app, "0", "full_stop", "1", "enter")
+        await until(pilot, lambda: client.asked == [ChangeSettings(changes={"ppo.clip_range": 0.1})])
+        await pilot.press("escape", "e")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        burst(app, "home", "shift+end", "3", "0", "enter")
+        await until(pilot, lambda: client.asked[1:] == [Evaluate(episodes=30, greedy=True)])
+
+
+def burst(app: App[None], *keys: str) -> None:
+    """Keys that come at once, as from a paste or a slow connection."""
+    for key in keys:
+        app.post_message(Key(key, {"full_stop": "."}.get(key, key if len(key) == 1 else None)))
+
+
+async def test_what_is_told_while_a_screen_opens_is_shown_once_it_is_there(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.demo_run()))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "episode 20,480")
+        app.push_screen(MetricsScreen(app.run_state))
+        app._take_in(reduce(app.run_state, fakes.counted([1.0], 30_000)))
+        app._paint()  # before anything of the screen is mounted
+        await sees(pilot, "episode 30,000")
+        assert isinstance(app.screen, MetricsScreen)

@@ -1,0 +1,310 @@
+"""No text from a model, an environment or a file steers the terminal or is read as markup."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+from textual.app import App
+from textual.events import Paste
+from textual.widgets import Input, TextArea
+
+from llamagym_tui.game.choices import Choice
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    ActionsWeighed,
+    AnyEvent,
+    ModeChanged,
+    PhaseChanged,
+    PolicyMapLaidOut,
+    PolicyMapped,
+    PromptChanged,
+    RunStarted,
+    SessionFailed,
+    StateDrawn,
+    WarningRaised,
+    WheelTaken,
+)
+from llamagym_tui.protocol.inspected import ContextToken, ScoredReply
+from llamagym_tui.protocol.policy_map import MapCell, MapPanel
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.inspector.inspector import InspectorScreen
+from llamagym_tui.screens.play.wheel import WheelScreen
+from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
+from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
+from llamagym_tui.state.transcript import Transcript
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.inspected import InspectedClient, other, scored, told
+from tests.screens.steps import sees, shown, until
+
+NASTY = [
+    "\x1b[2J\x1b[31mred",
+    "\x1b]52;c;aGk=\x07",
+    "\x9b31m",
+    "\x7f\x00\x08",
+    "a\u202eb\u2066c",
+    "a\r\nb\rc",
+    "[/",
+    "[/x]",
+    "[$a]",
+    "[@click=app.quit]leave[/]",
+    "Action: [hit]",
+    "日本語 🃏🃏 e\u0301",
+    "\ud800",
+    "\u2028\u2029\x85",
+]
+
+HOSTILE = [" ".join(NASTY[:6]), " ".join(NASTY[6:]), "\x00" * 200, "\x1b[2J\u202e" + "x" * 10_000]
+"""For a name, a token or a field: all that is nasty, nothing but NUL, and a long line."""
+SIZES = [(80, 24), (160, 45)]
+
+
+def harmful(text: str) -> list[str]:
+    return [
+        char
+        for char in text
+        if (ord(char) < 0x20 and char not in "\n\t")
+        or 0x7F <= ord(char) < 0xA0
+        or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
+        or 0xD800 <= ord(char) < 0xE000
+    ]
+
+
+def test_newlines_and_tabs_stay_and_escape_is_shown():
+    assert literal("a\tb\nc\x1b[2J") == "a\tb\nc␛[2J"
+
+
+def test_delete_c1_and_bidirectional_overrides_are_shown():
+    assert literal("\x7f\x9b\u202e\u2069") == "␡���"
+
+
+def test_every_code_point_below_the_surrogates_end_is_harmless_afterwards():
+    assert harmful(literal("".join(map(chr, range(0xE000))))) == []
+
+
+def test_brackets_are_brackets():
+    assert literal_content("[b]Action: [hit][/]").plain == "[b]Action: [hit][/]"
+
+
+def test_one_line_has_no_line_ends():
+    assert one_line("a\n b\x1b\tc") == "a b␛ c"
+
+
+def test_random_texts_are_harmless():
+    rng = random.Random(7)
+    for _ in range(200):
+        text = "".join(
+            chr(rng.choice([rng.randrange(0x20), rng.randrange(0x300), rng.randrange(0x11000)])) for _ in range(99)
+        )
+        assert harmful(literal(text)) == []
+
+
+class Bare(App[None]):
+    def compose(self):
+        yield ConversationView()
+
+
+async def test_no_strip_of_a_conversation_has_an_escape():
+    rng = random.Random(3)
+    transcript = Transcript()
+    for episode in range(60):
+        text = " ".join(rng.sample(NASTY, 4))
+        for event in fakes.hand(episode, [(text, text, "keyword")], 1.0, system_prompt=text):
+            transcript = transcript.tell(event)
+    app = Bare()
+    async with app.run_test(size=(61, 20)) as pilot:
+        view = app.query_one(ConversationView)
+        view.show(transcript.note(NASTY[0]).entries)
+        await pilot.pause()
+        for number in view.line_numbers:
+            line = view.line_at(number)
+            assert harmful(line.plain if line else "") == []
+        for y in range(view.size.height):
+            strip = view.render_line(y)
+            assert strip.cell_length == view.scrollable_content_region.width
+            assert harmful("".join(segment.text for segment in strip)) == []
+
+
+@pytest.mark.parametrize("text", [" ".join(NASTY[:6]), *NASTY[6:9], " ".join(NASTY[9:])])
+async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
+    text = text.encode("utf-8", "replace").decode()  # as it comes over the wire
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=(160, 45)) as pilot:
+        client.tell(PhaseChanged(phase="rolling_out", detail=text), WarningRaised(message=text))
+        client.tell(PromptChanged(prompt_version=2, system_prompt=text))
+        client.tell(*fakes.hand(1, [(text, text, "keyword")], 1.0, system_prompt=text))
+        await sees(pilot, "episode 1 ")
+        assert harmful(shown(pilot)) == []
+        await pilot.press("slash")
+        app.screen.query_one(Input).post_message(Paste(text))
+        await until(pilot, lambda: app.screen.query_one(Input).value)
+        await pilot.pause()
+        assert harmful(shown(pilot)) == []
+        await pilot.press("escape", "p")
+        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        await pilot.pause()
+        assert harmful(shown(pilot)) == []
+        await pilot.press("escape")
+        client.tell(SessionFailed(message=text))
+        await sees(pilot, "NO TRAINER")
+        assert harmful(shown(pilot)) == []
+
+
+async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        area = app.screen.query_one(TextArea)
+        area.post_message(Paste("\x1b[2Jx"))
+        await until(pilot, lambda: area.text.endswith("x"))
+        assert area.text.endswith("␛[2Jx")
+        assert area.text.count("[2J") == 1
+
+
+async def test_a_line_of_a_megabyte_is_shown_without_delay(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=(80, 24)) as pilot:
+        client.tell(*fakes.hand(1, [("x" * 1_000_000, '{"action": 0}', "json")], 1.0))
+        await sees(pilot, "more characters)")
+
+
+async def test_random_conversations_are_harmless_at_every_width():
+    rng = random.Random(11)
+    app = Bare()
+    async with app.run_test(size=(40, 20)) as pilot:
+        for width in (17, 40, 93):
+            transcript = Transcript()
+            for episode in range(12):
+                parts = [rng.choice(NASTY), chr(rng.randrange(0x11000)), " ", "x" * rng.randrange(99), "日" * 40]
+                text = "".join(rng.choice(parts) for _ in range(20))
+                for event in fakes.hand(episode, [(text, text, "failed")], -1.0, system_prompt=text):
+                    transcript = transcript.tell(event)
+            await pilot.resize_terminal(width, 20)
+            view = app.query_one(ConversationView)
+            view.show(transcript.note(text).entries)
+            view.find(rng.choice(NASTY))
+            await pilot.pause(0.1)
+            for _ in range(12):
+                for y in range(view.size.height):
+                    strip = view.render_line(y)
+                    assert strip.cell_length == view.scrollable_content_region.width
+                    assert harmful("".join(segment.text for segment in strip)) == []
+                view.scroll_relative(y=-15, animate=False, immediate=True)
+                await pilot.pause()
+
+
+def wired(text: str) -> str:
+    """As it comes over the wire, where no lone surrogate can stand."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def named(text: str) -> Iterator[AnyEvent]:
+    """A run whose names are all the same text."""
+    for event in fakes.opening_events():
+        renamed = {"agent": text, "env_id": text, "action_names": [text, text], "draws": True}
+        yield replace(event, **renamed) if isinstance(event, RunStarted) else event
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+async def test_tokens_and_replies_that_are_inspected_are_literal(
+    make_app: MakeApp, text: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+):
+    text = wired(text)
+    beside = {"before": [ContextToken(text=text, trained=False)], "after": [ContextToken(text=text, trained=True)]}
+    reply = told(1, 0, **beside)
+    tokens = [
+        replace(token, text=text, alternatives=[other(9, text, 0.6), other(7, text, 0.4)]) for token in reply.tokens
+    ]
+    replies = [ScoredReply(text=text, score=-0.4, probability=0.5, chosen=chosen) for chosen in (True, False)]
+    answers = [replace(reply, tokens=tokens), replace(scored(reply), tokens=tokens, replies=replies)]
+    client = InspectedClient(fakes.opening_events())
+    monkeypatch.setattr(client, "_answer", lambda command: answers[len(client.inspected) - 1])
+    app = make_app(client)
+    async with app.run_test(size=size) as pilot:
+        client.tell(*fakes.hand(1, [("12", text[:200], "failed")], 1.0))
+        await sees(pilot, "episode 1 ")
+        await pilot.press("i")
+        await sees(pilot, "sampled by policy 39")
+        for key in ("down", "up", "up", "r", "down"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert isinstance(app.screen, InspectorScreen)
+            assert harmful(shown(pilot)) == []
+        assert len(client.inspected) == 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)[:2000]
+    cell, hole = MapCell(words=text, best=[1]), MapCell(words=text, sign=text)
+    panel = MapPanel(
+        title=text, row_name=text, column_name=text, rows=[text] * 2, columns=[text] * 2, cells=[[cell, hole]] * 2
+    )
+    laid = {"panels": [panel] * 2, "action_names": [text, text], "signs": [text, text]}
+    mapped = PolicyMapped(policy_version=1, update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
+    for action in (None, 1):
+        client = fakes.FakeClient(iter([*named(text), PolicyMapLaidOut(**laid, action=action), mapped]))
+        app = make_app(client)
+        async with app.run_test(size=size) as pilot:
+            await sees(pilot, "rolling out")
+            await pilot.press("g")
+            await sees(pilot, "of 4")
+            for key in ("down", "right", "tab", "o"):
+                await pilot.press(key)
+                await pilot.pause()
+                assert isinstance(app.screen, PolicyMapScreen)
+                assert harmful(shown(pilot)) == []
+            client.tell(PolicyMapLaidOut(why_not=text))
+            await pilot.pause(0.15)
+            assert harmful(shown(pilot)) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)
+    client = fakes.FakeClient(named(text))
+    app = make_app(client)
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("w")
+        client.tell(WheelTaken(env=0, choices=[Choice("s", 0, text), Choice(text[:1], 1, text)]))
+        client.tell(*list(fakes.hand(3, [(text, text[:200], "failed")], 0.0))[:2])
+        client.tell(ActionAwaited(episode=3, turn=0, reply=text * 100, action_name=text))
+        await sees(pilot, "your turn, all others wait")
+        assert isinstance(app.screen, WheelScreen)
+        assert harmful(shown(pilot)) == []
+        await pilot.press("tab")
+        app.screen.query_one(Input).post_message(Paste(text))
+        await until(pilot, lambda: app.screen.query_one(Input).value)
+        client.tell(PhaseChanged(phase="updating", detail=text), WarningRaised(message=text))
+        await pilot.pause(0.15)
+        assert harmful(shown(pilot)) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("text", HOSTILE, ids=["controls", "markup", "nul", "long"])
+async def test_names_of_actions_and_drawings_are_literal(make_app: MakeApp, text: str, size: tuple[int, int]):
+    text = wired(text)
+    client = fakes.FakeClient(named(text))
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        if size == SIZES[0]:
+            await pilot.press("v")
+        start, observation, *_ = fakes.hand(1, [(text, text[:200], "failed")], 0.0)
+        client.tell(start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation)
+        client.tell(ActionsWeighed(episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]))
+        client.tell(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
+        client.tell(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
+        await sees(pilot, "+0.000 ± 1.960")
+        assert harmful(shown(pilot)) == []

@@ -1,0 +1,67 @@
+"""``--set NAME=VALUE``: words become settings, and every mistake is named as it was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.config import RunConfig, from_dict
+from llamagym_tui.errors import UsageError
+from llamagym_tui.setup.assignments import merged, settings
+
+
+def test_words_become_what_their_settings_take() -> None:
+    said = ["ppo.lr=1e-3", "ppo.epochs=4", "ppo.whiten_advantages=false", "ppo.target_kl=0.02", "ppo.credit=token"]
+    assert settings([*said, "generation.temperature=0.7", "max_turns=50"]) == {
+        "ppo": {"lr": 1e-3, "epochs": 4, "whiten_advantages": False, "target_kl": 0.02, "credit": "token"},
+        "generation": {"temperature": 0.7},
+        "max_turns": 50,
+    }
+
+
+def test_none_a_list_and_an_equals_sign_in_a_value_are_read() -> None:
+    assert settings(["ppo.reward_scale=none", 'lora.target_modules=["q_proj", "v_proj"]', "sft_data=a=b.jsonl"]) == {
+        "ppo": {"reward_scale": None},
+        "lora": {"target_modules": ["q_proj", "v_proj"]},
+        "sft_data": "a=b.jsonl",
+    }
+
+
+def test_of_two_assignments_of_a_name_the_later_counts() -> None:
+    assert settings(["ppo.lr=1", "ppo.lr=2"]) == {"ppo": {"lr": 2.0}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "sentence"),
+    [
+        ("ppo.lr", "--set takes NAME=VALUE"),
+        ("ppo.lr=fast", "--set ppo.lr takes float, not 'fast'"),
+        ("ppo.lr=0", "--set ppo.lr takes float > 0.0, not '0'"),
+        ("ppo.epochs=2.5", "--set ppo.epochs takes int, not '2.5'"),
+        ("ppo.target_kl=soon", "--set ppo.target_kl takes float | none, not 'soon'"),
+        ("ppo.credit=word", "--set ppo.credit takes turn or token, not 'word'"),
+        ("lora.target_modules=[1", "--set lora.target_modules takes"),
+        ("clip_range=1", "knows no 'clip_range'; near it: ppo.clip_range"),
+        ("ppo.entropy_coeff=0", "near it: ppo.entropy_coef, "),
+        ("ppo=1", "knows no 'ppo'"),
+        ("zzzz=1", "knows no 'zzzz'; there are "),
+        ("run_dir=x", "it is said by --run-dir"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_that_names_it(assignment: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as error:
+        settings([assignment])
+    assert sentence in str(error.value)
+
+
+def test_what_is_above_counts_section_by_section() -> None:
+    below = {"seed": 1, "ppo": {"lr": 1e-3, "epochs": 2}}
+    assert merged(below, {"ppo": {"lr": 1e-4}, "lora": {"r": 4}}) == {
+        "seed": 1,
+        "ppo": {"lr": 1e-4, "epochs": 2},
+        "lora": {"r": 4},
+    }
+
+
+def test_every_setting_of_the_configuration_can_be_said() -> None:
+    config = from_dict(RunConfig, {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])})
+    assert (config.ppo.kl_form, config.seed) == ("loss", 3)

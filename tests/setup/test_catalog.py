@@ -1,0 +1,220 @@
+"""Finding agents by name, by file and by Gymnasium id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import registry
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.agents.generic import as_text
+from llamagym_tui.errors import AgentFileError, UsageError
+from llamagym_tui.setup import catalog
+
+CLIFF = """
+from llamagym_tui import Agent
+
+class CliffAgent(Agent):
+    env_id = "CliffWalking-v1"
+
+    def get_system_prompt(self):
+        return "Walk."
+
+    def format_observation(self, observation):
+        return f"At {observation}."
+
+    def extract_action(self, response):
+        return int(response)
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def _write(source: str) -> Path:
+        path = tmp_path / "cliff.py"
+        path.write_text(source, encoding="utf-8")
+        return path
+
+    return _write
+
+
+def test_a_built_in_agent_is_found_by_name() -> None:
+    assert catalog.find_agent("blackjack") is BlackjackAgent
+    assert catalog.built_in()["blackjack"] is BlackjackAgent
+
+
+def test_a_built_in_name_may_have_hyphens_and_is_known_by_its_files_name() -> None:
+    assert catalog.find_agent("frozen-lake") is catalog.built_in()["frozen_lake"]
+    assert catalog.absolute_spec("frozen-lake") == "frozen_lake"
+    assert catalog.agent_name("frozen-lake") == "frozen_lake"
+
+
+def test_the_generic_agent_is_no_built_in_one() -> None:
+    assert "generic" not in catalog.built_in()
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
+    with pytest.raises(UsageError, match=r"no agent named 'blackjak'; did you mean blackjack"):
+        catalog.find_agent("blackjak")
+    with pytest.raises(UsageError, match=r"CartPole-v1"):
+        catalog.find_agent("cartpole")
+
+
+def test_a_name_near_to_none_is_refused_with_the_built_in_ones() -> None:
+    with pytest.raises(UsageError, match=r"built in: .*blackjack"):
+        catalog.find_agent("xyzzy")
+
+
+def test_an_agent_file_of_the_three_methods_and_env_id_is_enough(write: Write) -> None:
+    agent_class = catalog.find_agent(str(write(CLIFF)))
+    assert agent_class.__name__ == "CliffAgent"
+    assert agent_class().read("2").action == 2
+    assert catalog.action_names(agent_class) == ("action 0", "action 1", "action 2", "action 3")
+
+
+def test_a_relative_path_is_found_and_can_be_made_absolute(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(CLIFF)
+    monkeypatch.chdir(path.parent)
+    assert catalog.find_agent("./cliff.py").env_id == "CliffWalking-v1"
+    assert catalog.absolute_spec("./cliff.py:CliffAgent") == f"{path.parent / 'cliff.py'}:CliffAgent"
+    assert catalog.absolute_spec("CartPole-v1") == "CartPole-v1"
+
+
+def test_of_several_agents_in_a_file_one_is_named(write: Write) -> None:
+    path = write(CLIFF + '\nclass Other(CliffAgent):\n    env_id = "Taxi-v4"\n')
+    assert catalog.find_agent(f"{path}:Other").env_id == "Taxi-v4"
+    with pytest.raises(AgentFileError, match=r"several agents; name one: cliff.py:CliffAgent, cliff.py:Other"):
+        catalog.find_agent(str(path))
+    with pytest.raises(AgentFileError, match=r"no agent class Nope; name one: "):
+        catalog.find_agent(f"{path}:Nope")
+
+
+def test_an_unfinished_base_class_is_not_taken_for_the_agent(write: Write) -> None:
+    source = CLIFF.replace("class CliffAgent(Agent):", "class Base(Agent):\n    pass\n\nclass CliffAgent(Base):")
+    assert catalog.find_agent(str(write(source))).__name__ == "CliffAgent"
+
+
+def test_an_imported_agent_is_not_the_files_own(write: Write) -> None:
+    path = write("from llamagym_tui.agents.blackjack import BlackjackAgent\n" + CLIFF)
+    assert catalog.find_agent(str(path)).__name__ == "CliffAgent"
+
+
+def test_a_file_can_import_its_neighbours(write: Write) -> None:
+    path = write("import cliff_neighbour\n" + CLIFF.replace('"CliffWalking-v1"', "cliff_neighbour.ID"))
+    path.with_name("cliff_neighbour.py").write_text('ID = "Taxi-v4"\n', encoding="utf-8")
+    assert catalog.find_agent(str(path)).env_id == "Taxi-v4"
+
+
+def test_an_edited_file_is_read_anew(write: Write) -> None:
+    catalog.find_agent(str(write(CLIFF)))
+    edited = catalog.find_agent(str(write(CLIFF.replace("Walk.", "Runs."))))
+    assert edited().get_system_prompt() == "Runs."
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "sentence"),
+    [
+        ("x = 1\ndef broken(:\n", 2, "invalid syntax"),
+        ("x = 1\ny = undefined_name\n", 2, "NameError"),
+        ("import sys\n\nsys.exit(3)\n", 3, "SystemExit"),
+        ("def f():\n    raise ValueError('in here\\nand on')\n\nf()\n", 2, "ValueError: in here$"),
+        ("\n\nimport no_such_module_at_all\n", 3, "ModuleNotFoundError"),
+        (CLIFF.replace("def extract_action", "def extract"), 4, "lacks extract_action"),
+        (CLIFF.replace("env_id =", "environment ="), 4, "names no environment"),
+        ("x = '\0'\n", 1, "null bytes"),
+    ],
+)
+def test_a_faulty_file_is_refused_with_file_and_line(write: Write, source: str, line: int, sentence: str) -> None:
+    path = write(source)
+    with pytest.raises(AgentFileError, match=sentence) as caught:
+        catalog.find_agent(str(path))
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_an_agent_says_so(write: Write) -> None:
+    with pytest.raises(AgentFileError, match="defines no agent"):
+        catalog.find_agent(str(write("x = 1\n")))
+
+
+def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no agent file"):
+        catalog.find_agent(str(tmp_path / "nope.py"))
+
+
+def test_a_gymnasium_id_gets_an_agent_that_lists_the_actions() -> None:
+    agent = catalog.find_agent("CartPole-v1")()
+    assert agent.env_id == "CartPole-v1"
+    assert agent.action_names == ("action 0", "action 1")
+    assert '{"action": 0}' in agent.get_system_prompt()
+    assert '{"action": 1}' in agent.get_system_prompt()
+
+
+def test_continuous_actions_are_refused_in_a_sentence() -> None:
+    with pytest.raises(UsageError, match=r"Pendulum-v1 takes actions from Box.*agent file"):
+        catalog.find_agent("Pendulum-v1")
+
+
+class _Stub(gymnasium.Env[np.ndarray, int]):
+    """An environment whose two spaces are given."""
+
+    def __init__(self, observation_space: gymnasium.Space, action_space: gymnasium.Space) -> None:
+        self.observation_space = observation_space
+        self.action_space = action_space
+
+
+def _broken() -> gymnasium.Env:
+    raise RuntimeError("no display\nand more")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "entry_point", "sentence"),
+    [
+        (
+            "Stub/Image-v0",
+            lambda: _Stub(gymnasium.spaces.Box(0, 255, (64, 64, 3), np.uint8), gymnasium.spaces.Discrete(2)),
+            r"12,288 numbers",
+        ),
+        (
+            "Stub/Shifted-v0",
+            lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2, start=1)),
+            r"counted from 0",
+        ),
+        ("Stub/Broken-v0", _broken, r"cannot be made: no display$"),
+    ],
+)
+def test_an_environment_that_cannot_be_told_is_refused(env_id: str, entry_point: object, sentence: str) -> None:
+    gymnasium.register(env_id, entry_point=entry_point, disable_env_checker=True)
+    try:
+        with pytest.raises(UsageError, match=sentence):
+            catalog.find_agent(env_id)
+    finally:
+        registry.pop(env_id)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("blackjack", "blackjack"),
+        ("./cliff.py", "cliff"),
+        ("deep/er/cliff.py:CliffAgent", "cliff"),
+        ("CartPole-v1", "CartPole-v1"),
+        ("phys2d/CartPole-v1", "phys2d_CartPole-v1"),
+        ("../..", "agent"),
+    ],
+)
+def test_names_are_short_and_fit_into_file_names(spec: str, name: str) -> None:
+    assert catalog.agent_name(spec) == name
+
+
+def test_observations_are_told_as_literal_text() -> None:
+    assert as_text(np.array([0.123456, -2.0], dtype=np.float32)) == "[0.1235, -2]"
+    assert as_text((np.int64(3), True, "north")) == "[3, True, north]"
+    assert as_text({"position": np.array([1, 2]), "mission": ""}) == "position: [1, 2]; mission: (nothing)"
+    assert as_text(np.float64(0.5)) == "0.5"

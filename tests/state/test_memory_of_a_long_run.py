@@ -1,0 +1,115 @@
+"""However much a trainer tells, what is kept of it stays the same size."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pickle
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EvaluationFinished,
+    PhaseChanged,
+    PromptChanged,
+    SettingsChanged,
+    UpdateFinished,
+    WarmStartProgressed,
+    WarningRaised,
+)
+from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.state import transcript
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import RunState, initial_state
+from tests import fakes
+
+EVENTS = 100_000
+
+
+def everything() -> Iterator[AnyEvent]:
+    """A run without end that tells of all that grows: hands, counts, updates, prompts, settings, warnings."""
+    yield from fakes.opening_events()
+    for episode in count():
+        turn = ("Your total: 12. Usable ace: no. Dealer shows: 10.", '{"action": 1}', "json")
+        yield from fakes.hand(episode, [turn], 1.0)
+        if episode % 4 == 0:
+            yield fakes.counted([1.0, -1.0] * 32, 16 * episode + 64)
+        if episode % 16 == 0:
+            yield PhaseChanged(phase="updating")
+            yield UpdateFinished(update=episode // 16 + 1, episodes=16 * episode + 64, stats=fakes.STATS)
+            yield PhaseChanged(phase="rolling_out")
+        if episode % 64 == 0:
+            yield PromptChanged(prompt_version=episode // 64 + 2, system_prompt=f"{fakes.PROMPT} ({episode:06})")
+            yield SettingsChanged(changes={"ppo.lr": 1e-4 + 1e-9 * episode}, update=0, episodes=16 * episode)
+            yield WarningRaised(message="The entropy is low.")
+            yield WarmStartProgressed(step=episode + 1, steps=10**6, loss=0.5)
+            yield EvaluationFinished(
+                episodes=100,
+                greedy=True,
+                mean_return=0.0,
+                return_stderr=0.1,
+                parse_failure_rate=0.0,
+                elapsed_s=1.0,
+            )
+
+
+def size(state: RunState) -> int:
+    """Bytes of all that a state holds."""
+    return len(pickle.dumps(state))
+
+
+@pytest.mark.parametrize(
+    ("told", "entries"), [(30_000, 2048), pytest.param(100_000, transcript.MAX_ENTRIES, marks=pytest.mark.slow)]
+)
+def test_the_second_half_of_a_long_run_adds_nothing_to_its_state(
+    told: int, entries: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transcript, "MAX_ENTRIES", entries)
+    state, events = initial_state(fakes.config(Path("/runs/demo"))), everything()
+    for event in islice(events, told // 2):
+        state = reduce(state, event)
+    assert len(state.transcript.entries) > entries - transcript.PAGE, "all that is bounded is full"
+    half = size(state)
+    for event in islice(events, told // 2):
+        state = reduce(state, event)
+    assert size(state) < 1.02 * half
+
+
+@pytest.mark.slow
+async def test_an_app_that_was_told_100_000_events_holds_no_more_than_after_half_of_them(tmp_path: Path):
+    events, told = everything(), 0
+
+    class Teller(fakes.FakeClient):
+        async def events(self) -> AsyncIterator[AnyEvent]:
+            nonlocal told
+            for event in events:
+                while told == goal:
+                    await asyncio.sleep(0.01)
+                told += 1
+                yield event
+
+    async def holds(told_until: int) -> int:
+        """Bytes that Python has allocated once so much was told and painted."""
+        nonlocal goal
+        goal = told_until
+        view = app.screen.query_one(ConversationView)
+        while told < goal or view._rough or view._entries is not app.run_state.transcript.entries:
+            await pilot.pause(0.1)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    goal, app = 1, LlamaGymApp(fakes.config(tmp_path / "run"), client_factory=Teller)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await pilot.pause(1.0)
+        tracemalloc.start()
+        try:
+            half, whole = await holds(EVENTS // 2), await holds(EVENTS)
+        finally:
+            tracemalloc.stop()
+    assert whole - half < 0.15 * half, "caches fill up; 50 bytes an event would be too many"

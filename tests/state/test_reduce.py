@@ -1,0 +1,235 @@
+"""The reducer: what the trainer confirmed, what is only asked for, and bounds on everything."""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from pathlib import Path
+
+import pytest
+
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeStarted,
+    EvaluationFinished,
+    Hello,
+    ModeChanged,
+    PhaseChanged,
+    PromptChanged,
+    RolledBack,
+    RunFinished,
+    SessionFailed,
+    SettingsChanged,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.returns import MAX_GROUPS, RECENT
+from llamagym_tui.state import run
+from llamagym_tui.state.reduce import MAX_MARKS, reduce, trainer_lost
+from llamagym_tui.state.run import RunState, mode_asked, pause_asked, prompt_asked
+from llamagym_tui.state.transcript import MAX_ENTRIES, Notice
+from tests import fakes
+
+
+def after(*events: AnyEvent, state: RunState | None = None) -> RunState:
+    return fold(reduce, events, state or run.initial_state(fakes.config(Path("run"))))
+
+
+def started(*events: AnyEvent) -> RunState:
+    return after(*fakes.opening_events(), *events)
+
+
+def test_before_the_trainer_is_up_the_run_is_loading():
+    state = after()
+    assert (state.phase, state.detail, state.agent) == ("loading", "starting the trainer", "blackjack")
+
+
+def test_hello_and_phases_tell_what_is_being_done():
+    state = after(Hello(protocol=1, pid=42), PhaseChanged(phase="loading", detail="loading the model"))
+    assert (state.pid, state.detail) == (42, "loading the model")
+
+
+def test_run_started_brings_the_trainers_names_and_prompt():
+    state = started()
+    assert (state.agent, state.phase, state.prompt_version) == ("Blackjack", "rolling_out", 1)
+    assert state.system_prompt == fakes.PROMPT
+
+
+def test_counted_episodes_move_the_counters_and_the_mean():
+    state = started(fakes.counted([1.0, -1.0, -1.0, -1.0], 4))
+    assert (state.episodes, state.env_steps, state.episodes_per_s) == (4, 5, 212.0)
+    assert state.recent_mean is not None
+    assert state.recent_mean.mean == -0.5
+
+
+def test_a_mode_is_active_only_when_the_trainer_confirms_it():
+    asked = mode_asked(started(), "inference")
+    assert (asked.mode, asked.mode_requested) == ("train", "inference")
+    confirmed = after(ModeChanged(mode="inference"), state=asked)
+    assert (confirmed.mode, confirmed.mode_requested) == ("inference", None)
+
+
+def test_a_prompt_is_pending_then_confirmed_then_watched():
+    asked = prompt_asked(started(), "Hit below 13.")
+    assert (asked.prompt_version, asked.prompt_requested) == (1, "Hit below 13.")
+    old = EpisodeStarted(episode=5, system_prompt=fakes.PROMPT, prompt_version=1, mode="train")
+    taken = after(old, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), state=asked)
+    assert taken.prompt_requested is None
+    assert taken.prompt_awaits_reset
+    new = EpisodeStarted(episode=6, system_prompt="Hit below 13.", prompt_version=2, mode="train")
+    assert not after(new, state=taken).prompt_awaits_reset
+
+
+def test_the_confirmation_of_an_older_prompt_leaves_the_newer_one_pending():
+    asked = prompt_asked(prompt_asked(started(), "first"), "second")
+    state = after(PromptChanged(prompt_version=2, system_prompt="first"), state=asked)
+    assert (state.system_prompt, state.prompt_requested) == ("first", "second")
+
+
+def test_a_pause_waits_through_an_update_for_its_confirmation():
+    state = after(PhaseChanged(phase="updating"), state=pause_asked(started(), True))
+    assert state.pause_requested is True
+    state = after(PhaseChanged(phase="paused"), state=state)
+    assert state.pause_requested is None
+
+
+def test_the_mean_return_starts_anew_with_another_prompt_or_mode():
+    state = started(fakes.counted([1.0] * 8, 8), PromptChanged(prompt_version=2, system_prompt="new"))
+    assert state.recent == ()
+    late = fakes.counted([1.0], 9, prompt_version=1)
+    new = fakes.counted([-1.0], 10, prompt_version=2)
+    state = after(late, new, state=state)
+    assert state.recent == (-1.0,)
+    assert state.returns.episodes == 10
+
+
+def test_a_change_by_a_persons_hand_leaves_a_mark_and_a_notice():
+    state = started(fakes.counted([1.0] * 8, 8), ModeChanged(mode="inference"))
+    assert [(mark.episode, mark.label) for mark in state.marks] == [(8, "inference")]
+    assert state.transcript.entries[-1].fact == Notice("inference: nothing is trained")
+
+
+def test_updates_and_evaluations_are_kept():
+    evaluation = EvaluationFinished(
+        episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    state = started(UpdateFinished(update=3, episodes=2400, stats=fakes.STATS), evaluation)
+    assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
+    # 1.96 · 0.03 = 0.0588
+    note = "Evaluation: mean return −0.081 ± 0.059 over 1,000 greedy episodes; 95 % within −0.140 … −0.022"
+    assert state.transcript.entries[-1].fact == Notice(note)
+
+
+def test_of_an_evaluation_of_one_episode_no_interval_is_told():
+    evaluation = EvaluationFinished(
+        episodes=1, greedy=False, mean_return=1.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    assert started(evaluation).transcript.entries[-1].fact == Notice(
+        "Evaluation: mean return +1.000 over 1 sampled episode"
+    )
+
+
+def test_a_warning_is_told_and_the_run_goes_on():
+    state = started(WarningRaised(message="LR is high"))
+    assert state.live
+    assert state.transcript.entries[-1].fact == Notice("Warning: LR is high")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda state: trainer_lost(state, "The trainer died (killed by SIGKILL)."),
+        lambda state: after(SessionFailed(message="The trainer died (killed by SIGKILL)."), state=state),
+    ],
+    ids=["lost", "failed"],
+)
+def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
+    state = end(mode_asked(prompt_asked(pause_asked(started(), True), "new"), "inference"))
+    assert not state.live
+    assert state.failure == "The trainer died (killed by SIGKILL)."
+    assert (state.mode_requested, state.prompt_requested, state.pause_requested) == (None, None, None)
+
+
+def test_the_trainers_own_reason_is_kept_when_its_process_is_lost_after_it():
+    state = trainer_lost(started(SessionFailed(message="The model is not there.")), "The trainer died.")
+    assert state.failure == "The model is not there."
+
+
+def test_a_finished_run_is_no_failure():
+    end = RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0, mean_return=-0.2, return_stderr=0.1)
+    state = started(end)
+    assert (state.phase, state.finished, state.failure, state.live) == ("stopped", end, "", False)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0, mean_return=-0.2, return_stderr=0.1),
+        SessionFailed(message="Memory ran out."),
+    ],
+    ids=["finished", "failed"],
+)
+def test_the_earlier_end_of_a_resumed_run_is_not_told_when_it_goes_on(end: AnyEvent):
+    state = started(end, *fakes.opening_events())
+    assert (state.phase, state.finished, state.failure, state.live) == ("rolling_out", None, "", True)
+
+
+def test_quitting_interrupts_training_only_while_there_is_some():
+    assert started().training
+    assert not after().training
+    assert not started(ModeChanged(mode="inference")).training
+
+
+def test_a_long_run_costs_no_more_memory_than_a_short_one():
+    state = started()
+    for at in range(300):
+        turn = ("Your total: 12.", '{"action": 1}', "json")
+        prompt = PromptChanged(prompt_version=2 + at, system_prompt="p")
+        counted = fakes.counted([1.0] * 500, 500 * (at + 1), prompt_version=2 + at)
+        state = after(prompt, counted, *fakes.hand(at, [turn, turn], 1.0), state=state)
+    assert len(state.returns.sums) <= MAX_GROUPS
+    assert len(state.recent) <= RECENT
+    assert len(state.marks) == MAX_MARKS
+    assert len(state.transcript.entries) <= MAX_ENTRIES
+
+
+def test_what_was_asked_for_already_is_not_asked_again():
+    state = started()
+    asked = pause_asked(state, True)
+    assert pause_asked(asked, True) is asked
+    assert pause_asked(state, False) is state
+    assert mode_asked(state, "train") is state
+
+
+def test_a_pause_that_is_taken_back_before_it_is_confirmed_ends_in_playing():
+    state = pause_asked(pause_asked(started(), True), False)
+    state = after(PhaseChanged(phase="paused"), state=state)
+    assert state.pause_requested is False
+    state = after(PhaseChanged(phase="rolling_out"), state=state)
+    assert (state.phase, state.pause_requested) == ("rolling_out", None)
+
+
+def test_a_run_that_is_started_again_keeps_what_was_seen():
+    lost = trainer_lost(started(fakes.counted([1.0], 1)), "The trainer died.")
+    again = run.restarted(lost)
+    assert (again.live, again.phase, again.failure, again.episodes) == (True, "loading", "", 1)
+    assert again.transcript.entries[-1].fact == Notice("The trainer is started again.")
+
+
+def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
+    lost = trainer_lost(started(fakes.counted([1.0] * 10, 10), ModeChanged(mode="inference")), "The trainer died.")
+    state = after(fakes.counted([-1.0] * 2, 6), state=run.restarted(lost))
+    assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
+    assert state.marks == ()
+
+
+def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():
+    state = started(fakes.counted([1.0], 40), RolledBack(update=3, path="run/good", reason="Collapsed: x."))
+    assert (state.updates, state.marks[-1].episode, state.marks[-1].label) == (3, 40, "rolled back")
+    assert state.transcript.entries[-1].fact == Notice("rolled back: to update 3; Collapsed: x.")
+
+
+def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
+    state = started(SettingsChanged(changes={"ppo.lr_final": 1e-4, "ppo.lr": 1e-4}, update=2, episodes=9))
+    state = after(SettingsChanged(changes={"n_envs": 8}, update=2, episodes=9), state=state)
+    assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
+    assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]

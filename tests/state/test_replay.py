@@ -1,0 +1,204 @@
+"""A recording is read in pieces, played by a clock, and every jump shows what playing would have shown."""
+
+from __future__ import annotations
+
+from functools import reduce as fold
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol.events import AnyEvent, Event, PhaseChanged, PromptChanged, WarningRaised
+from llamagym_tui.state import replay
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.replay import Moment, Player, Recording, clock_text
+from llamagym_tui.state.run import RunState
+from tests import fakes
+from tests.recorded_run import record
+
+
+class Clock:
+    """Time that the test lets pass."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stamped(*events: Event, every_s: float = 1.0) -> list[AnyEvent]:
+    """Events at 0, 1, 2 … seconds."""
+    return [msgspec.structs.replace(event, at_s=index * every_s) for index, event in enumerate(events)]  # type: ignore[misc]
+
+
+def whole(run_dir: Path) -> Recording:
+    recording = Recording(run_dir)
+    while not recording.complete:
+        recording.read_on()
+    return recording
+
+
+def player(run_dir: Path) -> tuple[Player, Clock]:
+    clock = Clock()
+    return Player(whole(run_dir), clock=clock), clock
+
+
+def warnings(count: int) -> list[AnyEvent]:
+    return stamped(*[WarningRaised(message=str(index)) for index in range(count)])
+
+
+def test_time_goes_on_over_a_resumed_session_and_a_long_silence_is_cut_short():
+    moment = Moment()
+    for at_s, expected in [(2.0, 2.0), (2.5, 2.5), (3600.0, 7.5), (0.0, 7.5), (4.0, 11.5)]:
+        moment = moment.of_next(PhaseChanged(phase="paused", at_s=at_s))
+        assert moment == Moment(expected, at_s)
+
+
+def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):
+    playing, clock = player(record(tmp_path, warnings(5)))
+    playing.tick()
+    assert playing.state.warning == "0"
+    clock.now += 2.5
+    playing.tick()
+    assert (playing.state.warning, playing.at_s) == ("2", 2.5)
+
+
+def test_speed_counts_from_the_moment_on_which_it_is_changed(tmp_path: Path):
+    playing, clock = player(record(tmp_path, warnings(20)))
+    clock.now += 2.0
+    playing.tick()
+    playing.change_speed(+2)
+    clock.now += 3.0
+    playing.tick()
+    assert (playing.speed, playing.at_s, playing.state.warning) == (4.0, 14.0, "14")
+
+
+def test_speed_stays_within_its_bounds(tmp_path: Path):
+    playing, _ = player(record(tmp_path, warnings(2)))
+    playing.change_speed(+99)
+    assert playing.speed == 128.0
+    playing.change_speed(-99)
+    assert playing.speed == 0.25
+
+
+def test_nothing_plays_while_paused_and_no_time_is_made_up_for_afterwards(tmp_path: Path):
+    playing, clock = player(record(tmp_path, warnings(9)))
+    playing.toggle()
+    clock.now += 5.0
+    playing.tick()
+    assert playing.at_s == 0.0
+    playing.toggle()
+    clock.now += 1.0
+    playing.tick()
+    assert playing.state.warning == "1"
+
+
+def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
+    playing, clock = player(record(tmp_path, warnings(4)))
+    clock.now += 60.0
+    playing.tick()
+    assert (playing.playing, playing.at_end, playing.state.warning) == (False, True, "3")
+    playing.toggle()
+    assert (playing.playing, playing.at_s, playing.state.warning) == (True, 0.0, "0")
+
+
+def test_a_step_takes_one_event_and_pauses(tmp_path: Path):
+    playing, _ = player(record(tmp_path, warnings(3)))
+    for expected in ("0", "1", "2", "2"):
+        playing.step()
+        assert (playing.state.warning, playing.playing) == (expected, False)
+    assert playing.at_s == 2.0
+
+
+def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
+    events = stamped(*fakes.demo_run(batches=12))
+    kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
+    run_dir = record(tmp_path, events)
+    playing, _ = player(run_dir)
+    opening = playing.recording.frame_at(0.0).state
+    for target in (11.0, 3.0, 30.0, 29.0, 0.0, 17.0, 18.0):
+        playing.jump(target)
+        expected: RunState = fold(reduce, [event for event in kept if event.at_s <= target], opening)
+        assert playing.state == expected, target
+
+
+def test_a_long_jump_is_played_in_pieces_and_a_step_skips_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "PLAYED_EVENTS", 10)
+    playing, _ = player(record(tmp_path, warnings(40)))
+    playing.toggle()
+    playing.jump(25.0)
+    assert (playing.state.warning, playing.at_s) == ("9", 25.0)
+    for expected in ("19", "25", "25"):
+        playing.tick()
+        assert (playing.state.warning, playing.at_s, playing.playing) == (expected, 25.0, False)
+    playing.jump(38.0)
+    assert playing.state.warning == "35"
+    playing.step()
+    assert (playing.state.warning, playing.at_s) == ("39", 39.0)
+
+
+def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "KEYFRAME_EVERY", 2)
+    recording = whole(record(tmp_path, warnings(1000)))
+    times = [frame.moment.at_s for frame in recording._frames]
+    assert len(times) < replay.MAX_KEYFRAMES
+    assert times[:3] == [0.0, 7.0, 15.0]
+    assert recording.duration_s == 999.0
+
+
+def test_a_jump_over_a_long_conversation_brings_the_end_of_it(tmp_path: Path):
+    playing, _ = player(record(tmp_path, warnings(4000)))
+    playing.jump(3990.0)
+    entries = playing.state.transcript.entries
+    assert 256 <= len(entries) < 1000
+    assert entries[-1].serial == 3990
+
+
+def test_a_recording_is_played_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "READ_EVENTS", 3)
+    recording, clock = Recording(record(tmp_path, warnings(7))), Clock()
+    recording.read_on()
+    playing = Player(recording, clock=clock)
+    clock.now += 60.0
+    playing.tick()
+    assert (playing.at_s, playing.playing, playing.state.warning) == (2.0, True, "2")
+    while not recording.complete:
+        recording.read_on()
+    clock.now += 2.0
+    playing.tick()
+    assert (playing.at_s, playing.state.warning) == (4.0, "4")
+
+
+def test_turning_points_are_known_by_their_time(tmp_path: Path):
+    prompt = PromptChanged(prompt_version=2, system_prompt="x")
+    events = stamped(fakes.run_started(), *warnings(3), prompt, fakes.run_started())
+    assert whole(record(tmp_path, events)).turning_points == [4.0, 5.0]
+
+
+def test_a_recorded_state_takes_no_commands(tmp_path: Path):
+    playing, _ = player(record(tmp_path, stamped(*fakes.opening_events())))
+    playing.jump(9.0)
+    assert (playing.state.phase, playing.state.live, playing.state.training) == ("rolling_out", False, False)
+
+
+def test_a_recording_ends_before_a_broken_line_and_says_where_that_is(tmp_path: Path):
+    run_dir = record(tmp_path, warnings(2))
+    with (run_dir / "events.jsonl").open("a") as file:
+        file.write("nonsense\n")
+    playing, _ = player(run_dir)
+    playing.jump(9.0)
+    assert (playing.state.warning, playing.at_end) == ("1", True)
+    assert "Line 3 of" in playing.recording.fault
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path):
+    with pytest.raises(RunStoreError, match="holds no run"):
+        Recording(tmp_path)
+
+
+@pytest.mark.parametrize(("at_s", "text"), [(0.4, "0:00"), (65.0, "1:05"), (3753.9, "1:02:33")])
+def test_time_is_told_in_minutes_and_hours(at_s: float, text: str):
+    assert clock_text(at_s) == text

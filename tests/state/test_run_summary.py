@@ -1,0 +1,116 @@
+"""A summary is made once, kept, and brought up to date by reading on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.events import AnyEvent, EpisodesCounted, RunFinished, SessionFailed, SettingsChanged
+from llamagym_tui.returns import Point
+from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
+from tests import fakes
+from tests.recorded_run import record
+
+END = RunFinished(episodes=512, env_steps=0, updates=1, elapsed_s=9.0, mean_return=0.0, return_stderr=0.0)
+
+
+def a_run(run_dir: Path, *more: AnyEvent) -> Path:
+    return record(run_dir, [*fakes.opening_events(), *fakes.learning(4), *more])
+
+
+def append(run_dir: Path, *events: AnyEvent) -> None:
+    log = event_log.EventLog(run_dir / "events.jsonl")
+    for event in events:
+        log.append(event)
+    log.close()
+
+
+def test_a_run_is_told_in_a_few_figures(tmp_path: Path):
+    summary = summary_of(a_run(tmp_path, END))
+    assert (summary.title, summary.episodes, summary.updates, summary.ending) == ("Blackjack", 512, 1, "finished")
+    assert summary.baselines == {"random": -0.396, "optimal": -0.0466}
+
+
+def test_the_mean_is_where_the_curve_ends(tmp_path: Path):
+    summary = summary_of(record(tmp_path, [fakes.counted([1.0, 0.0, -1.0, -1.0], 4)]))
+    assert summary.mean_return == -0.25
+    assert summary.curve[-1][:2] == Point(4, -0.25)[:2]
+
+
+def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
+    assert summary_of(record(tmp_path, fakes.opening_events())).mean_return is None
+
+
+def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first = summary_of(a_run(tmp_path))
+    monkeypatch.setattr("llamagym_tui.state.run_summary._after", lambda *_: pytest.fail("an event was read again"))
+    assert summary_of(tmp_path) == first
+
+
+def test_a_run_that_went_on_is_read_on_from_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    summary_of(a_run(tmp_path))
+    append(tmp_path, fakes.counted([1.0], 513), END)
+    read: list[AnyEvent] = []
+    monkeypatch.setattr("llamagym_tui.state.run_summary.event_log.read_from", spying(read))
+    summary = summary_of(tmp_path)
+    assert [type(event) for event in read] == [EpisodesCounted, RunFinished]
+    (tmp_path / SUMMARY_FILE).unlink()
+    assert summary == summary_of(tmp_path)
+
+
+def spying(read: list[AnyEvent]):
+    whole = event_log.read_from
+
+    def read_from(path: Path, offset: int):
+        for logged in whole(path, offset):
+            read.append(logged.event)
+            yield logged
+
+    return read_from
+
+
+@pytest.mark.parametrize("kept", [b"", b"{", b'{"version": 0, "episodes": 7}', b'{"offset": 99999999}'])
+def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path: Path, kept: bytes):
+    expected = summary_of(a_run(tmp_path))
+    (tmp_path / SUMMARY_FILE).write_bytes(kept)
+    assert summary_of(tmp_path) == expected
+
+
+def test_seconds_add_up_over_sessions(tmp_path: Path):
+    stamps = [0.0, 5.0, 60.0, 0.5, 4.0]
+    events = [msgspec.structs.replace(fakes.counted([1.0], 1), at_s=at_s) for at_s in stamps]
+    assert summary_of(record(tmp_path, events)).played_s == 64.0
+
+
+def test_how_it_ended_is_that_of_the_last_session(tmp_path: Path):
+    assert summary_of(a_run(tmp_path, SessionFailed(message="x"))).ending == "failed"
+    append(tmp_path, fakes.run_started())
+    assert summary_of(tmp_path).ending == "open"
+
+
+def test_a_folder_without_events_is_refused(tmp_path: Path):
+    with pytest.raises(RunStoreError, match="cannot be read"):
+        summary_of(tmp_path)
+
+
+def test_two_runs_differ_in_what_was_given_and_in_what_was_changed_live(tmp_path: Path):
+    first = fakes.config(tmp_path / "a", n_envs=64)
+    second = fakes.config(tmp_path / "b", ppo=PPOConfig(lr=1e-3))
+    told = differences(first, second, ({}, {"ppo.kl_coef": 0.5}))
+    assert told == {
+        "n_envs": ("64", "128"),
+        "ppo.lr": ("0.0005", "0.001"),
+        "ppo.kl_coef": ("0.02", "0.02 → 0.5"),
+    }
+
+
+def test_a_setting_changed_live_is_kept_in_the_summary_until_the_run_is_resumed(tmp_path: Path):
+    change = SettingsChanged(changes={"ppo.lr": 1e-4}, update=1, episodes=512)
+    assert summary_of(a_run(tmp_path, change)).changes == {"ppo.lr": 1e-4}
+    append(tmp_path, fakes.run_started())
+    assert summary_of(tmp_path).changes == {}

@@ -1,0 +1,127 @@
+"""The conversation as facts: streamed replies settle, old entries go, serial numbers only grow."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed, TurnFinished
+from llamagym_tui.state.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
+
+
+def streamed(text: str, turn: int = 0) -> TokensStreamed:
+    return TokensStreamed(episode=0, turn=turn, text=text)
+
+
+def finished(reply: str, turn: int = 0) -> TurnFinished:
+    return TurnFinished(episode=0, turn=turn, reply=reply, action=1, action_name="hit", how="json", reward=0.0)
+
+
+def test_streamed_pieces_join_into_one_reply():
+    transcript = Transcript().tell(streamed('{"act')).tell(streamed('ion": 1}'))
+    assert [entry.fact for entry in transcript.entries] == [Reply(0, 0, '{"action": 1}')]
+
+
+def test_the_whole_reply_replaces_what_was_streamed():
+    transcript = Transcript().tell(streamed('{"act')).tell(finished('{"action": 1}'))
+    assert transcript.entries[0].fact == Reply(0, 0, '{"action": 1}', done=True)
+    assert isinstance(transcript.entries[1].fact, TurnFinished)
+
+
+def test_a_turn_that_was_not_streamed_still_tells_its_reply():
+    transcript = Transcript().tell(finished("stick"))
+    assert transcript.entries[0].fact == Reply(0, 0, "stick", done=True)
+
+
+def test_another_turn_begins_another_reply():
+    transcript = Transcript().tell(streamed("a", turn=0)).tell(streamed("b", turn=1))
+    assert [entry.serial for entry in transcript.entries] == [0, 1]
+
+
+def test_a_changed_reply_keeps_its_serial_and_unchanged_entries_their_identity():
+    shown = ObservationShown(episode=0, turn=0, text="14")
+    before = Transcript().tell(shown).tell(streamed("a"))
+    after = before.tell(streamed("b"))
+    assert after.entries[0] is before.entries[0]
+    assert after.entries[1].serial == before.entries[1].serial
+    assert after.entries[1] is not before.entries[1]
+
+
+def test_the_oldest_entries_go_first():
+    transcript = Transcript()
+    for turn in range(MAX_ENTRIES + 10):
+        transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x"))
+    assert len(transcript.entries) == MAX_ENTRIES - PAGE + 10
+    assert transcript.entries[0].serial == PAGE
+    assert transcript.characters == len(transcript.entries)
+
+
+def test_long_texts_are_cut_and_say_so():
+    transcript = Transcript().tell(ObservationShown(episode=0, turn=0, text="x" * (MAX_ENTRY + 5)))
+    assert transcript.entries[0].fact.text.endswith("x … (5 more characters)")
+
+
+def test_a_reply_of_a_million_characters_stays_bounded():
+    transcript = Transcript()
+    for _ in range(100):
+        transcript = transcript.tell(streamed("x" * 10_000))
+    assert transcript.characters < MAX_ENTRY + 100
+
+
+def test_characters_are_bounded_over_all_entries():
+    transcript = Transcript()
+    for turn in range(600):
+        transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x" * MAX_ENTRY))
+    assert MAX_CHARACTERS - PAGE * MAX_ENTRY < transcript.characters <= MAX_CHARACTERS
+    assert transcript.characters == sum(len(entry.fact.text) for entry in transcript.entries)
+
+
+def test_system_prompts_count_as_characters():
+    started = EpisodeStarted(episode=0, system_prompt="abc", prompt_version=1, mode="train")
+    assert Transcript().tell(started).characters == 3
+
+
+def test_entries_are_a_sequence_across_pages():
+    entries = Transcript().entries
+    for serial in range(2 * PAGE + 3):
+        entries = entries.added(Entry(serial, Notice("x")))
+    assert [entry.serial for entry in entries] == list(range(2 * PAGE + 3))
+    assert [entries[at].serial for at in (0, PAGE - 1, PAGE, 2 * PAGE, -1)] == [
+        0,
+        PAGE - 1,
+        PAGE,
+        2 * PAGE,
+        2 * PAGE + 2,
+    ]
+    assert [entry.serial for entry in entries[PAGE - 1 : PAGE + 1]] == [PAGE - 1, PAGE]
+    with pytest.raises(IndexError):
+        entries[2 * PAGE + 3]
+    with pytest.raises(IndexError):
+        entries[-2 * PAGE - 4]
+
+
+def test_the_last_of_a_full_page_can_be_replaced():
+    entries = Transcript().entries
+    for serial in range(PAGE):
+        entries = entries.added(Entry(serial, Notice("x")))
+    replaced = entries.last_replaced(Entry(PAGE - 1, Notice("y")))
+    assert (len(replaced), replaced[-1].fact) == (PAGE, Notice("y"))
+    assert entries[-1].fact == Notice("x")
+
+
+def test_a_tail_has_the_last_entries_and_at_most_a_page_more():
+    transcript = Transcript()
+    for index in range(10 * PAGE + 3):
+        transcript = transcript.note(str(index))
+    tail = transcript.tail(100)
+    assert 100 <= len(tail.entries) <= 100 + PAGE
+    assert tail.entries[-1] == transcript.entries[-1]
+    assert tail.characters == sum(len(entry.fact.text) for entry in tail.entries)
+    assert tail.note("x").entries[-1].serial == 10 * PAGE + 3
+    assert tail.tail(100) is tail
+
+
+def test_weighed_actions_stand_in_the_conversation():
+    weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
+    transcript = Transcript().tell(weighed)
+    assert [entry.fact for entry in transcript.entries] == [weighed]
+    assert transcript.characters == len("stickhit")

@@ -1,0 +1,70 @@
+"""Which settings may change live, and what follows from a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui.config import (
+    LIVE,
+    Change,
+    GenerationConfig,
+    PPOConfig,
+    RunConfig,
+    begins_new_batch,
+    changed,
+    changes_since,
+    changes_to_take_back,
+    spelt_out,
+    value_of,
+)
+from llamagym_tui.errors import ConfigError
+
+CONFIG = RunConfig(agent="blackjack", run_dir="r", n_envs=16, ppo=PPOConfig(lr=1e-3, lr_final=1e-4))
+
+
+def test_every_live_setting_is_one_of_a_run() -> None:
+    assert all(not isinstance(value_of(CONFIG, name), dict) for name in LIVE)
+
+
+def test_a_change_touches_what_it_names_and_nothing_else() -> None:
+    now = changed(CONFIG, {"ppo.clip_range": 0.1, "n_envs": 8})
+    expected = msgspec.structs.replace(CONFIG, n_envs=8, ppo=msgspec.structs.replace(CONFIG.ppo, clip_range=0.1))
+    assert now == expected
+
+
+def test_a_setting_on_a_line_stands_still_once_it_is_changed() -> None:
+    assert spelt_out({"ppo.lr": 3e-4}) == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
+    assert spelt_out({"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}) == {"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"ppo.warp": 1}, "ppo.warp"),
+        ({"ppo.lr": -1.0}, "ppo.lr"),
+        ({"ppo.lr": "fast"}, "ppo.lr"),
+        ({"generation.temperature": 0.0}, "generation.temperature"),
+        ({"n_envs": None}, "n_envs"),
+    ],
+)
+def test_a_change_that_may_not_be_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        changed(CONFIG, changes)
+
+
+def test_only_what_decides_the_distribution_or_the_environments_begins_a_new_batch() -> None:
+    assert begins_new_batch(CONFIG, changed(CONFIG, {"generation.temperature": 0.5}))
+    assert begins_new_batch(CONFIG, changed(CONFIG, {"n_envs": 8}))
+    assert not begins_new_batch(CONFIG, changed(CONFIG, {"ppo.lr": 1e-5}))
+
+
+def test_a_resumed_run_takes_back_what_was_not_said_anew() -> None:
+    changes = changes_since(CONFIG, changed(CONFIG, {"n_envs": 8, "ppo.target_kl": 0.05}))
+    assert changes == {"ppo.target_kl": Change(None, 0.05), "n_envs": Change(16, 8)}
+    assert changes_to_take_back(CONFIG, changes) == {"ppo.target_kl": 0.05, "n_envs": 8}
+    said = msgspec.structs.replace(CONFIG, n_envs=32, generation=GenerationConfig())
+    assert changes_to_take_back(said, changes) == {"ppo.target_kl": 0.05}

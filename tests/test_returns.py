@@ -1,0 +1,120 @@
+"""Returns over a run: exact while there is room, bounded for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.returns import (
+    MAX_GROUPS,
+    MeanReturn,
+    Point,
+    ReturnSeries,
+    margin,
+    mean_return,
+    smoothing_window,
+    thinned,
+)
+
+
+def test_a_short_series_keeps_every_return():
+    series = ReturnSeries().add([1.0, -1.0]).add([3.0])
+    assert series.trailing(1) == [Point(1, 1.0), Point(2, -1.0), Point(3, 3.0)]
+
+
+def test_the_trailing_mean_begins_at_half_a_window():
+    series = ReturnSeries().add([1.0, 2.0, 3.0, 4.0, 5.0])
+    means = [(point.episode, point.mean_return) for point in series.trailing(4)]
+    assert means == [(2, 1.5), (3, 2.0), (4, 2.5), (5, 3.5)]
+
+
+def test_the_trailing_mean_has_the_standard_error_of_its_episodes():
+    series = ReturnSeries().add([1.0, 2.0, 3.0, 4.0, 5.0])
+    errors = [point.stderr for point in series.trailing(4)]
+    # Variances 1/2, 1, 5/3 and 5/3 over 2, 3, 4 and 4 episodes.
+    assert errors == pytest.approx([0.5, (1 / 3) ** 0.5, (5 / 12) ** 0.5, (5 / 12) ** 0.5])
+
+
+def test_merging_neighbours_keeps_the_standard_error():
+    series = ReturnSeries().add([1.0, -1.0] * MAX_GROUPS)
+    assert series.group == 2
+    assert series.trailing(1000)[-1].stderr == pytest.approx((1000 / 999 / 1000) ** 0.5)
+
+
+def test_a_full_series_merges_neighbours_and_loses_no_episode():
+    series = ReturnSeries().add([1.0, 3.0] * (MAX_GROUPS // 2))
+    grown = series.add([10.0])
+    assert grown.group == 2
+    assert grown.sums[0] == 4.0
+    assert grown.sums[-1] == 10.0
+    assert grown.episodes == MAX_GROUPS + 1
+    assert sum(grown.sums) == 2 * MAX_GROUPS + 10.0
+
+
+def test_a_million_episodes_fit_into_the_same_room():
+    series = ReturnSeries()
+    for _ in range(200):
+        series = series.add([1.0] * 5000)
+    assert len(series.sums) <= MAX_GROUPS
+    assert series.episodes == 1_000_000
+    assert {point.mean_return for point in series.trailing(1000)} == {1.0}
+
+
+def test_a_resumed_run_begins_where_it_stopped():
+    assert ReturnSeries(start=500).add([2.0]).trailing(1) == [Point(501, 2.0)]
+
+
+def test_a_return_that_is_not_finite_does_not_spoil_the_curve():
+    assert ReturnSeries().add([float("nan"), 1.0]).trailing(2)[-1][:2] == (2, 0.5)
+
+
+@pytest.mark.parametrize(("episodes", "window"), [(0, 20), (150, 20), (4000, 400), (90_000, 1000)])
+def test_the_window_is_a_tenth_of_the_run_within_bounds(episodes: int, window: int):
+    assert smoothing_window(episodes) == window
+
+
+def test_thinning_keeps_the_last_point():
+    points = [Point(episode, 0.0) for episode in range(10)]
+    assert [point.episode for point in thinned(points, 4)] == [0, 3, 6, 9]
+
+
+def test_mean_and_standard_error_by_hand():
+    mean = mean_return([1.0, -1.0, 1.0, -1.0])
+    assert mean is not None
+    assert mean.mean == 0.0
+    assert mean.stderr == pytest.approx((4 / 3) ** 0.5 / 2)
+    assert mean_return([]) is None
+
+
+def test_behind_a_plus_minus_stands_half_a_confidence_interval():
+    # Two wins and two losses: the error is √(4/3) / 2 = 0.57735, and 1.96 of it are 1.13161.
+    mean = mean_return([1.0, -1.0, 1.0, -1.0])
+    assert mean is not None
+    assert mean.text == "+0.000 ± 1.132"
+    assert MeanReturn(-0.03, 0.03, 1000).text == "−0.030 ± 0.059"
+    assert MeanReturn(-0.03, 0.03, 1000).interval_text == "−0.089 … +0.029"
+    assert margin(0.5) == pytest.approx(0.98)
+
+
+def test_of_a_single_episode_no_interval_is_told():
+    assert MeanReturn(-1.0, 0.0, 1).text == "−1.000"
+
+
+def test_episodes_after_a_checkpoint_can_be_taken_back():
+    series = ReturnSeries(start=10).add([1.0, 2.0, 3.0])
+    assert series.until(12).trailing(1) == [Point(11, 1.0), Point(12, 2.0)]
+    assert series.until(13) is series
+    assert series.until(4).sums == ()
+
+
+def test_a_group_that_is_cut_goes_as_a_whole():
+    series = ReturnSeries(sums=(4.0, 6.0, 5.0), group=2, last=1)
+    assert series.until(3) == ReturnSeries(sums=(4.0,), group=2, last=2)
+
+
+def test_episodes_that_a_resumed_run_plays_again_take_the_place_of_the_earlier_ones():
+    series = ReturnSeries().counted([1.0, 1.0, 1.0, 1.0], 4).counted([0.0, 0.0], 4)
+    assert (series.sums, series.episodes) == ((1.0, 1.0, 0.0, 0.0), 4)
+
+
+def test_a_series_that_begins_amid_a_run_knows_where():
+    assert ReturnSeries().counted([1.0, 2.0], 10) == ReturnSeries(8, (1.0, 2.0), 1, 1, (1.0, 4.0))

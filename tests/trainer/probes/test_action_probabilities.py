@@ -1,0 +1,154 @@
+"""How probable each action is where the watched episode stands: on the right ids, under the right distribution."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llamagym_tui.engine.policy.action_probabilities import action_probabilities
+from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.trainer.probes.action_probabilities import Weighing
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from tests.toy_env import CountAgent, EndlessAgent
+
+
+@pytest.fixture
+def rollout(make_policy):
+    emitted: list[events.Event] = []
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    made = Rollout(EndlessAgent(), policy, n_envs=2, max_turns=9, batch_turns=100, seed=1, emit=emitted.append)
+    made.emitted = emitted  # type: ignore[attr-defined]
+    return made
+
+
+def test_a_sampled_actions_probability_is_that_of_its_canonical_reply(make_policy):
+    policy = make_policy(temperature=0.7)
+    prompt = policy.chat.opening("Play.", "a b")
+    found = action_probabilities(policy, prompt)
+    assert found == pytest.approx(reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0)
+    assert 0 < sum(found) < 1
+
+
+@pytest.mark.parametrize("normalization", ["sum", "token", "word"])
+def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from(make_policy, normalization):
+    from llamagym_tui.engine.policy.sampler import Sampler
+
+    policy = make_policy(policy="score", temperature=0.6, normalization=normalization)
+    prompt = policy.chat.opening("Play.", "a b")
+    found = action_probabilities(policy, prompt)
+    assert sum(found) == pytest.approx(1.0)
+    sampler = Sampler(policy, 1)
+    sampler.restart(0, prompt.prefix)
+    [reply] = sampler.reply([0], [list(prompt.rest)])
+    assert reply.choice is not None
+    assert found[reply.choice.chosen] == pytest.approx(float(torch.tensor(reply.choice.logprob).exp()), abs=1e-4)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turns):
+    for _ in range(turns):
+        rollout.step()
+    where = rollout.standpoint()
+    assert (where.env, where.turn) == (0, turns)
+    episode = rollout._seats[0].episode
+    segment_before = list(episode._segments[-1].ids)
+    rollout.step()
+    segment = episode._segments[-1]
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[-1].start])
+    assert len(segment.ids) > len(segment_before)
+
+
+def test_the_first_turn_of_an_episode_has_a_standpoint_too(rollout):
+    rollout.begin_episodes()
+    where = rollout.standpoint()
+    assert where.turn == 0
+    told = [type(event) for event in rollout.emitted]
+    assert told == [events.EpisodeStarted, events.ObservationShown]
+    rollout.step()
+    segment = rollout._seats[0].episode._segments[0]
+    assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[0].start])
+    assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
+
+
+def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
+    weighing = Weighing(rollout.agent, rollout.policy)
+    assert weighing.weigh_again() is None
+    rollout.step()
+    where = rollout.standpoint()
+    first = weighing.weigh(where)
+    assert (first.names, first.before, len(first.shares)) == (["wait", "go"], [], 2)
+    assert weighing.weigh(where) is None
+    assert weighing.weigh_again() is None
+    with torch.no_grad():
+        for weight in rollout.policy.model.parameters():
+            weight.mul_(1.1)
+    rollout.policy.version += 1
+    again = weighing.weigh_again()
+    assert again.before == first.shares
+    assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
+
+
+def test_weighing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
+    rollout.step()
+    before = rollout.policy.generator.get_state()
+    Weighing(rollout.agent, rollout.policy).weigh(rollout.standpoint())
+    assert (rollout.policy.generator.get_state() == before).all()
+    assert rollout._seats[0].episode.turns == 1
+
+
+def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
+    assert rollout.standpoint() is None
+    rollout.step()
+    rollout.spectator.watch(1)
+    assert rollout.standpoint().env == 1
+    rollout.restart()
+    assert rollout.standpoint() is None
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_a_conversation_that_a_person_plays_is_weighed_on_the_ids_that_a_rollout_would_have(rollout, turns):
+    rollout.begin_episodes()
+    for _ in range(turns):
+        rollout.step()
+    where, seat = rollout.standpoint(), rollout._seats[0]
+    messages = [*seat.episode.conversation, user(seat.observation)]
+    canonical = [
+        assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message for message in messages
+    ]
+    found = prompt_after(rollout.policy, messages if turns == 0 else canonical)
+    assert found.prefix == where.prompt.prefix
+    if turns == 0:
+        assert found == where.prompt
+    else:
+        assert rollout.policy.chat.prompt(canonical) == [*found.prefix, *found.rest]
+
+
+def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(make_policy):
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    policy.version = 7
+    question = WeighActions(ticket=5, messages=[system("Play."), user("a b")])
+    answer = Weighing(CountAgent(), policy).weigh_conversation(question)
+    shares = action_probabilities(policy, policy.chat.opening("Play.", "a b"))
+    assert (answer.ticket, answer.policy_version, answer.names) == (5, 7, list(CountAgent.action_names))
+    assert answer.shares == shares
+
+
+def test_where_actions_have_no_names_nothing_is_weighed(make_policy):
+    question = WeighActions(ticket=5, messages=[user("a b")])
+    answer = Weighing(CountAgent(), make_policy(replies=())).weigh_conversation(question)
+    assert (answer.names, answer.shares) == ([], [])
+
+
+def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_run(make_policy, monkeypatch):
+    def fail(*_: object) -> list[float]:
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr("llamagym_tui.engine.policy.action_probabilities.action_probabilities", fail)
+    policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
+    answer = Weighing(CountAgent(), policy).weigh_conversation(WeighActions(ticket=3, messages=[user("a")]))
+    assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
+    assert answer.why_not == "the model cannot say: IndexError: index out of range"

@@ -1,0 +1,354 @@
+"""Many environments, one batch: what is collected, what is shown, and what is kept out."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+import torch
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.policy.sampler import Sampler
+from llamagym_tui.errors import EnvError
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.evaluation import evaluate
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.text_stream import TextStream
+from tests.toy_env import CountAgent, CountEnv, EndlessAgent
+
+
+@pytest.fixture
+def make_rollout(make_policy):
+    def make(agent=None, **changes) -> tuple[Rollout, list[events.Event]]:
+        emitted: list[events.Event] = []
+        settings = {"n_envs": 4, "max_turns": 9, "batch_turns": 10, "seed": 1} | changes
+        return Rollout(agent or CountAgent(), make_policy(), emit=emitted.append, **settings), emitted
+
+    return make
+
+
+def fill(rollout: Rollout, limit: int = 50) -> int:
+    for step in range(limit):
+        if rollout.batch_ready:
+            return step
+        rollout.step()
+    raise AssertionError("the batch never filled")
+
+
+def test_a_batch_holds_every_episode_that_was_started_and_none_is_left_under_way(make_rollout):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert sum(len(trajectory.turns) for trajectory in batch) >= 10
+    assert rollout.live == 0
+    assert len(batch) == rollout.episodes
+    assert {(t.end, len(t.turns), t.episode_return) for t in batch} == {("terminated", 2, 1.0)}
+    assert rollout.env_steps == 2 * len(batch)
+
+
+def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observation(make_rollout):
+    rollout, _ = make_rollout(EndlessAgent(), max_turns=3)
+    fill(rollout)
+    trajectory = rollout.take_batch()[0]
+    assert (trajectory.end, len(trajectory.turns)) == ("truncated", 3)
+    assert trajectory.final_prompt is not None
+    assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
+
+
+def test_long_episodes_do_not_overfill_a_batch(make_rollout):
+    rollout, _ = make_rollout(EndlessAgent(), n_envs=40, max_turns=8, batch_turns=24)
+    fill(rollout)
+    assert sum(len(trajectory.turns) for trajectory in rollout.take_batch()) == 16 * 8
+
+
+def test_short_episodes_come_to_use_every_environment(make_rollout):
+    rollout, _ = make_rollout(n_envs=40, max_turns=100, batch_turns=400)
+    lived = []
+    for _ in range(9):
+        rollout.step()
+        lived.append(rollout.live)
+    assert lived[0] == 16
+    assert max(lived) == 40
+
+
+@pytest.mark.parametrize(("steps_in_it", "end"), [(9, "truncated"), (3, "terminated")])
+def test_the_environments_own_time_limit_truncates_unless_the_episode_is_over_too(make_rollout, steps_in_it, end):
+    class Limited(CountAgent):
+        env_kwargs = {"length": steps_in_it, "max_episode_steps": 3}  # noqa: RUF012
+
+    rollout, _ = make_rollout(Limited())
+    fill(rollout)
+    assert {(t.end, len(t.turns), t.final_prompt is None) for t in rollout.take_batch()} == {
+        (end, 3, end == "terminated")
+    }
+
+
+def test_in_inference_mode_no_sample_enters_a_batch(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.mode = "inference"
+    ended = [episode for _ in range(12) for episode in rollout.step()]
+    assert len(ended) == 24
+    assert all(episode.mode == "inference" for episode in ended)
+    assert rollout.take_batch() == []
+
+
+def test_episodes_under_way_leave_the_batch_when_inference_begins(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.step()
+    rollout.mode = "inference"
+    assert {episode.mode for episode in rollout.step()} == {"inference"}
+    rollout.mode = "train"
+    ended_before = rollout.episodes
+    fill(rollout)
+    assert len(rollout.take_batch()) == rollout.episodes - ended_before
+
+
+def test_episodes_that_ended_leave_the_batch_too_so_that_short_ones_are_not_favoured(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.step()
+    rollout.step()
+    assert rollout.episodes == 4
+    rollout.mode = "inference"
+    assert rollout.take_batch() == []
+
+
+def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.mode = "inference"
+    rollout.step()
+    rollout.mode = "train"
+    assert {episode.mode for episode in rollout.step()} == {"inference"}
+    rollout.step()
+    rollout.mode = "train"
+    trained = rollout.step()
+    assert {episode.mode for episode in trained} == {"train"}
+    assert len(rollout.take_batch()) == len(trained)
+    assert rollout.take_batch() == []
+
+
+def test_a_batch_waits_for_the_longest_of_its_episodes(make_rollout):
+    rollout, _ = make_rollout(batch_turns=4)
+    for number, seat in enumerate(rollout._seats):
+        seat.env.unwrapped.length = 1 + 2 * number
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert rollout.live == 0
+    assert len(batch) == rollout.episodes
+    assert max(len(trajectory.turns) for trajectory in batch) == 7
+
+
+def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.policy.version = 3
+    rollout.set_system_prompt("Count slowly.", 5)
+    rollout.step()
+    rollout.set_system_prompt("Count faster.", 6)
+    ended = rollout.step()
+    assert {(episode.policy_version, episode.prompt_version) for episode in ended} == {(3, 5)}
+    assert {(t.policy_version, t.prompt_version) for t in rollout.take_batch()} == {(3, 5)}
+
+
+def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollout):
+    rollout, emitted = make_rollout(n_envs=1)
+    rollout.step()
+    rollout.set_system_prompt("Count faster.", 7)
+    fill(rollout)
+    batch = rollout.take_batch()
+    assert [trajectory.prompt_version for trajectory in batch] == [0, 7, 7, 7, 7]
+    started = [event for event in emitted if isinstance(event, events.EpisodeStarted)]
+    assert [event.system_prompt for event in started[:2]] == ["Count.", "Count faster."]
+    assert "Count faster." in rollout.policy.chat.tokenizer.decode(batch[1].segments[0].prefix)
+
+
+def test_the_watched_environment_tells_its_episode_in_order(make_rollout):
+    rollout, emitted = make_rollout(n_envs=2)
+    rollout.step()
+    rollout.step()
+    kinds = [type(event).__name__ for event in emitted if not isinstance(event, events.TokensStreamed)]
+    turn = ["ObservationShown", "TurnFinished"]
+    assert kinds == ["EpisodeStarted", *turn, *turn, "EpisodeFinished"]
+    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert [(event.turn, event.reward) for event in turns] == [(0, 0.0), (1, 1.0)]
+
+
+def test_streamed_pieces_join_to_the_reply(make_rollout):
+    rollout, emitted = make_rollout(n_envs=1)
+    for _ in range(6):
+        rollout.step()
+    for turn in (event for event in emitted if isinstance(event, events.TurnFinished)):
+        streamed = [
+            event.text
+            for event in emitted
+            if isinstance(event, events.TokensStreamed) and (event.episode, event.turn) == (turn.episode, turn.turn)
+        ]
+        assert turn.reply.startswith("".join(streamed))
+        assert turn.reply.rstrip("\N{REPLACEMENT CHARACTER}").startswith("".join(streamed))
+
+
+def test_a_character_of_several_tokens_is_streamed_whole():
+    parts = {(1,): "\N{REPLACEMENT CHARACTER}", (1, 2): "é", (1, 2, 3): "é!"}
+    stream = TextStream(lambda ids: parts[tuple(ids)])
+    assert [stream.push(token) for token in (1, 2, 3)] == ["", "é", "!"]
+
+
+def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_action(make_rollout):
+    rollout, emitted = make_rollout()
+    ended = [episode for _ in range(2) for episode in rollout.step()]
+    fill(rollout)
+    batch = rollout.take_batch()
+    failed = [turn for trajectory in batch for turn in trajectory.turns if turn.parse_failed]
+    assert failed
+    counted = [sum(turn.parse_failed for turn in trajectory.turns) for trajectory in batch]
+    assert [episode.parse_failures for episode in ended] == counted[: len(ended)]
+    shown = [event for event in emitted if isinstance(event, events.TurnFinished) and event.how == "failed"]
+    assert all(event.action == 0 for event in shown)
+
+
+def test_environments_get_different_seeds_once(make_rollout):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    seeds = [seat.env.unwrapped.seeds for seat in rollout._seats]
+    assert len({first[0] for first in seeds}) == 4
+    assert all(set(rest) <= {None} for _, *rest in seeds)
+
+
+def test_an_action_that_the_environment_refuses_is_named(make_rollout):
+    class Wrong(CountAgent):
+        def extract_action(self, response: str) -> int:
+            return 5
+
+    rollout, _ = make_rollout(Wrong())
+    with pytest.raises(EnvError, match=r"refused action 5.*Wrong.extract_action"):
+        rollout.step()
+
+
+def test_an_evaluation_plays_exactly_the_episodes_asked_for_and_leaves_the_policy_alone(make_policy):
+    policy = make_policy()
+    state, everyones = policy.generator.get_state(), torch.get_rng_state()
+    found = evaluate(CountAgent(), policy, episodes=7, greedy=False, seed=3, n_envs=4, max_turns=9)
+    assert (found.episodes, found.mean_return, found.return_stderr) == (7, 1.0, 0.0)
+    assert (policy.generator.get_state() == state).all()
+    assert (torch.get_rng_state() == everyones).all()
+
+
+class EverySecondPays(CountEnv):
+    """Pays 1 in its first, third, fifth … episode."""
+
+    def step(self, action: int):
+        observation, reward, *rest = super().step(action)
+        return observation, reward * (len(self.seeds) % 2), *rest
+
+
+gymnasium.register("LlamaEverySecondPays-v0", entry_point=EverySecondPays)
+
+
+def test_an_evaluations_mean_has_its_standard_error(make_policy):
+    class Paid(CountAgent):
+        env_id = "LlamaEverySecondPays-v0"
+
+    found = evaluate(Paid(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
+    # Returns 1, 0, 1, 0: variance 4 * 0.25 / 3, over 4 episodes.
+    assert (found.mean_return, found.return_stderr) == pytest.approx((0.5, (1 / 12) ** 0.5))
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
+    make_policy, monkeypatch, greedy
+):
+    asked, prompts = set(), set()
+
+    class Watched(Sampler):
+        def restart(self, slot, prefix):
+            prompts.add(self.policy.chat.tokenizer.decode(prefix))
+            super().restart(slot, prefix)
+
+        def _sample(self, logits, greedy):
+            asked.add((greedy, self.policy.generator.initial_seed()))
+            return super()._sample(logits, greedy)
+
+    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
+    arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
+    evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
+    assert asked == {(greedy, 3)}
+    assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
+
+
+def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, monkeypatch):
+    seeds, reset = [], CountEnv.reset
+    monkeypatch.setattr(CountEnv, "reset", lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed))
+    builders, policy = Builders(RunConfig(agent="count", run_dir="", seed=3, n_envs=8)), make_policy()
+    builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
+    trained = set(seeds)
+    seeds.clear()
+    asked = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
+    builders.evaluate(CountAgent(), policy, **asked, should_stop=lambda: False, progress=lambda done: None)
+    assert len(trained) == len(set(seeds)) == 8
+    assert not trained & set(seeds)
+
+
+def test_an_evaluation_is_reproducible_and_can_be_stopped(make_policy):
+    policy = make_policy()
+    arguments = {"episodes": 40, "greedy": False, "n_envs": 8, "max_turns": 9}
+    first, second = (evaluate(CountAgent(), policy, seed=3, **arguments) for _ in range(2))
+    assert first.parse_failure_rate == second.parse_failure_rate
+    stopped = evaluate(CountAgent(), policy, seed=3, should_stop=lambda: True, **arguments)
+    assert stopped.episodes == 0
+
+
+def test_a_run_of_so_many_episodes_ends_with_exactly_them(make_rollout):
+    rollout, _ = make_rollout(n_envs=4, batch_turns=1000, episode_limit=13)
+    rollout.set_counters(episodes=3, env_steps=6)
+    for _ in range(30):
+        rollout.step()
+    assert (rollout.episodes, rollout.live, rollout.env_steps) == (13, 0, 6 + 2 * 10)
+    assert len(rollout.take_batch()) == 10
+
+
+def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
+    rollout, emitted = make_rollout(batch_turns=1000)
+    for _ in range(3):
+        rollout.step()
+    assert (rollout.episodes, rollout.live) == (4, 4)
+    rollout.restart()
+    assert (rollout.take_batch(), rollout.live) == ([], 0)
+    ended = [episode for _ in range(2) for episode in rollout.step()]
+    assert [episode.length for episode in ended] == [2] * 4
+    numbers = [event.episode for event in emitted if isinstance(event, events.EpisodeStarted)]
+    assert numbers == sorted(set(numbers))  # a dropped episode's number is not given again
+
+
+@pytest.mark.parametrize("n_envs", [2, 7])
+def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
+    rollout, _ = make_rollout()
+    fill(rollout)
+    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout._seats}
+    closed: list[int] = []
+    for number, seat in enumerate(rollout._seats):
+        seat.env.close = lambda number=number: closed.append(number)
+    rollout.resize(n_envs)
+    assert closed == list(range(n_envs, 4))
+    fill(rollout)
+    assert len(rollout._seats) == n_envs
+    more = {seat.env.unwrapped.seeds[0] for seat in rollout._seats[4:]}
+    assert len(more - seeds) == max(0, n_envs - 4)
+
+
+def test_an_evaluation_that_breaks_closes_its_environments(make_policy):
+    closed: list[CountEnv] = []
+
+    class Breaks(CountEnv):
+        def step(self, action: int):
+            raise RuntimeError("no")
+
+        def close(self) -> None:
+            closed.append(self)
+
+    if "LlamaBreaks-v0" not in gymnasium.registry:
+        gymnasium.register("LlamaBreaks-v0", entry_point=Breaks)
+
+    class Broken(CountAgent):
+        env_id = "LlamaBreaks-v0"
+
+    with pytest.raises(EnvError):
+        evaluate(Broken(), make_policy(), episodes=8, greedy=True, seed=3, n_envs=3, max_turns=9)
+    assert len(closed) == 3

@@ -1,0 +1,130 @@
+"""A run that does not fit into memory is refused before its weights are loaded, with what would fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, Qwen2Config
+
+from llamagym_tui.config import GenerationConfig, RunConfig
+from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.errors import ModelTooLargeError, UsageError
+from llamagym_tui.protocol.events import SessionFailed, WarningRaised
+from llamagym_tui.setup import catalog
+from llamagym_tui.trainer import preflight as module
+from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
+from tests.fake_parts import Stage
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def half_billion(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the configuration and tokenizer of a 0.5 B model, its weights empty."""
+    folder = tmp_path_factory.mktemp("half-billion")
+    config = Qwen2Config(
+        hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+        intermediate_size=4864, vocab_size=151_936, tie_word_embeddings=True,
+    )  # fmt: skip
+    config.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(folder)
+    (folder / "model.safetensors").touch()
+    return str(folder)
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch):
+    """Say how much memory is free, and that this process holds nothing."""
+
+    def say(gib: float) -> None:
+        monkeypatch.setattr(module, "free_memory", lambda device: int(gib * GIB))
+        monkeypatch.setattr(module, "held_memory", lambda device: 0)
+
+    return say
+
+
+def checked(model: str, **settings):
+    config = RunConfig(agent="blackjack", run_dir="", model=model, device="cpu", **settings)
+    return preflight(config, catalog.find_agent("blackjack")())
+
+
+def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(half_billion: str, there) -> None:
+    there(24.0)
+    found = checked(half_billion)
+    assert found is not None
+    assert found.fits
+    assert found.parameters == 494_032_768
+    assert found.estimate.adapter == 4 * 8_798_208
+    assert found.warning is None
+
+
+def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> None:
+    there(24.0)
+    need = checked(half_billion).estimate.total / GIB
+    there(need / 0.9)
+    assert f"about {need:.1f} GiB of the {need / 0.9:.1f} GiB" in checked(half_billion).warning
+    there(need * 0.99)
+    with pytest.raises(ModelTooLargeError):
+        checked(half_billion)
+
+
+def test_a_refusal_says_what_is_needed_what_is_there_and_only_what_would_fit(half_billion: str, there) -> None:
+    there(24.0)
+    full = checked(half_billion, full_finetuning=True, n_envs=16).estimate.total / GIB
+    there(full - 1)
+    with pytest.raises(UsageError) as refused:
+        checked(half_billion, full_finetuning=True, n_envs=16, generation=GenerationConfig(max_new_tokens=8))
+    sentence = str(refused.value)
+    assert f"and {full - 1:.1f} GiB are there on cpu; what would fit: a LoRA adapter" in sentence
+    assert "bf16 weights" in sentence
+    assert "environments" not in sentence  # there are 16 already
+    assert "4-bit" not in sentence  # that needs a GPU
+
+
+def test_where_no_change_is_enough_alone_the_fewest_together_are_named() -> None:
+    config = RunConfig(agent="x", run_dir="", full_finetuning=False)
+    both = would_fit(config, lambda c: c.n_envs <= 16 and c.generation.max_new_tokens <= 16, device="cpu")
+    assert both == ["16 environments (--envs 16) with replies of 16 tokens (--set generation.max_new_tokens=16)"]
+    assert would_fit(config, lambda c: c.dtype == "bfloat16", device="cpu", learns=False) == []
+    (two,) = would_fit(config, lambda c: c.dtype == "bfloat16" and c.n_envs <= 16, device="cpu")
+    assert two.startswith("16 environments (--envs 16) with bf16 weights under a LoRA adapter (--dtype bfloat16")
+    assert would_fit(config, lambda c: c.quantization == "4bit", device="cpu") == []
+    assert would_fit(config, lambda c: c.quantization == "4bit", device="cuda")[0].startswith("4-bit")
+
+
+def test_where_nothing_fits_a_smaller_model_is_proposed(half_billion: str, there) -> None:
+    there(1.0)
+    with pytest.raises(ModelTooLargeError, match=r"and 1\.0 GiB are there on cpu; no setting makes it fit"):
+        checked(half_billion)
+
+
+def test_a_configuration_that_cannot_be_read_is_left_to_loading(tmp_path: Path, there) -> None:
+    there(24.0)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
+    assert checked(str(tmp_path)) is None
+
+
+def test_weights_are_held_as_loading_would_hold_them() -> None:
+    shape = module.counted_shape(Qwen2Config(hidden_size=32, num_hidden_layers=1, intermediate_size=32, vocab_size=99))
+    config = RunConfig(agent="x", run_dir="", model="some/model")
+    assert held_as(config, shape)[0]
+    assert not held_as(config, shape, is_adapted=True)[0]
+    coarse, precision = held_as(RunConfig(agent="x", run_dir="", dtype="bfloat16"), shape)
+    assert (coarse, precision.dtype_bytes) == (False, 2)
+    assert held_as(RunConfig(agent="x", run_dir="", quantization="4bit"), shape)[1].bits == 4
+
+
+def test_a_session_tells_a_refusal_before_it_loads_a_model(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, faults={"preflight": ModelTooLargeError("Too large."), "model": AssertionError("loaded")})
+    stage.session.run()
+    assert [event.message for event in stage.of(SessionFailed)] == ["Too large."]
+    assert isinstance(stage.session.error, UsageError)
+
+
+def test_a_session_warns_and_goes_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, faults={"model": ModelTooLargeError("Later.")})
+    stage.builders.__dict__["memory_warning"] = "Scarce."
+    stage.session.run()
+    assert [event.message for event in stage.of(WarningRaised)] == ["Scarce."]

@@ -1,0 +1,397 @@
+"""A session, on fakes: what it does when, what it tells, and what it leaves alone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui import run_store
+from llamagym_tui.errors import EnvError, ModelLoadError, RunStoreError, UsageError
+from llamagym_tui.protocol.commands import (
+    Evaluate,
+    Pause,
+    Resume,
+    SaveCheckpoint,
+    SetMode,
+    SetSystemPrompt,
+    StartRun,
+    Stop,
+)
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EpisodesCounted,
+    EpisodeStarted,
+    EvaluationFinished,
+    ModeChanged,
+    PhaseChanged,
+    PromptChanged,
+    RunFinished,
+    RunStarted,
+    SessionFailed,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.trainer.event_sinks import Announcer
+from llamagym_tui.trainer.phases import Phase
+from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
+
+
+def test_a_run_loads_trains_and_ends_at_its_limit(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=20)
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.phases() == [
+        "loading", "rolling_out", "updating", "rolling_out", "updating", "rolling_out", "stopped",
+    ]  # fmt: skip
+    finished = stage.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert (finished.episodes, finished.env_steps, finished.updates) == (20, 20, 2)
+    assert stage.rollout.is_closed
+
+
+def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=2, seed=5)
+    stage.session.run()
+    kinds = [type(event) for event in stage.events]
+    assert kinds.index(RunStarted) < kinds.index(EpisodeStarted)
+    started = stage.of(RunStarted)[0]
+    assert (started.agent, started.model, started.seed) == ("coin", "coin-model", 5)
+    assert (started.system_prompt, started.prompt_version, started.action_names) == (
+        "Call the coin.", 0, ["heads", "tails"],
+    )  # fmt: skip
+
+
+def test_folder_and_wire_get_the_same_events(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=20)
+    stage.session.run()
+    assert list(run_store.read_events(tmp_path)) == stage.events
+
+
+def test_events_carry_seconds_since_the_session_began(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.session.run()
+    times = [event.at_s for event in stage.events]
+    assert times == sorted(times)
+    assert stage.of(UpdateFinished)[0].at_s == pytest.approx(4 * 0.125 + 1.0)
+
+
+def test_every_episode_is_counted_once_and_at_most_five_times_a_second(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=400, mode="inference")
+    stage.session.run()
+    counted = stage.of(EpisodesCounted)
+    assert sum(len(event.returns) for event in counted) == 400
+    assert counted[-1].episodes == counted[-1].env_steps == 400
+    gaps = [after.at_s - before.at_s for before, after in pairwise(counted[:-1])]
+    assert min(gaps) >= 0.2
+
+
+def test_episodes_of_two_prompts_are_counted_apart(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=40, mode="inference")
+    stage.script = {2: [SetSystemPrompt(system_prompt="Call tails.")]}
+    stage.session.run()
+    by_version: dict[int, int] = {}
+    for event in stage.of(EpisodesCounted):
+        by_version[event.prompt_version] = by_version.get(event.prompt_version, 0) + len(event.returns)
+    assert by_version == {0: 4, 1: 36}
+    assert [event.episodes for event in stage.of(EpisodesCounted)][-1] == 40
+
+
+def test_the_rate_of_episodes_counts_updates_but_not_pauses(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=80)
+    stage.script = {5: [Pause(), Evaluate(episodes=800), Resume()]}
+    stage.session.run()
+    # Eight episodes take four steps of an eighth and an update of a second.
+    assert stage.of(EpisodesCounted)[-1].episodes_per_s == pytest.approx(8 / 1.5, rel=0.15)
+
+
+def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=16)
+    stage.session.run()
+    first, second = stage.of(UpdateFinished)
+    assert (first.update, second.update) == (1, 2)
+    assert (first.episodes, second.episodes) == (8, 16)
+    assert second.stats.rollout_s == pytest.approx(0.5)
+    assert second.stats.tokens_per_s == pytest.approx(40 / 0.5)
+    assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
+
+
+@pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
+def test_a_first_ratio_that_is_not_one_is_warned_of(tmp_path: Path, deviation: float, warnings: int) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.also_before_step = lambda rollout: stage.ppo.figures.update(first_ratio=deviation)
+    stage.session.run()
+    assert len([event for event in stage.of(WarningRaised) if "cannot be trusted" in event.message]) == warnings
+
+
+def test_time_in_inference_mode_is_not_of_the_next_batch(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, mode="inference", episodes=100 * 2)
+    stage.script = {80: [SetMode(mode="train")]}
+    stage.session.run()
+    assert stage.of(UpdateFinished)[0].stats.rollout_s == pytest.approx(0.5)
+
+
+def test_in_inference_mode_nothing_is_trained_and_no_episode_enters_a_batch(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=200, mode="inference")
+    stage.session.run()
+    assert stage.ppo.batches == []
+    assert stage.rollout.take_batch() == []
+    assert {event.mode for event in stage.of(EpisodesCounted)} == {"inference"}
+
+
+def test_a_batch_that_is_full_waits_while_in_inference_mode(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=40)
+    stage.script = {3: [SetMode(mode="inference")], 10: [SetMode(mode="train")]}
+    updates: list[int] = []
+
+    def overfill(rollout: Rollout) -> None:
+        if len(updates) == 5:
+            rollout.fill_batch()
+        updates.append(stage.ppo.updates)
+
+    stage.also_before_step = overfill
+    stage.session.run()
+    assert updates[:11] == [0] * 11
+    assert stage.ppo.updates > 0
+    assert [event.mode for event in stage.of(ModeChanged)] == ["inference", "train"]
+    assert {episode.mode for batch in stage.ppo.batches for episode in batch} == {"train"}
+
+
+def test_returns_of_inference_do_not_enter_the_mean_of_training(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=10, mode="inference")
+    stage.session.run()
+    assert (stage.events[-1].mean_return, stage.events[-1].return_stderr) == (0.0, 0.0)
+
+
+def test_the_mean_return_is_over_training_episodes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=4)
+    stage.session.run()
+    assert stage.events[-1].mean_return == 0.5  # of 0, 1, 0, 1
+    assert stage.events[-1].return_stderr == pytest.approx((1 / 3) ** 0.5 / 2)
+
+
+def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [Pause(), SetMode(mode="inference"), SetSystemPrompt(system_prompt="x"), Resume()]}
+    stage.session.run()
+    at = [index for index, event in enumerate(stage.events) if isinstance(event, PhaseChanged)]
+    paused, resumed = (at[[stage.events[i].phase for i in at].index("paused") + step] for step in (0, 1))
+    between = [type(event) for event in stage.events[paused + 1 : resumed]]
+    assert between == [ModeChanged, PromptChanged]
+    assert stage.of(RunFinished)[0].episodes == 6
+
+
+def test_pausing_twice_and_resuming_twice_is_harmless(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [Resume(), Pause(), Pause(), Resume(), Resume()]}
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
+
+
+def test_a_run_can_be_stopped_while_paused(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {2: [Pause(), Stop()]}
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.phases()[-2:] == ["paused", "stopped"]
+
+
+def test_a_prompt_has_a_version_and_reaches_the_environments(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=20)
+    stage.script = {2: [SetSystemPrompt(system_prompt="one"), SetSystemPrompt(system_prompt="two")]}
+    stage.session.run()
+    assert [(e.prompt_version, e.system_prompt) for e in stage.of(PromptChanged)] == [(1, "one"), (2, "two")]
+    assert stage.rollout.prompt == ("two", 2)
+
+
+def test_a_prompt_of_the_settings_replaces_the_agents_own_even_if_empty(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=2, system_prompt="")
+    stage.session.run()
+    assert stage.of(RunStarted)[0].system_prompt == ""
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_an_evaluation_goes_back_to_where_it_came_from(tmp_path: Path, paused: bool) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    ask: list[Any] = [Evaluate(episodes=10, greedy=False)]
+    stage.script = {2: [Pause(), *ask, Resume()] if paused else ask}
+    stage.session.run()
+    around = ["paused", "evaluating", "paused"] if paused else ["rolling_out", "evaluating", "rolling_out"]
+    assert "-".join(around) in "-".join(stage.phases())
+    (found,) = stage.of(EvaluationFinished)
+    assert (found.episodes, found.greedy, found.mean_return) == (10, False, -0.25)
+    assert stage.of(RunFinished)[0].episodes == 6
+
+
+def test_an_evaluation_uses_the_prompt_of_now(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [SetSystemPrompt(system_prompt="now"), Evaluate(episodes=1)]}
+    stage.session.run()
+    assert stage.evaluated["system_prompt"] == "now"
+
+
+def test_an_evaluation_tells_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=4)
+    stage.script = {1: [Evaluate(episodes=40)]}
+    stage.session.run()
+    told = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
+    assert told[0].detail == "0 of 40 episodes"
+    assert told[1].detail == "4 of 40 episodes"
+    assert len(told) == 1 + 10
+
+
+def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {2: [Evaluate(episodes=10**9), Pause(), Stop()]}
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.of(EvaluationFinished) == []
+
+
+def test_a_stop_saves_what_is_new_and_then_tells_the_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {6: [Stop()]}
+    stage.session.run()
+    assert [type(event) for event in stage.events[-3:]] == [CheckpointSaved, PhaseChanged, RunFinished]
+    assert stage.builders.saved[-1]["episodes"] == 12
+    assert stage.of(CheckpointSaved)[-1].update == 1
+
+
+def test_what_was_just_saved_is_not_saved_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.script = {3: [SaveCheckpoint(), Stop()]}
+    stage.session.run()
+    assert [counters["episodes"] for counters in stage.builders.saved] == [6]
+
+
+def test_a_run_stopped_before_its_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.asked.put(Stop())
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.builders.saved == []
+
+
+def test_a_checkpoint_is_written_after_the_first_update_and_every_minute_of_training(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, minutes=3.2)
+    stage.session.run()
+    saved = [counters["elapsed_s"] for counters in stage.builders.saved]
+    assert saved == [1.5, 61.5, 121.5, 181.5, pytest.approx(192, abs=1.5)]
+
+
+def test_minutes_count_playing_and_training_only(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, minutes=0.1)
+    stage.script = {3: [Pause(), Evaluate(episodes=8000), Resume()]}  # a thousand seconds
+    stage.session.run()
+    assert stage.of(RunFinished)[0].elapsed_s == pytest.approx(6, abs=1.2)
+    assert stage.events[-1].at_s > 1000
+
+
+def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8, faults={"save": OSError(28, "No space left on device")})
+    stage.script = {2: [SaveCheckpoint()]}
+    stage.session.run()
+    assert "No space left" in stage.of(WarningRaised)[0].message
+    assert len(stage.of(UpdateFinished)) == 1
+
+
+def test_a_last_checkpoint_that_cannot_be_written_fails_the_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8, faults={"save": OSError(28, "No space left on device")})
+    assert stage.session.run() is Phase.FAILED
+    assert "No space left" in stage.of(SessionFailed)[0].message
+
+
+def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=20)
+    before.script = {2: [SetSystemPrompt(system_prompt="Call tails.")]}
+    before.session.run()
+    after = Stage(tmp_path, episodes=28, resume=True)
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    started, finished = after.of(RunStarted)[0], after.of(RunFinished)[0]
+    assert (started.system_prompt, started.prompt_version) == ("Call tails.", 1)
+    assert (started.episodes, started.updates) == (20, 2)
+    assert (finished.episodes, finished.env_steps, finished.updates) == (28, 28, 3)
+    assert finished.elapsed_s > before.of(RunFinished)[0].elapsed_s
+    assert after.of(EpisodesCounted)[0].episodes > 20
+    assert after.of(UpdateFinished)[0].update == 3
+    assert after.rollout.seed != before.rollout.seed  # or it would see its first episodes again
+
+
+def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=2)
+    before.session.run()
+    after = Stage(tmp_path, episodes=4, resume=True, system_prompt="another")
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    assert after.of(RunStarted)[0].prompt_version == 1
+    assert after.rollout.prompt == ("another", 1)
+
+
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("agent", UsageError("There is no agent 'coin'.")),
+        ("model", ModelLoadError("Model 'x' is not on this machine.")),
+    ],
+)
+def test_a_known_error_is_told_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
+    stage = Stage(tmp_path, faults={where: error})
+    assert stage.session.run() is Phase.FAILED
+    assert stage.events[-1].message == str(error)
+    assert stage.phases() == ["loading", "failed"]
+    assert stage.session.error is error
+
+
+def test_an_unknown_error_is_told_with_the_log_that_has_its_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(tmp_path, faults={"model": ZeroDivisionError("division by zero")})
+    stage.session.run()
+    message = stage.of(SessionFailed)[0].message
+    assert "ZeroDivisionError" in message
+    assert str(tmp_path / "trainer.log") in message
+    assert "Traceback" in caplog.text
+
+
+def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    def breaks(rollout: Rollout) -> None:
+        if rollout.episodes >= 10:  # after the first checkpoint
+            raise EnvError("Coin-v0 refused action 3.")
+
+    stage.also_before_step = breaks
+    assert stage.session.run() is Phase.FAILED
+    assert stage.rollout.is_closed
+    assert list(run_store.read_events(tmp_path))[-1] == stage.events[-1]
+    run_store.RunStore.create(msgspec.structs.replace(stage.config, resume=True)).close()  # nobody holds it
+
+
+def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    Stage(tmp_path, episodes=2).session.run()
+    stage = Stage(tmp_path, resume=True)
+    stage.builders.saved.append({"episodes": "many", "updates": 0})
+    assert stage.session.run() is Phase.FAILED
+    assert isinstance(stage.session.error, RunStoreError)
+    assert "not of this version" in stage.events[-1].message
+
+
+def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [StartRun(protocol=1, config=stage.config)]}
+    assert stage.session.run() is Phase.STOPPED
+    assert "begun already" in stage.of(WarningRaised)[0].message
+
+
+def test_a_sink_that_breaks_is_dropped_and_the_others_are_told() -> None:
+    calls, told = [], []
+
+    def broken(event: Any) -> None:
+        calls.append(event)
+        raise BrokenPipeError(32, "Broken pipe")
+
+    announcer = Announcer([broken, told.append], Clock())
+    announcer.tell(ModeChanged(mode="train"))
+    announcer.tell(ModeChanged(mode="inference"))
+    assert len(calls) == 1
+    assert [type(event) for event in told] == [WarningRaised, ModeChanged, ModeChanged]

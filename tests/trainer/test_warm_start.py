@@ -1,0 +1,190 @@
+"""A session that is taught by demonstrations, on fakes: when it trains, what it refuses, and how it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.config import RunConfig
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.training_data import shipped, training_data
+from llamagym_tui.errors import DemoFileError, UsageError
+from llamagym_tui.game.agent_base import prompt_sha256
+from llamagym_tui.game.chat import assistant, system, user
+from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, Pause, Resume, Stop, WarmStart
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EvaluationCancelled,
+    PhaseChanged,
+    SessionFailed,
+    WarmStartFinished,
+    WarmStartProgressed,
+    WarningRaised,
+)
+from llamagym_tui.state.reduce import reduce, warm_start_text
+from llamagym_tui.state.run import initial_state
+from llamagym_tui.trainer.phases import Phase
+from llamagym_tui.trainer.probes.policy_map import Mapping
+from tests.fake_parts import CoinAgent, Stage
+
+
+def call(seed: int, **changes: Any) -> demo_files.Demonstration:
+    """One call of the coin."""
+    prompt = changes.pop("prompt", "Call the coin.")
+    fields: dict[str, Any] = {
+        "messages": [system(prompt), user("Heads or tails?"), assistant("1")],
+        "agent": "coin",
+        "env_id": "Coin-v0",
+        "env_kwargs": {},
+        "seed": seed,
+        "actions": [1],
+        "rewards": [1.0],
+        "episode_return": 1.0,
+        "length": 1,
+        "end": "terminated",
+        "source": "human",
+        "model": None,
+        "prompt_sha256": prompt_sha256(prompt),
+        "recorded_at": "2026-01-31T12:00:00Z",
+    }
+    return demo_files.Demonstration(**{**fields, **changes})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "coin.jsonl"
+    demo_files.write(path, [call(seed) for seed in range(3)])
+    return str(path)
+
+
+def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.phases()[:4] == ["loading", "rolling_out", "warm_starting", "rolling_out"]
+    (finished,) = stage.of(WarmStartFinished)
+    assert (finished.path, finished.demonstrations, finished.episodes, finished.cancelled) == (file, 3, 0, False)
+    assert [len(conversation) for conversation in stage.taught] == [3, 3, 3]
+    assert stage.events.index(stage.of(CheckpointSaved)[0]) > stage.events.index(finished)
+
+
+def test_the_taught_policy_is_mapped_before_anything_else_is_done(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
+    mapped_in: list[str] = []
+    monkeypatch.setattr(Mapping, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
+    stage.session.run()
+    assert mapped_in[0] == "warm_starting"
+
+
+def test_a_resumed_run_is_not_taught_again_and_gets_its_reference_back(tmp_path: Path, file: str) -> None:
+    settings: dict[str, Any] = {"sft_warm_start": True, "sft_data": file}
+    first = Stage(tmp_path / "run", episodes=4, **settings)
+    first.session.run()
+    again = Stage(tmp_path / "run", episodes=8, resume=True, **settings)
+    again.builders.saved.extend(first.builders.saved)
+    again.session.run()
+    assert again.of(WarmStartFinished) == []
+    assert again.restored_start
+
+
+def test_a_warm_start_amid_a_run_drops_the_batch_under_way(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=16)
+    stage.script = {3: [WarmStart(sft_data=file)]}
+    stage.session.run()
+    assert stage.of(WarmStartFinished)[0].episodes == 6
+    # Of the ten episodes after it, eight are a batch; the six before it are in none.
+    assert len(stage.ppo.batches) == 1
+    assert {ended.policy_version for ended in stage.ppo.batches[0]} == {1}
+
+
+def test_a_warm_start_while_paused_stays_paused(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=4)
+    stage.script = {1: [Pause(), WarmStart(sft_data=file), Resume()]}
+    stage.session.run()
+    assert stage.phases()[2:6] == ["paused", "warm_starting", "paused", "rolling_out"]
+
+
+@pytest.mark.parametrize("command", [CancelWarmStart(), Stop()])
+def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path, file: str, command: Any) -> None:
+    stage = Stage(tmp_path / "run", episodes=4)
+    stage.script = {1: [WarmStart(sft_data=file), command]}
+    assert stage.session.run() is Phase.STOPPED
+    (finished,) = stage.of(WarmStartFinished)
+    assert (finished.cancelled, finished.steps) == (True, 0)
+
+
+def test_who_cancels_a_warm_start_does_not_wait_for_the_evaluations_around_it(tmp_path: Path, file: str) -> None:
+    around = Evaluate(episodes=10**9)
+    stage = Stage(tmp_path / "run", episodes=8)
+    stage.script = {2: [around, WarmStart(sft_data=file), around, CancelWarmStart()]}
+    stage.session.run()
+    assert [event.steps for event in stage.of(WarmStartFinished)] == [0]
+    assert len(stage.of(EvaluationCancelled)) == 2
+    assert stage.phases()[-1] == "stopped"
+
+
+def test_progress_is_told_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
+    stage.session.run()
+    assert [(event.step, event.steps, event.loss) for event in stage.of(WarmStartProgressed)] == [(4, 4, 0.25)]
+
+
+def test_a_faulty_file_asked_for_amid_a_run_is_refused_with_its_line(tmp_path: Path, file: str) -> None:
+    demo_files.append(Path(file), call(3, rewards=[0.5]))
+    stage = Stage(tmp_path / "run", episodes=4)
+    stage.script = {1: [WarmStart(sft_data=file)]}
+    assert stage.session.run() is Phase.STOPPED
+    (warning,) = stage.of(WarningRaised)
+    assert warning.message.startswith(f"No warm start: {file}, line 4: The return is given as 1, but the rewards add")
+    assert stage.of(WarmStartFinished) == []
+
+
+def test_a_run_that_is_to_begin_with_a_faulty_file_does_not_begin(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=str(tmp_path / "none.jsonl"), episodes=4)
+    assert stage.session.run() is Phase.FAILED
+    assert stage.of(SessionFailed)[0].message.startswith("There is no file of demonstrations")
+    assert stage.steps == 0
+
+
+def test_demonstrations_under_another_prompt_are_warned_of(tmp_path: Path, file: str) -> None:
+    demo_files.append(Path(file), call(3, prompt="Call it."))
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
+    stage.session.run()
+    assert stage.of(WarningRaised)[0].message.startswith("1 of 4 demonstrations were recorded under another system")
+
+
+def test_episodes_of_another_environment_are_refused(file: str) -> None:
+    demo_files.append(Path(file), call(3, env_id="Dice-v0"))
+    with pytest.raises(DemoFileError, match=r"line 4: the episode is of Dice-v0, and CoinAgent plays Coin-v0"):
+        training_data(CoinAgent(), file)
+
+
+def test_replies_that_the_agent_reads_otherwise_are_refused(file: str) -> None:
+    demo_files.append(Path(file), call(3, actions=[0]))
+    with pytest.raises(DemoFileError, match="line 4: Turn 1: the reply says 1, but the action was 0; nothing was"):
+        training_data(CoinAgent(), file)
+
+
+def test_a_built_in_agent_has_the_file_that_ships_and_others_have_none() -> None:
+    agent = BlackjackAgent()
+    assert training_data(agent).path == shipped(agent)
+    with pytest.raises(UsageError, match="No demonstrations ship for CoinAgent"):
+        training_data(CoinAgent())
+
+
+def test_the_screens_are_told_how_far_it_is_and_what_came_out() -> None:
+    config = RunConfig(agent="coin", run_dir="r")
+    state = reduce(initial_state(config), PhaseChanged(phase="warm_starting", detail="reading the demonstrations"))
+    state = reduce(state, WarmStartProgressed(step=12, steps=96, loss=0.0341))
+    assert (state.phase, state.detail) == ("warm_starting", "step 12 of 96, loss 0.034")
+    finished = WarmStartFinished(
+        path="coin.jsonl", episodes=40, demonstrations=500, tokens=3124, steps=96, first_loss=0.17, last_loss=0.02,
+        elapsed_s=40.2, cancelled=False,
+    )  # fmt: skip
+    state = reduce(state, finished)
+    assert state.marks[-1].label == "warm start"
+    assert warm_start_text(finished) == "500 demonstrations, trained in 96 steps and 40 s; loss 0.170 → 0.020"
