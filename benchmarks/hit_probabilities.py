@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.exact_blackjack import STATES, State
+from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.policy.action_probabilities import probabilities_of_actions
 from llamagym_tui.engine.policy.policy import Policy
-from scripts.bundled_model import blackjack
-from scripts.bundled_model.check import REPLIES
 
-AGENT = blackjack.AGENT
+AGENT = BlackjackAgent()
+REPLIES = [AGENT.format_action(action) for action in range(2)]
 
 
 def load_policy(path: Path) -> Policy:

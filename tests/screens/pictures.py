@@ -8,9 +8,18 @@ import html
 import re
 from pathlib import Path
 
+import pytest
 from pytest_textual_snapshot import normalize_svg
 from textual.pilot import Pilot
 
+
+def at_sizes(*sizes: tuple[int, int]) -> pytest.MarkDecorator:
+    """A test for each size of the terminal."""
+    return pytest.mark.parametrize("size", sizes, ids=[f"{width}x{height}" for width, height in sizes])
+
+
+AT_BOTH_SIZES = at_sizes((80, 24), (120, 34))
+"""The smallest terminal in which everything is shown, and a wide one."""
 CELL = 12.2
 """Units of a picture that a cell is wide."""
 PATIENCE_S = 10.0

@@ -29,8 +29,8 @@ from llamagym_tui.screens.play.wheel import WheelScreen
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from tests import fakes
 from tests.screens.conftest import MakeApp
+from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import sees, shown, until
-from tests.screens.test_snapshots_steering import AT_EACH_SIZE
 
 SIZE = (100, 30)
 CHOICES = [Choice("s", 0, "stick"), Choice("h", 1, "hit")]
@@ -282,7 +282,7 @@ async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_pat
         assert '"replaced_replies":{"0":' in line
 
 
-@AT_EACH_SIZE
+@AT_BOTH_SIZES
 def test_the_wheel(
     snap_compare: Any, make_app: MakeApp, size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

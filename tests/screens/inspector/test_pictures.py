@@ -1,0 +1,45 @@
+"""How the token inspector looks; `pytest … --snapshot-update` takes new pictures: look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tests.screens.conftest import MakeApp
+from tests.screens.inspected import InspectedClient, scored, told
+from tests.screens.inspector.test_inspector import LAST
+from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.steps import sees, stands_still
+
+
+async def asked(pilot: Pilot[None]) -> None:
+    """Wait until the inspector has asked for the last reply."""
+    await sees(pilot, "Dealer shows: 10")
+    await stands_still(pilot)
+    await pilot.press("i")
+    await sees(pilot, "asked; the trainer answers")
+
+
+@AT_BOTH_SIZES
+def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    client = InspectedClient(confirms=False)
+
+    async def settled(pilot: Pilot[None]) -> None:
+        await asked(pilot)
+        client.tell(told(LAST, 0))
+        await sees(pilot, "token 2 of 4")
+
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_a_reply_chosen_by_score(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    client = InspectedClient(confirms=False)
+
+    async def settled(pilot: Pilot[None]) -> None:
+        await asked(pilot)
+        client.tell(scored(told(LAST, 0)))
+        await sees(pilot, "score −0.412 nats")
+
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)

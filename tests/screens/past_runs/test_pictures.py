@@ -1,0 +1,121 @@
+"""How home, past runs, a comparison, a replay and the tour look."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.model_registry import ENTRIES
+from llamagym_tui.protocol.events import RunFinished
+from llamagym_tui.screens.past_runs.agent_list import ModelList
+from llamagym_tui.screens.past_runs.compare import CompareScreen
+from llamagym_tui.screens.past_runs.replay import ReplayScreen
+from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.playground.return_chart import ReturnChart
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.steps import sees, until
+
+END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0, mean_return=-0.06, return_stderr=0.0)
+NOON = 1_767_355_200
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three runs in a folder of the same name everywhere; no model but the bundled one is here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
+    monkeypatch.setattr("llamagym_tui.screens.past_runs.agent_list.is_here", lambda name: name == "bundled")
+    events = [msgspec.structs.replace(event, at_s=0.4 * at) for at, event in enumerate(fakes.demo_run(batches=160))]
+    of_a_run: dict[str, dict[str, Any]] = {
+        "20260102-120000-blackjack": {"checkpoint": True},
+        "20260102-130000-blackjack": {"ppo": PPOConfig(lr=1e-3, epochs=3), "n_envs": 64},
+        "20260102-140000-frozen_lake": {},
+    }
+    for hours, (name, settings) in enumerate(of_a_run.items()):
+        told = [*events[: len(events) - 80 * hours], *([END] if hours == 0 else [])]
+        folder = record(Path("data/runs") / name, told, **settings)
+        os.utime(folder / "config.json", (NOON + 3600 * hours,) * 2)
+
+
+def at_home() -> LlamaGymApp:
+    return LlamaGymApp(client_factory=fakes.FakeClient)
+
+
+def all_found(pilot: Pilot[None]) -> bool:
+    """Whether all that is looked for in threads has been found."""
+    screen = pilot.app.screen
+    rows = [row for runs in screen.query(RunList) for row in runs.rows.values()]
+    models_found = all(len(models._here) == len(ENTRIES) for models in screen.query(ModelList))
+    return len(rows) == 3 and all(row.summary for row in rows) and models_found
+
+
+async def listed(pilot: Pilot[None]) -> None:
+    await until(pilot, lambda: all_found(pilot))
+
+
+@AT_BOTH_SIZES
+def test_home(snap_compare: Any, size: tuple[int, int]):
+    assert snap_compare(at_home(), terminal_size=size, run_before=listed)
+
+
+@AT_BOTH_SIZES
+def test_runs(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("l")
+        await listed(pilot)
+        await pilot.press("space", "down", "space")
+        await sees(pilot, "seed 1")
+
+    assert snap_compare(at_home(), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await pilot.press("l")
+        await listed(pilot)
+        await pilot.press("down", "space", "down", "c")
+        await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and pilot.app.screen.drawn)
+
+    assert snap_compare(at_home(), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_replay(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        screen = pilot.app.screen
+        assert isinstance(screen, ReplayScreen)
+        await until(pilot, lambda: screen.player.recording.complete)
+        await pilot.press("space", "end", "left")
+        await sees(pilot, "‖ 1×")
+        state = screen.player.state
+        await until(pilot, lambda: pilot.app.run_state is state)
+        if size[0] >= 120:
+            await until(pilot, lambda: screen.query_one(ReturnChart).is_drawn(state))
+
+    app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_tour(snap_compare: Any, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "1 of 5")
+        home = pilot.app.screen_stack[0]
+        await until(pilot, lambda: len(home.query_one(ModelList)._here) == len(ENTRIES))
+        await until(pilot, lambda: home.query_one(RunList).rows)
+        await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
+
+    app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
+    assert snap_compare(app, terminal_size=size, run_before=settled)

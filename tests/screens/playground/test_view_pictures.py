@@ -1,0 +1,76 @@
+"""How the drawing of the watched state, and the comparison of the modes, look; look before `--snapshot-update`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, StateDrawn
+from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.look import WIDE
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.pictures import AT_BOTH_SIZES
+from tests.screens.steps import sees, until
+
+TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ 19 │\n└────┘ └────┘     └────┘\ndealer            you"
+LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
+
+
+async def drawn_whole(pilot: Pilot[None], app: LlamaGymApp) -> None:
+    """Wait until the chart, where there is room for one, shows the newest returns."""
+    if app.size.width >= WIDE:
+        await until(pilot, lambda: app.screen.query_one(ReturnChart).is_drawn(app.run_state))  # type: ignore[arg-type]
+
+
+def run_with_drawing(drawing: StateDrawn) -> Iterator[AnyEvent]:
+    """The run of the other pictures, its last state drawn."""
+    for event in fakes.demo_run():
+        yield replace(event, draws=True) if isinstance(event, RunStarted) else event
+    yield drawing
+
+
+def in_inference() -> Iterator[AnyEvent]:
+    """A run that learnt for a while, and is played at a lower temperature."""
+    yield from fakes.opening_events()
+    for event in fakes.learning(16):
+        yield replace(event, actions=[110, 76]) if hasattr(event, "returns") else event
+    yield ModeChanged(mode="inference")
+    yield SettingsChanged(changes={"generation.temperature": 0.5}, update=4, episodes=2048)
+    changes = {"mode": "inference", "policy_version": 4}
+    yield fakes.counted([0.94, -1.0, 0.94, -1.0, 0.0] * 24, 2168, actions=[130, 51], **changes)
+    hand = [("Your total: 15. Usable ace: no. Dealer shows: 10.", '{"action": 0}', "json")]
+    yield from fakes.hand(2170, hand, 1.0, mode="inference")
+
+
+@AT_BOTH_SIZES
+@pytest.mark.parametrize("drawing", ["table", "lake"])
+def test_the_watched_state(snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "episode 20,494")
+        await until(pilot, lambda: app._state.view.drawn is not None)
+        if size[0] < WIDE:
+            await pilot.press("v")
+        await sees(pilot, "state · episode 20,494, turn 2")
+        await drawn_whole(pilot, app)
+
+    text, marks = (TABLE, []) if drawing == "table" else (LAKE, [(14, 15)])
+    state = StateDrawn(episode=20_494, turn=1, text=text, marks=marks)
+    app = make_app(fakes.FakeClient(run_with_drawing(state)))
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_the_modes_side_by_side(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "episode 2,170")
+        await sees(pilot, "71.8%" if size[0] >= WIDE else "59%→72%")
+        await drawn_whole(pilot, app)
+
+    app = make_app(fakes.FakeClient(in_inference()))
+    assert snap_compare(app, terminal_size=size, run_before=settled)

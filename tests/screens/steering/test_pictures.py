@@ -1,0 +1,140 @@
+"""How the screens look that steer and measure a run; `pytest … --snapshot-update` takes new pictures: look at them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.commands import ChangeSettings
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EvaluationFinished,
+    ModeChanged,
+    PromptChanged,
+    SettingsChanged,
+    UpdateFinished,
+)
+from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.look import WIDE
+from llamagym_tui.state.run import command_asked
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
+from tests.screens.steps import sees, stands_still, until
+
+EVALUATED = EvaluationFinished(
+    episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=4.2
+)
+
+
+async def furnished(pilot: Pilot[None]) -> None:
+    """Wait until all of the playground is there, its chart drawn."""
+    app = pilot.app
+    assert isinstance(app, LlamaGymApp)
+    await sees(pilot, "no PPO update yet")
+    chart = app.screen.query_one(ReturnChart)
+    if app.size.width >= WIDE and app.run_state is not None and app.run_state.returns.sums:
+        await until(pilot, lambda: chart.is_drawn(app.run_state))  # type: ignore[union-attr]
+    await stands_still(pilot)
+
+
+def updates() -> Iterator[AnyEvent]:
+    """A run whose figures move, with a change of mode and one of a setting."""
+    yield from fakes.opening_events()
+    for number in range(1, 41):
+        wave = math.sin(number / 2)
+        stats = replace(
+            fakes.STATS,
+            mean_return=-0.4 + 0.05 * number**0.5 + 0.01 * wave,
+            approx_kl=0.006 + 0.004 * wave,
+            kl_ref=0.006 * number,
+            entropy=0.05 + 0.3 * 0.95**number,
+            action_entropy=0.68 * 0.98**number,
+            clip_fraction=0.26 if number == 40 else 0.08 + 0.06 * wave,
+            explained_variance=0.005 * number - 0.03,
+            grad_norm=0.8 + 0.2 * wave,
+        )
+        yield UpdateFinished(update=number, episodes=512 * number, stats=stats)
+        if number == 12:
+            yield ModeChanged(mode="inference")
+            yield ModeChanged(mode="train")
+        if number == 25:
+            yield SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}, update=25, episodes=25 * 512)
+
+
+@AT_BOTH_SIZES
+def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "episode 20,480")
+        await pilot.press("m", *["down"] * 5)
+        await sees(pilot, "26.0%  above its")
+
+    assert snap_compare(make_app(fakes.FakeClient(updates())), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        app._take_in(command_asked(app._state, ChangeSettings(changes={"ppo.clip_range": 0.1})))
+        await pilot.press("s", "down", "enter", "x")
+        await sees(pilot, "KL coefficient takes a number from 0")
+        await sees(pilot, "→ 0.1,")
+
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    assert snap_compare(app, terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        await pilot.press("e")
+        await sees(pilot, "95 % within")
+
+    client = fakes.FakeClient([*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)])
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_prompt_editor(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        await pilot.press("p")
+        await sees(pilot, "v2 active")
+        await pilot.press("space", *"Stick.", "f2")
+        await sees(pilot, "13.{+ Stick.+}")
+
+    new = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
+    counts = [fakes.counted([1.0, -1.0] * 8, 16), new, fakes.counted([1.0, 0.0] * 8, 32, prompt_version=2)]
+    client = fakes.FakeClient([*fakes.opening_events(), *counts])
+    assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
+
+
+@at_sizes((60, 20), (80, 24), (120, 34))
+def test_help(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        await pilot.press("m", "question_mark")
+        await sees(pilot, "Back to the conversation.")
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
+def test_leaving_a_table_that_is_played_at(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await furnished(pilot)
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("escape")
+        await sees(pilot, "? Help")
+        await pilot.press("q")
+        await sees(pilot, "quit?")
+
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
