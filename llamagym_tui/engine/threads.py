@@ -1,8 +1,8 @@
 """Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
 
-A few small products find such a machine out in little time; elsewhere more threads must win clearly at an update's
-own work, measured in turn with what they replace. Large models, at whose updates that takes too long, are measured at
-the products of one of their layers.
+A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own
+work, measured alternately with the best count so far. For large models an update takes too long, so the products of one
+of their layers are measured.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def calibrate_threads(
 
     Args:
         step: work like the run's own, tens of milliseconds long.
-        probe: a few calls that use all threads, some milliseconds long: threads that wait for each other's turn on
-            a busy core take many times as long.
-        repeats: measurements of each count after a first, in turn with the best one so far; the fastest counts.
-        margin: by how much of its time a higher count must win.
+        probe: a few calls that use all threads, some milliseconds long. Where threads wait for a busy core, it takes
+            many times as long.
+        repeats: further measurements of each count, alternating with the best one so far; the fastest counts.
+        margin: share of the time by which a higher count must win.
         budget_s: after which nothing more is tried.
     """
     began = time.perf_counter()
@@ -70,7 +70,6 @@ def calibrate_threads(
 
 
 def calibrate_threads_for(policy: Policy) -> int:
-    """Set, and return, the number of threads on which a policy's own work is fastest."""
     parameters = sum(weight.numel() for weight in policy.model.causal_lm.parameters())
     return calibrate_threads(
         update_like_step(policy) if parameters <= SMALL_MODEL else layer_like_step(policy), products
@@ -78,14 +77,14 @@ def calibrate_threads_for(policy: Policy) -> int:
 
 
 def products() -> None:
-    """A few products of small matrices: each needs all threads at once."""
+    """A few products of small matrices, each of which needs all threads at once."""
     square = torch.ones(256, 256)
     for _ in range(4):
         square @ square
 
 
 def update_like_step(policy: Policy) -> Callable[[], object]:
-    """Forward and backward of a small minibatch, with nothing changed by it."""
+    """Forward and backward of a small minibatch, without an optimizer step."""
     backbone = policy.model.backbone
     vocabulary = int(backbone.lm.config.get_text_config().vocab_size)
     start = TRIAL_LENGTH - TRIAL_REPLY
@@ -104,7 +103,7 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
 
 
 def layer_like_step(policy: Policy) -> Callable[[], object]:
-    """Products of some tokens with the weights of one layer or so, embeddings left out."""
+    """Products with the weights of about one layer, embeddings left out."""
     lm = policy.model.causal_lm
     apart = {id(lm.get_input_embeddings().weight), id(lm.get_output_embeddings().weight)}
     weights: list[torch.Tensor] = []
@@ -118,7 +117,7 @@ def layer_like_step(policy: Policy) -> Callable[[], object]:
 
 
 def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
-    """Whether probes take far longer than the time of each on one thread; told as soon as they have."""
+    """Whether probes take far longer than on one thread; it stops measuring as soon as they have."""
     spent_s, allowed_s = 0.0, 3 * PROBES * single_s + THREADS_START_S
     for _ in range(PROBES):
         spent_s += _timed(probe, threads)
@@ -128,12 +127,11 @@ def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _counts(cores: int) -> Iterator[int]:
-    """Threads to try after one: doubling, up to all cores."""
+    """Thread counts to try after one: doubling, up to all cores."""
     count = 2
     while count < cores:
         yield count

@@ -1,4 +1,7 @@
-"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value, A admissible tokens at a branch."""
+"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value.
+
+They are sums over tokens; `ppo` divides by the number of turns.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from torch import Tensor
 
 
 class PolicyLoss(NamedTuple):
-    """The clipped surrogate, and what is watched beside it."""
+    """The clipped surrogate, and figures that show how far the policy has moved."""
 
     loss: Tensor
     """() sum over tokens."""

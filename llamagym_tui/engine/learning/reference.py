@@ -1,5 +1,8 @@
-"""The reference policy: what the model said before PPO. With an adapter, the same model with the adapter's weights of
-then; with full fine-tuning, a frozen copy."""
+"""The reference policy: the policy before PPO, from which the KL penalty keeps the trained one from drifting far.
+
+Full fine-tuning needs a frozen copy of the model. An adapter needs none: the reference is the same model with the
+adapter's first weights put back for a forward, which costs hardly any memory.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ class Reference:
     """Scores replies under the weights of the start."""
 
     def __init__(self, policy: Policy) -> None:
-        """The policy as it is now."""
         self.policy = policy
-        self._copy: Backbone | None = None
-        self._adapter: list[tuple[nn.Parameter, Tensor]] = []
-        """Weights of the adapter, and what they were; small beside the model."""
+        self.frozen_copy: Backbone | None = None
+        self.adapter_start: list[tuple[nn.Parameter, Tensor]] = []
+        """The adapter's weights, and what they were at the start. Not zero after a warm start, so switching the adapter
+        off would give another policy than the one that PPO began from."""
         if policy.model.is_adapted:
             trained = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
-            self._adapter = [(weight, weight.detach().clone()) for weight in trained]
+            self.adapter_start = [(weight, weight.detach().clone()) for weight in trained]
         else:
             lm = copy.deepcopy(policy.model.causal_lm).requires_grad_(False).eval()
-            self._copy = Backbone(lm, policy.model.precision)
+            self.frozen_copy = Backbone(lm, policy.model.precision)
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:
@@ -42,7 +45,7 @@ class Reference:
             scored: of these, tokens whose logits are needed, at most. None: no limit.
         """
         temperature = self.policy.generation.temperature
-        backbone = self._copy or self.policy.model.backbone
+        backbone = self.frozen_copy or self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
         with self._adapter_as_it_was():
             for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
@@ -51,11 +54,11 @@ class Reference:
 
     @contextmanager
     def _adapter_as_it_was(self) -> Iterator[None]:
-        now = [weight.data for weight, _ in self._adapter]
-        for weight, then in self._adapter:
+        now = [weight.data for weight, _ in self.adapter_start]
+        for weight, then in self.adapter_start:
             weight.data = then
         try:
             yield
         finally:
-            for (weight, _), data in zip(self._adapter, now, strict=True):
+            for (weight, _), data in zip(self.adapter_start, now, strict=True):
                 weight.data = data

@@ -1,4 +1,4 @@
-"""The figures of an update: sums while it runs, means at its end. `docs/METRICS.md` has the formula of each."""
+"""The figures of an update: sums while it runs, means at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class PPOStats:
-    """Figures of one update; see `docs/METRICS.md`."""
+    """Figures of one update; `docs/METRICS.md` has the formula and unit of each."""
 
     mean_return: float
     return_std: float
@@ -49,7 +49,7 @@ class PPOStats:
 
 @dataclass(slots=True)
 class UpdateSums:
-    """Sums over the decisions, turns, branches and steps of an update, for its figures."""
+    """Sums over decisions, turns, branches and steps."""
 
     policy_loss: float = 0.0
     value_loss: float = 0.0
@@ -69,12 +69,11 @@ class UpdateSums:
     replay_turns: int = 0
 
     def begin_epoch(self) -> None:
-        """Forget the KL of the pass before."""
         self.epoch_kl, self.epoch_decisions = 0.0, 0
 
     @property
     def kl_of_epoch(self) -> float:
-        """Mean KL over the decisions of this pass so far, nats."""
+        """Mean KL over the decisions of this epoch so far, nats."""
         return self.epoch_kl / max(self.epoch_decisions, 1)
 
     @torch.no_grad()
@@ -82,11 +81,11 @@ class UpdateSums:
         """Count one forward.
 
         Args:
-            policy: its surrogate loss and what goes with it.
-            critic: () its value loss, summed over turns.
+            policy: losses and figures, sums over its decisions.
+            critic: () value loss, summed over turns.
             decided: its decisions under the policy.
-            turns: its turns.
-            is_first: whether no step has been made yet.
+            turns: number of its trained turns.
+            is_first: whether no optimizer step has been made yet.
         """
         kl, decisions = float(policy.approx_kl), len(decided.logprobs)
         self.policy_loss += float(policy.loss)
@@ -101,16 +100,11 @@ class UpdateSums:
         self.turns += turns
         self.branches += len(decided.action_entropy)
         if is_first:
-            # Unlike max(), it keeps what is not a number.
+            # Unlike max(), it keeps a NaN.
             self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
 
     def add_replay(self, loss: Tensor, turns: int) -> None:
-        """Count one forward over kept episodes.
-
-        Args:
-            loss: () their cross-entropy, summed over turns.
-            turns: their turns.
-        """
+        """Count one forward over kept episodes; () loss is their cross-entropy, summed over turns."""
         self.replay_loss += float(loss.detach())
         self.replay_turns += turns
 
@@ -128,7 +122,6 @@ def update_stats(
     reward_scale: float,
     replay_episodes: int,
 ) -> PPOStats:
-    """Figures of an update that has ended."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decided) for turn in turns)

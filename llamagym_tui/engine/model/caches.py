@@ -75,7 +75,6 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def reserve(self, capacity: int) -> None:
-        """Room for `capacity` columns; what is stored stays."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
             more = capacity - self.keys.shape[-2]
@@ -116,7 +115,7 @@ class RaggedCache(Cache):
         super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
 
     def aim(self, rows: Tensor, columns: Tensor) -> int:
-        """Say where the next forward writes, and how many columns it reads.
+        """Set where the next forward writes; the number of columns that it reads.
 
         Args:
             rows: (B,) indices in order; all rows, or fewer.
@@ -128,28 +127,21 @@ class RaggedCache(Cache):
         return width
 
     def reach(self, width: int) -> None:
-        """Room for `width` columns; what is stored stays."""
+        """Make room for `width` columns; what is stored stays."""
         if width > self.capacity:
             self.capacity = max(width, 2 * self.capacity, 64)
             for layer in self.layers:
                 layer.reserve(self.capacity)
 
     def copy(self, rows: Tensor, columns: Tensor, to_rows: Tensor, to_columns: Tensor) -> None:
-        """Copy columns of rows to other rows and columns.
-
-        Args:
-            rows: (B,) to read.
-            columns: (B, T) to read.
-            to_rows: (B,) to write.
-            to_columns: (B, T) to write.
-        """
+        """Copy (B, T) columns of (B,) rows to as many other rows and columns."""
         for layer in self.layers:
             assert layer.keys is not None and layer.values is not None
             layer.keys[to_rows[:, None], :, to_columns] = layer.keys[rows[:, None], :, columns]
             layer.values[to_rows[:, None], :, to_columns] = layer.values[rows[:, None], :, columns]
 
     def fill(self, row: int, recorded: Cache, length: int) -> None:
-        """Put a recorded prefix of `length` columns at the start of a row."""
+        """Write a recorded prefix of `length` columns to the start of a row."""
         self.reach(length)
         for layer, source in zip(self.layers, recorded.layers, strict=True):
             if not layer.is_initialized:

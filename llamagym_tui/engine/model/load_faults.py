@@ -18,7 +18,7 @@ INSTEAD = "or use --model bundled"
 
 
 def require_reachable(name: str) -> None:
-    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor to be had.
+    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor reachable.
 
     Raises:
         ModelLoadError: it is not here, and the hub does not answer.
@@ -60,7 +60,7 @@ def require_causal_lm(name: str, config: Any) -> None:
 
 
 def only_pickled(folder: Path) -> ModelLoadError | None:
-    """What to say of a folder whose weights are there, but not as safetensors; None: there are none."""
+    """The error for a folder that has weights, but not as safetensors; None: it has none."""
     pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth") for file in folder.glob(kind))
     if not pickles:
         return None
@@ -76,7 +76,7 @@ def sentence(name: str, path: Path | None, error: Exception) -> str:
     Args:
         name: the model's.
         path: its folder; None: it comes from a hub.
-        error: what the libraries said.
+        error: what the libraries raised.
     """
     text = f"{type(error).__name__} {error}".lower()
     model = f"Model {name!r}" if path is None else f"The model in {str(path)!r}"

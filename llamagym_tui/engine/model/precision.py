@@ -20,7 +20,7 @@ from llamagym_tui.config import Precision
 
 
 def products(precision: Precision, head: Tensor) -> AbstractContextManager[object]:
-    """Within it, the linear layers of a forward multiply at a precision, gradients included.
+    """A context in which linear layers multiply at a precision, gradients included.
 
     Args:
         precision: ``fp32``, as the weights are, or ``bf16``.

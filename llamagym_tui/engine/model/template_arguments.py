@@ -1,6 +1,6 @@
 """Arguments of a chat template, written into the template itself.
 
-So every rendering has them, whoever renders, and so has the tokenizer that is saved beside a trained model.
+So every rendering has them, and so has the tokenizer that is saved with a trained model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> Non
 
     Args:
         tokenizer: changed in place.
-        arguments: booleans, numbers and strings by name; a rendering that passes one itself has its way.
+        arguments: booleans, numbers and strings by name; a rendering may pass others.
     """
     defaults = "".join(
         f"{{%- if {name} is not defined %}}{{%- set {name} = {value!r} %}}{{%- endif %}}"

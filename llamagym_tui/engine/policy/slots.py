@@ -2,8 +2,8 @@
 
 The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots; slots
 that begin with the same prompt are computed once, and those whose prompts differ much in length in forwards of their
-own. Behind each prompt a tree of possible replies may be computed in the same forward; what was replied decides which
-of it stays. Notation: B rows, M nodes of the tree, W columns of the cache.
+own. Behind each prompt a tree of possible replies may be computed in the same forward; the path of the actual reply is
+kept. Notation: B rows, M nodes of the tree, W columns of the cache.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ class Ahead(NamedTuple):
 
 
 class Slots:
-    """Conversations that are continued together."""
-
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone, self.count = backbone, count
         self._cache = RaggedCache(count, backbone.layers, backbone.device)
@@ -45,13 +43,13 @@ class Slots:
         self._recorded: dict[tuple[int, ...], Cache] = {}
 
     def forget(self) -> None:
-        """Drop what older weights computed of prefixes."""
+        """Drop the keys and values of prefixes, which older weights computed."""
         self._recorded.clear()
         self._prefix_in = [None] * self.count
 
     @torch.inference_mode()
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
-        """Begin a conversation, with a prefix that is not computed again."""
+        """Begin a conversation, with a prefix that is computed once."""
         self._lengths[slot] = len(prefix)
         self._fresh.add(slot)
         if self._prefix_in[slot] == prefix:
@@ -120,7 +118,7 @@ class Slots:
         return sorted(set(same_as)), same_as
 
     def _copy(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], same_as: list[int], nodes: int) -> None:
-        """Give the slots that begin like a computed one its keys and values."""
+        """Copy keys and values of computed slots to those that begin alike."""
         pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
         if not pairs:
             return

@@ -1,6 +1,7 @@
-"""Trajectories: what an episode leaves for the update, exactly as it was sampled.
+"""Trajectories: the data of an episode that an update trains on, exactly as it was sampled.
 
-Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again. An episode is one
+Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again, which could give
+other tokens. An episode is one
 segment of ids; where a template rewrites history, it is one segment a turn. Advantages run over turns, across
 segments.
 """
@@ -97,12 +98,11 @@ class Trajectory:
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns in order."""
         return [turn for segment in self.segments for turn in segment.turns]
 
     @property
     def is_own(self) -> bool:
-        """Whether the policy chose every turn; what someone else had a hand in says nothing of how well it plays."""
+        """Whether the policy chose every turn; returns of other episodes do not measure how well it plays."""
         return all(turn.is_trained for turn in self.turns)
 
     @property

@@ -2,7 +2,7 @@
 
 Spellings of special tokens in a message (``<|im_end|>`` in an observation) are hidden from the chat template and from
 the tokenizer by placeholders that nobody can guess; the template's own control tokens get aliases in a copy of the
-tokenizer, in which the spellings mean nothing. Text without such spellings never comes here.
+tokenizer, in which the spellings mean nothing. Text without such spellings is left as it is.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ class LiteralText:
         return self._spelling.sub(lambda found: self._placeholders[found[0]], text)
 
     def hides(self, rendered: str) -> bool:
-        """Whether a rendered conversation has placeholders in it."""
         return self._nonce in rendered
 
     def show(self, rendered: str) -> str:
-        """The rendered text as it reads, spellings back in place."""
         return self._placeholder.sub(lambda found: self._spelled[found[0]], rendered)
 
     def ids(self, rendered: str) -> list[int]:

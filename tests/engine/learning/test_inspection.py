@@ -236,7 +236,7 @@ def test_what_is_of_another_time_is_refused_in_a_sentence(course):
 
 def test_a_reply_that_somebody_else_gave_has_new_probabilities_alone(course):
     course.fill()
-    trajectory = course.rollout._trajectories[0]
+    trajectory, _ = course.rollout.recall(0)
     [segment] = trajectory.segments
     segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
     course.update()

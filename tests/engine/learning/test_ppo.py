@@ -66,10 +66,10 @@ def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     assert ppo.reference is not None
-    assert ppo.reference._copy is not None
-    before = [p.clone() for p in ppo.reference._copy.lm.parameters()]
+    assert ppo.reference.frozen_copy is not None
+    before = [p.clone() for p in ppo.reference.frozen_copy.lm.parameters()]
     ppo.update(collect(policy))
-    after = list(ppo.reference._copy.lm.parameters())
+    after = list(ppo.reference.frozen_copy.lm.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -131,9 +131,9 @@ def test_a_reference_is_a_copy_only_where_it_must_be_and_only_if_it_is_used(make
     assert PPO(make_policy(), unused).reference is None
     adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
     assert adapted is not None
-    assert adapted._copy is None
+    assert adapted.frozen_copy is None
     assert full is not None
-    assert full._copy is not None
+    assert full.frozen_copy is not None
 
 
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):
@@ -238,5 +238,5 @@ def test_a_resumed_learner_has_its_own_rates_and_the_checkpoints_state(make_poli
 
 def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
     policy = make_policy()
-    with pytest.raises(RunStoreError, match="begin anew in another --run-dir"):
+    with pytest.raises(RunStoreError, match="start again in another --run-dir"):
         load_checkpoint(tmp_path, policy, PPO(policy, QUICK))

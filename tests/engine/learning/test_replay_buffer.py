@@ -22,7 +22,7 @@ def won(policy, observation: str, episode_return: float = 1.0) -> Trajectory:
 
 
 def kept(buffer: ReplayBuffer) -> list[Trajectory]:
-    return list(buffer._kept.values())
+    return list(buffer.kept.values())
 
 
 def surprise(policy, row: Row, temperature: float = 1.0) -> torch.Tensor:

@@ -16,7 +16,7 @@ from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5Fo
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.quantization import quantization_config
+from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 
@@ -128,17 +128,17 @@ def test_coarse_weights_are_not_trained_themselves():
         load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, dtype="bfloat16")
 
 
-def test_quantised_loading_says_what_it_needs(monkeypatch):
+def test_quantised_loading_names_what_it_needs(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(
             ModelLoadError, match=r"8bit weights need bitsandbytes: pip install 'llamagym-tui\[quant\]'"
         ):
-            quantization_config("8bit", "cpu", torch.float32)
+            quantization_arguments("8bit", "cpu", torch.float32)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     with pytest.raises(ModelLoadError, match="4bit weights work on cuda and cpu, not on mps"):
-        quantization_config("4bit", "mps", torch.float32)
-    assert quantization_config("none", "mps", torch.float32) is None
+        quantization_arguments("4bit", "mps", torch.float32)
+    assert quantization_arguments("none", "mps", torch.float32) == {}
 
 
 def test_an_adapter_whose_base_model_is_gone_is_told(tmp_path, tokenizer, monkeypatch):

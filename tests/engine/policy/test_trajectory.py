@@ -8,7 +8,15 @@ import random
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.batch import Plot, Row, batch_rows, forwards, minibatches, planted, side_by_side
+from llamagym_tui.engine.learning.batch import (
+    PackedTree,
+    Row,
+    batch_rows,
+    forwards,
+    group_by_size,
+    minibatches,
+    pack_into_trees,
+)
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
@@ -232,14 +240,14 @@ def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
 
 
 def test_forwards_keep_prefixes_apart_and_sizes_together():
-    def plot(size: int) -> Plot:
+    def packed(size: int) -> PackedTree:
         tree = TokenTree()
         tree.insert(list(range(size)))
-        return Plot(tree)
+        return PackedTree(tree)
 
-    found = [[len(plot.tree) for plot in group] for group in side_by_side(map(plot, (4, 20, 5, 4)), tokens=1000)]
+    found = [[len(each.tree) for each in group] for group in group_by_size(map(packed, (4, 20, 5, 4)), tokens=1000)]
     assert found == [[20], [5, 4, 4]]
-    assert [len(group) for group in side_by_side(map(plot, [10] * 5), tokens=20)] == [2, 2, 1]
+    assert [len(group) for group in group_by_size(map(packed, [10] * 5), tokens=20)] == [2, 2, 1]
     rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
     assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
 
@@ -259,14 +267,14 @@ def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_en
     def distinct(length: int, number: int) -> Row:
         return row_of(*range(1000 * number, 1000 * number + length))
 
-    assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(9))] == [4, 4, 1]
-    assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(3))] == [1, 1, 1]
-    # 100 new columns beside 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
+    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(9))] == [4, 4, 1]
+    assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [1, 1, 1]
+    # 100 new columns next to 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
     alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
-    assert [len(plot.rows) for plot in planted(alike)] == [2]
+    assert [len(each.rows) for each in pack_into_trees(alike)] == [2]
     # 350 new columns: 350 * (1000 + 800 + 350) is more.
     apart = [row_of(*range(50), *range(1000 * n, 1000 * n + 351)) for n in (1, 2)]
-    assert [len(plot.rows) for plot in planted(apart)] == [1, 1]
+    assert [len(each.rows) for each in pack_into_trees(apart)] == [1, 1]
 
 
 def test_turns_are_numbered_through_a_batch_and_through_segments():
