@@ -36,7 +36,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     """Whether all weights are trained, and not an adapter."""
     dtype: Dtype = "float32"
     """Type in which the weights are held."""
-    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    generation: GenerationConfig = GenerationConfig(temperature=0.7)
     """Sampling: the temperature of the model's card where it names one that explores, else 0.7."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """The adapter."""
@@ -44,44 +44,40 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     """Passed to the chat template whenever it renders, unless the caller passes others."""
 
 
-MILD = GenerationConfig(temperature=0.7)
-
 ENTRIES: tuple[ModelEntry, ...] = (
     ModelEntry(
         name=BUNDLED,
         parameters=540_096,
         licence="mit",
         full_finetuning=True,
+        generation=GenerationConfig(),
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM2-135M-Instruct",
         parameters=134_515_008,
         licence="apache-2.0",
-        generation=MILD,
     ),
     ModelEntry(
         name="google/gemma-3-270m-it",
         parameters=268_098_176,
         licence="gemma",
         gated=True,
+        generation=GenerationConfig(),
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM2-360M-Instruct",
         parameters=361_821_120,
         licence="apache-2.0",
-        generation=MILD,
     ),
     ModelEntry(
         name="Qwen/Qwen2.5-0.5B-Instruct",
         parameters=494_032_768,
         licence="apache-2.0",
-        generation=MILD,
     ),
     ModelEntry(
         name="Qwen/Qwen3-0.6B",
         parameters=596_049_920,
         licence="apache-2.0",
-        generation=MILD,
         # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
         template_arguments={"enable_thinking": False},
     ),
@@ -89,7 +85,6 @@ ENTRIES: tuple[ModelEntry, ...] = (
         name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
         parameters=1_100_048_384,
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
     ),
     ModelEntry(
@@ -97,7 +92,6 @@ ENTRIES: tuple[ModelEntry, ...] = (
         parameters=1_235_814_400,
         licence="llama3.2",
         gated=True,
-        generation=MILD,
         lora=LARGE,
         # Its template writes today's date into the system prompt; a fixed one keeps runs comparable.
         template_arguments={"date_string": "26 Jul 2024"},
@@ -106,14 +100,12 @@ ENTRIES: tuple[ModelEntry, ...] = (
         name="Qwen/Qwen2-1.5B-Instruct",
         parameters=1_543_714_304,
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM-1.7B-Instruct",
         parameters=1_711_376_384,
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
     ),
     ModelEntry(
@@ -130,7 +122,6 @@ ENTRIES: tuple[ModelEntry, ...] = (
         parameters=3_821_079_552,
         licence="mit",
         dtype="bfloat16",
-        generation=MILD,
         lora=LARGE,
     ),
     ModelEntry(
@@ -139,7 +130,6 @@ ENTRIES: tuple[ModelEntry, ...] = (
         licence="llama2",
         gated=True,
         dtype="bfloat16",
-        generation=MILD,
         lora=LARGE,
     ),
 )

@@ -39,7 +39,7 @@ def peak_memory() -> int:
 
 
 def host_free(root: Path = Path("/")) -> int | None:
-    """Bytes of the host, under the limits of this process's control groups; `root` is where ``proc`` and ``sys`` are."""
+    """Bytes of the host, under the limits of this process's control groups; `root` holds ``proc`` and ``sys``."""
     known = [amount for amount in (_machine_free(root), *_group_free(root)) if amount is not None]
     return min(known, default=None)
 

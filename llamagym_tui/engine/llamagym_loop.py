@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _EnvSlot:
-    """State of one environment."""
-
     episode: Episode | None = None
     version: int = 0
     """Of the policy that computed the keys and values in the sampler."""
@@ -42,12 +40,9 @@ class _EnvSlot:
     is_trained: bool = True
     """Whether all turns so far were sampled in training."""
     rewards: list[float] = field(default_factory=list)
-    """Assigned in this episode."""
 
 
 class LlamaGymLoop:
-    """An agent's model, playing at the user's pace."""
-
     def __init__(
         self,
         agent: AgentBase,

@@ -136,15 +136,11 @@ class MemoryEstimate:
     step: int = 0
 
     @property
-    def lasting(self) -> int:
-        """What stays from the first update on."""
-        passing = self.rollout + self.activations + self.logits + self.step
-        return sum(getattr(self, part.name) for part in fields(self)) - passing
-
-    @property
     def total(self) -> int:
-        """The peak: what stays, and the largest of what comes and goes."""
-        return self.lasting + max(self.rollout, self.activations + self.logits, self.step)
+        """The peak: what stays from the first update on, and the largest of what comes and goes."""
+        passing = self.rollout + self.activations + self.logits + self.step
+        lasting = sum(getattr(self, part.name) for part in fields(self)) - passing
+        return lasting + max(self.rollout, self.activations + self.logits, self.step)
 
 
 def estimate_memory(
@@ -162,10 +158,7 @@ def estimate_memory(
 
     Args:
         shape: with its weights counted.
-        config: settings of the run.
-        workload: conversations of its environment.
         full: whether all weights are trained, and not an adapter.
-        precision: of weights and activations.
         base: bytes that the process holds without the model.
         learns: False: replies are sampled and nothing is updated.
         on_host: False: on an accelerator, whose allocator fills its gaps.

@@ -25,18 +25,15 @@ PROBES = 24
 """Enough not to fit into one lucky moment in which all threads run."""
 THREADS_START_S = 0.005
 """Starting threads, which the first call on them does, takes less."""
+REPEATS = 2
+"""Further measurements of each count, alternating with the best one so far; the fastest counts."""
+MARGIN = 0.1
+"""Share of the time by which a higher count must win."""
 TRIAL_WEIGHTS = 50_000_000
 """Weights of a large model, at most about, that a trial multiplies by."""
 
 
-def calibrate_threads(
-    step: Callable[[], object],
-    probe: Callable[[], object],
-    *,
-    repeats: int = 2,
-    margin: float = 0.1,
-    budget_s: float = 0.5,
-) -> int:
+def calibrate_threads(step: Callable[[], object], probe: Callable[[], object], *, budget_s: float = 0.5) -> int:
     """Set, and return, the number of threads on which `step` is fastest; one thread unless more are clearly faster.
 
     A count on which the probe or the step is much slower at once is not measured again, and no higher one is tried.
@@ -45,8 +42,6 @@ def calibrate_threads(
         step: work like the run's own, tens of milliseconds long.
         probe: a few calls that use all threads, some milliseconds long. Where threads wait for a busy core, it takes
             many times as long.
-        repeats: further measurements of each count, alternating with the best one so far; the fastest counts.
-        margin: share of the time by which a higher count must win.
         budget_s: after which nothing more is tried.
     """
     began = time.perf_counter()
@@ -57,12 +52,12 @@ def calibrate_threads(
         if time.perf_counter() - began > budget_s or _waits(probe, count, probe_s):
             break
         here_s = _timed(step, count)
-        for _ in range(repeats):
+        for _ in range(REPEATS):
             if here_s > 2 * best_s or time.perf_counter() - began > budget_s:
                 break
             best_s = min(best_s, _timed(step, best))
             here_s = min(here_s, _timed(step, count))
-        if here_s > best_s * (1 - margin):
+        if here_s > best_s * (1 - MARGIN):
             break
         best, best_s = count, here_s
     torch.set_num_threads(best)

@@ -1,8 +1,8 @@
 """From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
-Segments that begin alike share the computation of what they begin with (`llamagym_tui.engine.tokens.token_tree`), and
-every forward is of trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A
-admissible tokens or replies.
+What segments have in common at their beginning is computed once (`llamagym_tui.engine.tokens.token_tree`), and every
+forward is of trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns,
+M branches, A admissible tokens or replies.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class Row:
 
 @dataclass(slots=True)
 class PackedTree:
-    """A tree and the rows that were packed into it."""
-
     tree: TokenTree
     rows: list[Row] = field(default_factory=list)
     paths: list[list[list[int]]] = field(default_factory=list)
@@ -131,6 +129,7 @@ def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
 
 def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
     """Rows in random order, in parts of about equal size and of about `turns` turns."""
+    # Whole segments are drawn and not single turns: the turns of a segment share its forward.
     order = list(rows)
     rng.shuffle(order)
     total = sum(len(row.segment.turns) for row in order)
@@ -168,13 +167,9 @@ def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, dev
 
 
 def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[PackedTree]:
-    """Rows of one prefix on trees, in order of their ids, so that those that begin alike meet on one tree.
-
-    Args:
-        rows: of one prefix.
-        scored: tokens of a tree that are scored, at most (one row may have more). None: no limit.
-    """
+    """Rows of one prefix on trees of at most `scored` scored tokens (one row may have more)."""
     packed: list[PackedTree] = []
+    # In order of their ids, those that begin alike are neighbours and meet on one tree.
     for row in sorted(rows, key=lambda row: row.segment.ids):
         sequences = _sequences(row.segment)
         more = _scored_tokens(row.segment)
@@ -194,14 +189,7 @@ def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[P
 def group_by_size(
     packed: Iterable[PackedTree], *, tokens: int, scored: int | None = None, slack: float = 1.25
 ) -> Iterator[list[PackedTree]]:
-    """Trees of similar size together.
-
-    Args:
-        packed: trees with their rows.
-        tokens: columns times trees at most (one tree may be larger).
-        scored: tokens of a group that are scored, at most (one tree may have more). None: no limit.
-        slack: largest over smallest tree of a group at most.
-    """
+    """Trees of similar size, up to `tokens` columns and `scored` scored tokens together (one tree may have more)."""
     group: list[PackedTree] = []
     for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and (

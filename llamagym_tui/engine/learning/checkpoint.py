@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,12 @@ STATE, COUNTERS = "learner.pt", "counters.json"
 
 def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
     """Write model, tokenizer, optimizer, random states and the session's JSON counters; the model's folder."""
-    new = _empty(run_dir, MODEL)
-    policy.model.save_pretrained(new)
-    policy.chat.tokenizer.save_pretrained(new)
-    torch.save({"ppo": ppo.state_dict(), "generator": policy.generator.get_state()}, new / STATE)
-    (new / COUNTERS).write_text(json.dumps(counters, indent=1))
-    return _put_in_place(run_dir, MODEL)
+    with _written(run_dir, MODEL) as new:
+        policy.model.save_pretrained(new)
+        policy.chat.tokenizer.save_pretrained(new)
+        torch.save({"ppo": ppo.state_dict(), "generator": policy.generator.get_state()}, new / STATE)
+        (new / COUNTERS).write_text(json.dumps(counters, indent=1))
+    return run_dir / MODEL
 
 
 def keep_good_checkpoint(run_dir: Path) -> Path:
@@ -41,9 +43,9 @@ def keep_good_checkpoint(run_dir: Path) -> Path:
     Raises:
         OSError: it cannot be written; the last good one still stands.
     """
-    new = _empty(run_dir, GOOD)
-    shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
-    return _put_in_place(run_dir, GOOD)
+    with _written(run_dir, GOOD) as new:
+        shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
+    return run_dir / GOOD
 
 
 def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
@@ -84,8 +86,9 @@ def save_start(run_dir: Path, policy: Policy) -> Path:
     Raises:
         OSError: it cannot be written; the one before still stands.
     """
-    policy.model.save_pretrained(_empty(run_dir, START))
-    return _put_in_place(run_dir, START)
+    with _written(run_dir, START) as new:
+        policy.model.save_pretrained(new)
+    return run_dir / START
 
 
 def load_start(run_dir: Path, policy: Policy) -> None:
@@ -106,21 +109,17 @@ def load_start(run_dir: Path, policy: Policy) -> None:
         ) from error
 
 
-def _empty(run_dir: Path, name: str) -> Path:
-    new = run_dir / f"{name}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    return new
-
-
-def _put_in_place(run_dir: Path, name: str) -> Path:
-    """Replace a checkpoint by the new one, so that a crash at any moment leaves one of both."""
+@contextmanager
+def _written(run_dir: Path, name: str) -> Iterator[Path]:
+    """A new folder to write a checkpoint to, which then replaces the old one: after a crash one of both is whole."""
     new, place, old = run_dir / f"{name}.new", run_dir / name, run_dir / f"{name}.old"
+    shutil.rmtree(new, ignore_errors=True)
+    yield new
     if place.exists():
         shutil.rmtree(old, ignore_errors=True)  # not before: it may be all that a crash has left
         os.replace(place, old)
     os.replace(new, place)
     shutil.rmtree(old, ignore_errors=True)
-    return place
 
 
 def _standing(run_dir: Path, name: str) -> Path:

@@ -79,8 +79,6 @@ class Considered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenNow:
-    """A token of a reply under the present policy."""
-
     logprob: float
     """Nats."""
     value: float
@@ -91,8 +89,6 @@ class TokenNow:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceNow:
-    """A choice among replies under the present policy."""
-
     scores: tuple[float, ...]
     """Of each reply: its summed log-probability over its divisor."""
     logprobs: tuple[float, ...]
@@ -116,11 +112,8 @@ def tokens_now(policy: Policy, segment: Segment, turn: Turn, *, temperature: flo
     """Each token of a reply, by one forward over all that stands before it.
 
     Args:
-        policy: whose probabilities.
-        segment: where the reply stands.
-        turn: the reply.
         temperature: divides the logits; 1 for a reply that was chosen by score.
-        most: alternatives at each place at most, besides admissible ones and the token itself.
+        most: alternatives at each place at most, in addition to admissible ones and the token itself.
     """
     ids = segment.ids[turn.start : turn.end]
     encoded = policy.model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])

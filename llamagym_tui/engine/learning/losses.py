@@ -66,5 +66,5 @@ def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
 
 
 def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
-    """() half the squared error, weighted and summed; (U,) each."""
+    """() half the squared error, weighted and summed; (U,) each. Unlike in some PPO codes, it is not clipped."""
     return 0.5 * (weights * (values - returns).square()).sum()

@@ -37,8 +37,6 @@ KEPT_BATCHES = 2
 
 
 class PPO:
-    """The learner of one policy."""
-
     def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
         """The reference is the policy as it is now."""
         self.policy, self.config = policy, config
@@ -171,7 +169,6 @@ class PPO:
 
     @property
     def reward_scale(self) -> float:
-        """Factor on the environment's reward."""
         return self.return_moments.scale if self.config.reward_scale is None else self.config.reward_scale
 
     @property

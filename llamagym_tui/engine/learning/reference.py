@@ -1,7 +1,7 @@
 """The reference policy: the policy before PPO, from which the KL penalty keeps the trained one from drifting far.
 
-Full fine-tuning needs a frozen copy of the model. An adapter needs none: the reference is the same model with the
-adapter's first weights put back for a forward, which costs hardly any memory.
+Full fine-tuning needs a frozen copy of the model. With an adapter none is needed: the reference is the same model with
+the weights that the adapter had at the start, put back for a forward. They take little memory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from llamagym_tui.engine.policy.policy import Policy
 
 
 class Reference:
-    """Scores replies under the weights of the start."""
-
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.frozen_copy: Backbone | None = None
         self.adapter_start: list[tuple[nn.Parameter, Tensor]] = []
-        """The adapter's weights, and what they were at the start. Not zero after a warm start, so switching the adapter
-        off would give another policy than the one that PPO began from."""
+        """The adapter's weights, and their values at the start. After a warm start these are not zero, so a disabled
+        adapter would be another policy than the one that PPO began from."""
         if policy.model.is_adapted:
             trained = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
             self.adapter_start = [(weight, weight.detach().clone()) for weight in trained]
@@ -36,24 +34,17 @@ class Reference:
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:
-        """(D,) log-probability of each decision of a batch under the reference.
-
-        Args:
-            rows: all rows of the batch.
-            decisions: D of the batch.
-            tokens: of one forward at most.
-            scored: of these, tokens whose logits are needed, at most. None: no limit.
-        """
+        """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
         temperature = self.policy.generation.temperature
         backbone = self.frozen_copy or self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
-        with self._adapter_as_it_was():
+        with self._adapter_at_start():
             for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
                 logprobs[part.decisions] = part.decided(part.encode(backbone), temperature).logprobs
         return logprobs
 
     @contextmanager
-    def _adapter_as_it_was(self) -> Iterator[None]:
+    def _adapter_at_start(self) -> Iterator[None]:
         now = [weight.data for weight, _ in self.adapter_start]
         for weight, then in self.adapter_start:
             weight.data = then

@@ -18,8 +18,6 @@ Key = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
 class ReplayBuffer:
-    """The newest different successes."""
-
     def __init__(self) -> None:
         self.kept: dict[Key, Trajectory] = {}
         """Oldest first."""

@@ -34,8 +34,6 @@ Progress = Callable[[int, int, float], None]
 
 
 class Example(NamedTuple):
-    """One row."""
-
     input_ids: list[int]
     labels: list[int]
     """The ids of replies, `NOT_TRAINED` elsewhere."""
@@ -43,7 +41,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SFTStats:
-    """Figures of one supervised training; see `docs/METRICS.md`."""
+    """Figures; see `docs/METRICS.md`."""
 
     demonstrations: int
     examples: int
@@ -80,12 +78,9 @@ def train_on(
     progress: Progress = lambda step, steps, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SFTStats:
-    """Train the policy on conversations; it has a new version afterwards, cancelled or not.
+    """Train the policy on demonstrations; it has a new version afterwards, cancelled or not.
 
     Args:
-        policy: what learns.
-        conversations: demonstrations.
-        settings: length, batch size and rate.
         seed: of the order, and of the choice if there are more than `max_examples`.
         progress: called after every step.
         should_stop: called after every step; True ends the training, and what was learnt stays.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,15 +79,7 @@ class UpdateSums:
 
     @torch.no_grad()
     def add(self, policy: PolicyLoss, critic: Tensor, decided: Decisions, turns: int, *, is_first: bool) -> None:
-        """Count one forward.
-
-        Args:
-            policy: losses and figures, sums over its decisions.
-            critic: () value loss, summed over turns.
-            decided: its decisions under the policy.
-            turns: number of its trained turns.
-            is_first: whether no optimizer step has been made yet.
-        """
+        """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
         kl, decisions = float(policy.approx_kl), len(decided.logprobs)
         self.policy_loss += float(policy.loss)
         self.value_loss += float(critic)
@@ -113,15 +106,9 @@ def update_stats(
     trajectories: Sequence[Trajectory],
     targets: Targets,
     sums: UpdateSums,
-    *,
-    epochs: float,
-    update_s: float,
-    lr: float,
-    kl_coef: float,
-    entropy_coef: float,
-    reward_scale: float,
-    replay_episodes: int,
+    **known: Any,
 ) -> PPOStats:
+    """Figures of an update; `known` are those that the learner has itself, by their names in `PPOStats`."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decided) for turn in turns)
@@ -144,13 +131,7 @@ def update_stats(
         episodes=len(trajectories),
         turns=len(turns),
         tokens=tokens,
-        update_s=update_s,
-        epochs=epochs,
-        lr=lr,
-        kl_coef=kl_coef,
-        entropy_coef=entropy_coef,
-        reward_scale=reward_scale,
         skipped_steps=sums.skipped,
         replay_loss=sums.replay_loss / max(sums.replay_turns, 1),
-        replay_episodes=replay_episodes,
+        **known,
     )

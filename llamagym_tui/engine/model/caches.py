@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
 
 def recording_cache() -> Cache:
@@ -19,18 +19,13 @@ def recording_cache() -> Cache:
     return Cache(layer_class_to_replicate=DynamicLayer)
 
 
-class _PrefixLayer(CacheLayerMixin):
+class _PrefixLayer(DynamicLayer):
     """Keys and values (1, H, P, D) that stand before those of every row."""
-
-    is_sliding = False
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()
         self.keys, self.values = keys, values
         self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        pass
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         rows = key_states.shape[0]
@@ -40,16 +35,6 @@ class _PrefixLayer(CacheLayerMixin):
             torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
         )
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        assert self.keys is not None
-        return self.keys.shape[-2]
-
-    def get_max_length(self) -> int:
-        return -1
-
 
 class PrefixCache(Cache):
     """A recorded prefix, read by every row of one forward and changed by none."""
@@ -58,10 +43,8 @@ class PrefixCache(Cache):
         super().__init__(layers=[_PrefixLayer(layer.keys, layer.values) for layer in recorded.layers])
 
 
-class _RaggedLayer(CacheLayerMixin):
-    """Buffers (rows, H, capacity, D); the owner says which rows and columns a forward writes."""
-
-    is_sliding = False
+class _RaggedLayer(DynamicLayer):
+    """Buffers (rows, H, capacity, D); the owner holds which rows and columns a forward writes."""
 
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
@@ -98,9 +81,6 @@ class _RaggedLayer(CacheLayerMixin):
     def get_seq_length(self) -> int:
         return self.owner.target[2]
 
-    def get_max_length(self) -> int:
-        return -1
-
 
 class RaggedCache(Cache):
     """Rows of different lengths, each continued where it ends."""
@@ -127,7 +107,6 @@ class RaggedCache(Cache):
         return width
 
     def reach(self, width: int) -> None:
-        """Make room for `width` columns; what is stored stays."""
         if width > self.capacity:
             self.capacity = max(width, 2 * self.capacity, 64)
             for layer in self.layers:

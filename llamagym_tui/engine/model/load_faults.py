@@ -71,13 +71,7 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
 
 
 def sentence(name: str, path: Path | None, error: Exception) -> str:
-    """One sentence about a model that did not load.
-
-    Args:
-        name: the model's.
-        path: its folder; None: it comes from a hub.
-        error: what the libraries raised.
-    """
+    """One sentence about a model that did not load; `path` is its folder, None if it comes from a hub."""
     text = f"{type(error).__name__} {error}".lower()
     model = f"Model {name!r}" if path is None else f"The model in {str(path)!r}"
     if "gated" in text and path is None:

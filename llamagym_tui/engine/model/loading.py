@@ -21,7 +21,6 @@ from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
 from llamagym_tui.engine.model.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
 from llamagym_tui.engine.model.quantization import quantization_arguments
-from llamagym_tui.engine.model.template_arguments import bind_template_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
@@ -169,6 +168,23 @@ def _require_loadable(name: str, path: Path | None) -> None:
         require_reachable(name)
     config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
     require_causal_lm(name, config)
+
+
+def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> None:
+    """Write default arguments into a tokenizer's chat template; without a template nothing happens.
+
+    So every rendering has them, and so has the tokenizer that is saved with a trained model.
+
+    Args:
+        arguments: booleans, numbers and strings by name; a rendering may pass others.
+    """
+    defaults = "".join(
+        f"{{%- if {name} is not defined %}}{{%- set {name} = {value!r} %}}{{%- endif %}}"
+        for name, value in arguments.items()
+    )
+    template = tokenizer.chat_template
+    if isinstance(template, str) and defaults and not template.startswith(defaults):
+        tokenizer.chat_template = defaults + template
 
 
 def _adapter_config(folder: Path) -> Path:

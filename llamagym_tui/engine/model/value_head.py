@@ -128,7 +128,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     @property
     def is_adapted(self) -> bool:
         """Whether an adapter is trained, and not the model's own weights."""
-        return _is_adapted(self.pretrained_model)
+        # By name, because importing PEFT takes longer than loading a small model.
+        return any(kind.__name__ == "PeftModel" for kind in type(self.pretrained_model).__mro__)
 
     @property
     def causal_lm(self) -> Any:
@@ -141,11 +142,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         if self._backbone is None:
             self._backbone = Backbone(self.causal_lm, self.precision)
         return self._backbone
-
-
-def _is_adapted(lm: Any) -> bool:
-    """Whether a model is PEFT's; by name, because importing PEFT takes longer than loading a small model."""
-    return any(kind.__name__ == "PeftModel" for kind in type(lm).__mro__)
 
 
 def _adapted_from(path: Path, **kwargs: Any) -> Any:

@@ -17,8 +17,6 @@ from llamagym_tui.game.chat import Conversation, assistant, opening, user
 
 
 class Prompt(NamedTuple):
-    """What a sampler needs for the next reply."""
-
     restart: tuple[int, ...] | None
     """Prefix to begin the slot with; None: the slot goes on."""
     ids: list[int]
@@ -111,14 +109,12 @@ class Episode:
 
     def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
         """The trajectory; a truncated one needs the true final observation for its bootstrap."""
-        # Cut off by a time limit, the episode would have gone on, so its last value is V of what came next. What the
-        # environment shows after its reset belongs to another episode.
+        # A time limit cut the episode off; it would have gone on, so its return is completed by V of the observation
+        # that came last, not of the one after the reset, which belongs to the next episode.
         final = None
         if end == "truncated" and final_observation is not None:
-            prompt, segment = self._next(final_observation)
-            continues = segment is self._current
-            new_ids = prompt.ids[len(self._unfed) :]
-            final = Segment(segment.prefix, [*segment.ids, *new_ids] if continues else segment.ids)
+            prompt = self.prompt_for(final_observation)
+            final = Segment(prompt.prefix, list(prompt.rest))
         return Trajectory(self._segments, end, final, *self._versions)
 
     @property

@@ -20,8 +20,6 @@ from llamagym_tui.errors import ConfigError
 
 
 class Policy:
-    """Model, tokenizer, sampling settings, and a random generator of its own."""
-
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
@@ -30,15 +28,7 @@ class Policy:
         admissible_replies: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
-        """A policy at version 0.
-
-        Args:
-            model: causal LM with value head.
-            tokenizer: its tokenizer, or a `ChatTokenizer`.
-            generation: how replies are sampled.
-            admissible_replies: canonical reply of each discrete action; the action distribution is over these.
-            seed: of sampling.
-        """
+        """A policy at version 0; `admissible_replies` are the canonical replies of all discrete actions."""
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)

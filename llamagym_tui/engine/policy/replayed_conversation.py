@@ -12,12 +12,7 @@ from llamagym_tui.game.chat import ChatMessage
 
 
 def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
-    """An episode with all messages of a conversation.
-
-    Args:
-        policy: whose tokenizer and chat template are used.
-        conversation: a system message or none, then user and assistant in turn; a reply of weight 0 is not trained.
-    """
+    """An episode with all messages of a conversation; a reply of weight 0 is not trained on."""
     turns = list(conversation)
     system_prompt = turns.pop(0)["content"] if turns and turns[0]["role"] == "system" else ""
     episode = Episode(policy, system_prompt)

@@ -31,8 +31,6 @@ LOGITS_AT_ONCE = 2**25
 
 @dataclass(slots=True)
 class Reply:
-    """The policy's reply to one prompt."""
-
     ids: list[int] = field(default_factory=list)
     """Sampled ids, the end of the turn included if it was sampled."""
     logprobs: list[float] = field(default_factory=list)
@@ -46,12 +44,11 @@ class Reply:
 
 
 class Sampler:
-    """Slots of conversations that are continued together."""
-
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
         self._slots = Slots(policy.model.backbone, slots)
         self._version = policy.version
+        # Tokens of a reply found on the tree, a running mean, and calls since the tree was last computed.
         self._gain, self._rests = float(LARGEST_AHEAD), 0
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:

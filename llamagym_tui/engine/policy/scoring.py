@@ -38,9 +38,7 @@ def reply_logprobs(
     """(B, A) log-probability of each of A replies, end included, on each of B prompts.
 
     Args:
-        policy: whose probabilities.
         prompts: first prompts of episodes, or all ids before a reply.
-        replies: ids of the admissible replies.
         temperature: divides the logits. None: the policy's.
     """
     backbone = policy.model.backbone

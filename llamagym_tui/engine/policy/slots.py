@@ -24,8 +24,6 @@ A_FORWARD = 256
 
 
 class Ahead(NamedTuple):
-    """What a prefill computed."""
-
     encoded: Encoded
     """B rows of 1 + M columns: the prompt's last token, then the nodes of the tree."""
     tree: TokenTree
@@ -118,7 +116,6 @@ class Slots:
         return sorted(set(same_as)), same_as
 
     def _copy(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], same_as: list[int], nodes: int) -> None:
-        """Copy keys and values of computed slots to those that begin alike."""
         pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
         if not pairs:
             return

@@ -43,9 +43,8 @@ class Turn:
     value: float
     """V at the prompt's last token, when the reply was sampled."""
     reward: float
-    """The environment's, whole."""
+    """The environment's, unscaled, without penalties."""
     parse_failed: bool = False
-    """Whether the reply named no action."""
     is_trained: bool = True
     """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
     branches: tuple[Branch, ...] = ()
@@ -84,8 +83,6 @@ class Segment:
 
 @dataclass(slots=True)
 class Trajectory:
-    """One episode."""
-
     segments: list[Segment]
     end: End
     """How it ended; a truncated one is bootstrapped."""

@@ -22,7 +22,7 @@ QUICK = PPOConfig(lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0
 
 
 def collect(policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)) -> list[Trajectory]:
-    """Episodes of a bandit: a reply earns 1 for each "1" token among what it says, capped at 1."""
+    """Episodes of a bandit: a reply earns 1 if its number of tokens is odd."""
     sampler = Sampler(policy, episodes)
     made = [Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts)) for n in range(episodes)]
     for turn in range(turns):
@@ -178,7 +178,7 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
     opening = policy.chat.opening("Play.", "x")
 
     def forced() -> list[Trajectory]:
-        """Episodes in which each admissible reply was said, stamped with the policy's own log-probabilities."""
+        """Episodes in which each admissible reply was sampled, with the policy's own log-probabilities."""
         made = []
         for reply in replies:
             row = [*opening.rest, *reply]

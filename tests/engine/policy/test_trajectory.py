@@ -26,7 +26,7 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from tests.engine.tokens.test_tokenization import REWRITING, with_template
 
 
-def said(policy, text: str) -> Reply:
+def reply_of(policy, text: str) -> Reply:
     ids = list(policy.chat.reply_ids(text))
     return Reply(ids, [-0.1 * (at + 1) for at in range(len(ids))], value=0.5, ended=True)
 
@@ -34,10 +34,10 @@ def said(policy, text: str) -> Reply:
 def two_turns(policy) -> Episode:
     episode = Episode(policy, "Play.")
     episode.observe("Your total: 12.")
-    episode.reply(said(policy, '{"action": 1}'))
+    episode.reply(reply_of(policy, '{"action": 1}'))
     episode.reward(0.0)
     episode.observe("Your total: 18.")
-    episode.reply(said(policy, '{"action": 0}'))
+    episode.reply(reply_of(policy, '{"action": 0}'))
     episode.reward(1.0)
     return episode
 
@@ -63,7 +63,7 @@ def test_the_next_prompt_feeds_the_last_sampled_token_and_the_templates_suffix(m
     episode = Episode(policy, "Play.")
     first = episode.observe("a")
     assert first.restart is not None
-    reply = said(policy, "ok")
+    reply = reply_of(policy, "ok")
     episode.reply(reply)
     second = episode.observe("b")
     assert second.restart is None
@@ -129,9 +129,9 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     policy.chat = with_template(tokenizer, REWRITING)
     episode = Episode(policy, "Play.")
     episode.observe("a")
-    episode.reply(said(policy, "why</think>left"))
+    episode.reply(reply_of(policy, "why</think>left"))
     prompt = episode.observe("b")
-    episode.reply(said(policy, "right"))
+    episode.reply(reply_of(policy, "right"))
     trajectory = episode.finish("terminated")
     assert [len(segment.turns) for segment in trajectory.segments] == [1, 1]
     assert prompt.restart is not None
@@ -145,7 +145,7 @@ def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(m
     policy.chat = with_template(tokenizer, REWRITING)
     episode = Episode(policy, "Play.")
     episode.observe("a")
-    episode.reply(said(policy, "why</think>left"))
+    episode.reply(reply_of(policy, "why</think>left"))
     final = episode.finish("truncated", "b").final_prompt
     assert final is not None
     assert policy.chat.tokenizer.decode([*final.prefix, *final.ids]) == (
