@@ -55,12 +55,9 @@ def deviation_k3(log_ratio: Tensor) -> Tensor:
 
 
 def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """(N,) k3 estimate of KL(policy || reference) at samples of the policy, nats; its gradient is the policy's.
+    """(N,) k3 estimate of KL(policy || reference) in nats, from (N,) log-probabilities at samples of the policy.
 
-    Args:
-        logprobs: (N,) under the policy being trained.
-        reference_logprobs: (N,) under the reference.
-    Source: arXiv:2402.03300, eq. 4.
+    Its gradient is the policy's alone. Source: arXiv:2402.03300, eq. 4.
     """
     return deviation_k3(reference_logprobs - logprobs)
 

@@ -44,11 +44,8 @@ def require_reachable(name: str) -> None:
 def require_causal_lm(name: str, config: Any) -> None:
     """Refuse what transformers would load with a language-modelling head of random weights, or half of it.
 
-    Args:
-        name: the model's.
-        config: its `PreTrainedConfig`.
     Raises:
-        ModelLoadError: it is no causal LM.
+        ModelLoadError: the configuration is not of a causal LM.
     """
     kinds = config.architectures or []
     has_head = any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration"))

@@ -68,11 +68,7 @@ class Episode:
     def add_untrained_reply(self, text: str, *, value: float = 0.0) -> str:
         """Keep a reply of someone else in the policy's place: it earns rewards and has no loss; its text.
 
-        No sampler has seen its ids, so the next prompt must be `whole_prompt`.
-
-        Args:
-            text: the reply.
-            value: V at the prompt's last token.
+        `value` is V at the prompt's last token. No sampler has seen the ids, so the next prompt must be `whole_prompt`.
         """
         ids = list(self.policy.chat.reply_ids(text))
         return self._add_turn(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
