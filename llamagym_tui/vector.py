@@ -35,7 +35,7 @@ class VectorEpisodes:
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
-        """For environments that were reset; the mode is that of their metadata, else Gymnasium's default (next step)."""
+        """For environments that were reset; the mode is in their metadata, else Gymnasium's default (next step)."""
         self._envs = envs
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._resets_next = np.zeros(envs.num_envs, dtype=bool)

@@ -99,7 +99,6 @@ class LlamaGymLoop:
         return actions if many else actions[0]
 
     def assign_reward(self, reward: Any) -> None:
-        """Credit a reward to the last action, or a list of rewards to those of the slots; more than one add up."""
         acted = [slot for slot in self.slots if slot.took_turn]
         if not (acted or self._many) or any(slot.episode is None for slot in acted):
             raise ConfigError(
@@ -115,7 +114,6 @@ class LlamaGymLoop:
     def terminate_episode(
         self, train: bool, *, truncated: bool, final_observation: Any, env: int | None
     ) -> dict[str, float]:
-        """End a slot's episode, and update once the batch has enough turns."""
         slot = self.slots[self._index(env)]
         if slot.episode is None:
             return {}

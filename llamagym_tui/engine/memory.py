@@ -43,7 +43,7 @@ from llamagym_tui.engine.model.shape import (
     forward_limits,
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
-from llamagym_tui.engine.tokens.token_tree import TREE
+from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
 
 HEAP = {False: 1.7, True: 1.1}
 """Resident over kept bytes of activations on the host, with an adapter and with full fine-tuning: what is freed between
@@ -63,8 +63,6 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tokens of an environment's conversations."""
-
     prefix: int
     """P: tokens of the system prompt, the same in all conversations."""
     opening: int
@@ -180,7 +178,7 @@ def estimate_memory(
     if not learns:
         return sampled
     columns, scored = _forward_of_an_update(shape, config, workload, b)
-    trees = math.ceil(columns / max(TREE, workload.longest))
+    trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
     activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
     activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
     return replace(

@@ -91,7 +91,7 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
 
     def step() -> object:
-        logprobs = torch.cat([part.decided(part.encode(backbone), 1.0).logprobs for part in parts])
+        logprobs = torch.cat([part.score(part.encode(backbone), 1.0).logprobs for part in parts])
         return torch.autograd.grad(logprobs.sum(), weights, allow_unused=True)
 
     return step

@@ -64,7 +64,7 @@ class Credited(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PackedRows:
     """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
 
     prefix: tuple[int, ...]
@@ -109,7 +109,7 @@ class Rows:
             return Credited(self.turn_rows, self.turn_columns, self.turns, self.decision_turns)
         return Credited(self.decision_rows, self.decision_columns, self.decisions, self.decisions)
 
-    def decided(self, encoded: Encoded, temperature: float) -> Decisions:
+    def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
         tokens = ScoredTokens(encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids)
         if self.choices is None:
@@ -123,7 +123,7 @@ def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
         for segment in trajectory.segments:
             rows.append(Row(segment, turns, decisions))
             turns += len(segment.turns)
-            decisions += sum(len(turn.decided) for turn in segment.turns)
+            decisions += sum(len(turn.decision_logprobs) for turn in segment.turns)
     return rows
 
 
@@ -145,7 +145,9 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device) -> Iterator[Rows]:
+def forwards(
+    rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device
+) -> Iterator[PackedRows]:
     """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
 
     Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing.
@@ -204,7 +206,9 @@ def group_by_size(
         yield group
 
 
-def collate(prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool) -> Rows:
+def collate(
+    prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool
+) -> PackedRows:
     """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
     places: dict[tuple[int, int], int] = {}
     tokens: list[tuple[int, int]] = []
@@ -219,7 +223,7 @@ def collate(prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch
             alternatives = iter(paths[1:])
             first = row.first_decision
             for number, turn in enumerate(row.segment.turns):
-                decision, first = first, first + len(turn.decided)
+                decision, first = first, first + len(turn.decision_logprobs)
                 if not turn.is_trained:
                     continue
                 batch_turn = row.first_turn + number
@@ -246,7 +250,7 @@ def collate(prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch
     def column(values: Sequence[tuple[Any, ...]], at: int) -> Tensor:
         return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
 
-    return Rows(
+    return PackedRows(
         prefix=prefix,
         trees=tree_rows([each.tree for each in packed], device),
         place_rows=column(list(places), 0),

@@ -53,7 +53,7 @@ def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, value
         penalties: (D,) subtracted from the reward of each decision.
         values: (D,) before each decision.
     """
-    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     lasts = lengths.cumsum(0) - 1
     return Steps(
         torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
@@ -66,5 +66,5 @@ def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, value
 
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
     """(K,) sums of (D,) values over the decisions of each turn."""
-    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     return torch.zeros(len(turns)).index_add_(0, torch.arange(len(turns)).repeat_interleave(lengths), values)

@@ -50,7 +50,7 @@ class UsedBatch:
         turns = decisions = 0
         for other in self.trajectories:
             for at, turn in enumerate(other.turns):
-                length = len(turn.decided)
+                length = len(turn.decision_logprobs)
                 if other is trajectory and at == number:
                     units = [turns] * length if self.credit == "turn" else range(decisions, decisions + length)
                     used = (self.targets.values, self.targets.returns, self.targets.advantages)

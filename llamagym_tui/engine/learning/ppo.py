@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import Row, Rows, batch_rows, forwards, minibatches
+from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
@@ -130,7 +130,7 @@ class PPO:
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        decisions, limits = sum(len(turn.decided) for turn in turns), self.limits._asdict()
+        decisions, limits = sum(len(turn.decision_logprobs) for turn in turns), self.limits._asdict()
         outputs = ModelOutputs(
             reference_logprobs=self.reference.logprobs(rows, decisions, **limits) if self.reference else None,
             decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
@@ -149,7 +149,7 @@ class PPO:
     def _decision_values(self, turns: Sequence[Turn], rows: Sequence[Row]) -> Tensor:
         """(D,) V before each decision of a batch; of a turn that someone else chose, its stored value."""
         model = self.policy.model
-        values = torch.tensor([turn.value for turn in turns for _ in turn.decided])
+        values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
         for part in forwards(rows, **self.limits._asdict(), device=model.backbone.device):
             hidden = part.encode(model.backbone).hidden_at(part.decision_rows, part.decision_columns)
             values[part.decisions.cpu()] = model.v_head(hidden).cpu()
@@ -246,16 +246,16 @@ class PPO:
                 self._step(sums)
         return 1.0
 
-    def _loss(self, part: Rows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
+    def _loss(self, part: PackedRows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
         """() sum over turns of policy, value, entropy and KL loss."""
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
-        decided = part.decided(encoded, self.policy.generation.temperature)
+        scored = part.score(encoded, self.policy.generation.temperature)
         credited = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
         policy = clipped_policy_loss(
-            decided.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
+            scored.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
         )
         hidden = encoded.hidden_at(credited.rows, credited.columns)
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
@@ -266,11 +266,11 @@ class PPO:
         critic = value_loss(model.v_head(seen), targets.returns[units], targets.value_weights[units])
         loss = critic
         if not self.is_warming_up:
-            loss = loss + policy.loss - self.entropy_coef * decided.action_entropy.sum()
+            loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(decided.logprobs, targets.reference_logprobs[part.decisions])
+                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions])
                 loss = loss + self.kl_coef * kl.sum()
-        sums.add(policy, critic, decided, len(part.turns), is_first=is_first)
+        sums.add(policy, critic, scored, len(part.turns), is_first=is_first)
         return loss
 
     @property
@@ -282,7 +282,7 @@ class PPO:
         turns = _trained_turns(rows)
         for part in forwards(rows, **self.limits._asdict(), device=self.policy.model.backbone.device):
             encoded = part.encode(self.policy.model.backbone)
-            loss = -part.decided(encoded, self.policy.generation.temperature).logprobs.sum()
+            loss = -part.score(encoded, self.policy.generation.temperature).logprobs.sum()
             (self.config.replay_coef * loss / turns).backward()
             sums.add_replay(loss, len(part.turns))
 

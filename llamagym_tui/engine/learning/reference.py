@@ -40,7 +40,7 @@ class Reference:
         logprobs = torch.zeros(decisions, device=backbone.device)
         with self._adapter_at_start():
             for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
-                logprobs[part.decisions] = part.decided(part.encode(backbone), temperature).logprobs
+                logprobs[part.decisions] = part.score(part.encode(backbone), temperature).logprobs
         return logprobs
 
     @contextmanager

@@ -25,6 +25,7 @@ def along_cosine(start: float, final: float, done: float) -> float:
 
 def learning_rate(config: PPOConfig, updates: int) -> float:
     """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
+    # An untrained critic would give the policy advantages of noise, so at first it learns alone.
     of_policy = updates - config.critic_warmup_updates
     if of_policy < 0:
         return 0.0

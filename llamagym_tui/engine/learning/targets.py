@@ -64,7 +64,7 @@ def batch_targets(
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     # 1. How far the policy has gone from the reference, in nats: the k1 estimate, which may be negative for a token,
     #    but is unbiased as a part of the reward.
-    old = torch.tensor([logprob for turn in turns for logprob in turn.decided])
+    old = torch.tensor([logprob for turn in turns for logprob in turn.decision_logprobs])
     kl = torch.zeros_like(old) if outputs.reference_logprobs is None else old - outputs.reference_logprobs.cpu()
     kl_ref = turn_sums(turns, kl)
     # 2. What each turn has earned, and the steps that have a value of their own.
@@ -75,7 +75,7 @@ def batch_targets(
         lengths = [len(trajectory.turns) for trajectory in trajectories]
     else:
         steps = token_steps(turns, rewards, charged * kl, outputs.decision_values)
-        lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
+        lengths = [sum(len(turn.decision_logprobs) for turn in trajectory.turns) for trajectory in trajectories]
     # 3. Advantages, episode by episode. They are whitened over the batch and not over the minibatch, so that an
     #    advantage does not depend on what it happens to be drawn with.
     found = batch_advantages(

@@ -78,20 +78,20 @@ class UpdateSums:
         return self.epoch_kl / max(self.epoch_decisions, 1)
 
     @torch.no_grad()
-    def add(self, policy: PolicyLoss, critic: Tensor, decided: Decisions, turns: int, *, is_first: bool) -> None:
+    def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:
         """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
-        kl, decisions = float(policy.approx_kl), len(decided.logprobs)
+        kl, decisions = float(policy.approx_kl), len(scored.logprobs)
         self.policy_loss += float(policy.loss)
         self.value_loss += float(critic)
         self.approx_kl += kl
         self.epoch_kl += kl
         self.clipped += float(policy.clipped)
-        self.entropy += float(decided.entropy.sum())
-        self.action_entropy += float(decided.action_entropy.sum())
+        self.entropy += float(scored.entropy.sum())
+        self.action_entropy += float(scored.action_entropy.sum())
         self.decisions += decisions
         self.epoch_decisions += decisions
         self.turns += turns
-        self.branches += len(decided.action_entropy)
+        self.branches += len(scored.action_entropy)
         if is_first:
             # Unlike max(), it keeps a NaN.
             self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
@@ -111,7 +111,7 @@ def update_stats(
     """Figures of an update; `known` are those that the learner has itself, by their names in `PPOStats`."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
-    decisions = sum(len(turn.decided) for turn in turns)
+    decisions = sum(len(turn.decision_logprobs) for turn in turns)
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return PPOStats(

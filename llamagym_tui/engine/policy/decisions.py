@@ -64,6 +64,7 @@ def token_decisions(
     return Decisions(
         logprobs[tokens.places, tokens.ids],
         token_entropy(logprobs.detach())[tokens.places],
+        # The bonus is on this one: entropy over the vocabulary would reward replies that name no action.
         branch_entropy(logits[tokens.places[branch_tokens]], branch_children),
     )
 

@@ -19,7 +19,7 @@ from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
-A_FORWARD = 256
+FORWARD_COST = 256
 """Tokens of padding that a forward of its own is worth: about what its overhead costs a small model."""
 
 
@@ -47,7 +47,6 @@ class Slots:
 
     @torch.inference_mode()
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
-        """Begin a conversation, with a prefix that is computed once."""
         self._lengths[slot] = len(prefix)
         self._fresh.add(slot)
         if self._prefix_in[slot] == prefix:
@@ -67,6 +66,7 @@ class Slots:
             prompts: ids that each slot has not seen yet, at least one.
             tree: of possible replies; may be empty.
         """
+        # Episodes of one environment often begin with the same observation: such prompts are computed once.
         computed, same_as = self._distinct(slots, prompts)
         parts: list[Encoded] = []
         order: list[int] = []
@@ -173,7 +173,7 @@ def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]])
     groups: list[list[int]] = []
     order = sorted(indices, key=lambda index: -len(prompts[index]))
     for done, index in enumerate(order):
-        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > A_FORWARD:
+        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > FORWARD_COST:
             groups.append([])
         groups[-1].append(index)
     return [sorted(group) for group in groups]

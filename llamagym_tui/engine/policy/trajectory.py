@@ -1,9 +1,8 @@
 """Trajectories: the data of an episode that an update trains on, exactly as it was sampled.
 
 Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again, which could give
-other tokens. An episode is one
-segment of ids; where a template rewrites history, it is one segment a turn. Advantages run over turns, across
-segments.
+other tokens. An episode is one segment of ids; where a template rewrites history, it is one segment a turn. Advantages
+run over turns, across segments.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Turn:
     """How the reply was chosen by score; None: it was sampled token by token."""
 
     @property
-    def decided(self) -> tuple[float, ...]:
+    def decision_logprobs(self) -> tuple[float, ...]:
         """Log-probability of each decision: of the sampled tokens, or of the one choice; 0 where someone else chose."""
         if not self.is_trained:
             return (0.0,)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 ROOT = -1
-TREE = 192
+TREE_COLUMNS = 192
 """Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
-PRODUCTS = 1000
+PRODUCT_COST = 1000
 """Cost of a token's matrix products, in columns of attention that cost as much: about six times the hidden size."""
 
 
@@ -69,7 +69,7 @@ class TokenTree:
         and L².
         """
         size, new, length = len(self), self.columns_for(ids), len(ids)
-        return size + new <= TREE or new * (PRODUCTS + 2 * size + new) <= length * (PRODUCTS + length)
+        return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (PRODUCT_COST + length)
 
     def visible(self, width: int) -> np.ndarray:
         """(C, C) bool, C at least the tree's columns: which columns each column sees; padding sees itself alone."""

@@ -134,7 +134,7 @@ def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_b
     for row in rows:
         at, (_, values) = row.first_decision, outputs(policy, row)
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
             if not turn.is_trained:
                 continue
             now = logprobs(policy, row, number)
@@ -172,7 +172,7 @@ def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_
     for row in rows:
         at = row.first_decision
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
             if turn.is_trained:
                 away = targets.reference_logprobs[decisions] - logprobs(policy, row, number)
                 kl.append((away.exp() - 1 - away).sum())
