@@ -1,7 +1,7 @@
 """Models that are known by name: how large they are, on what terms, and with which settings they play well.
 
 Any other causal LM works too, by hub id or path, with the general defaults. Knows nothing of torch, so that the UI
-process may list it. What the user said wins over an entry, and an entry over the general defaults.
+process may list it. The user's own settings win over an entry, and an entry over the general defaults.
 """
 
 from __future__ import annotations
@@ -28,146 +28,109 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     """``bundled`` or hub id."""
     parameters: int
     """Of the causal LM, tied weights once."""
-    model_type: str
-    """As transformers' configurations name the architecture."""
     licence: str
     """As the hub names it."""
     gated: bool = False
-    """Whether the hub wants an account that has accepted the licence, and its token in HF_TOKEN."""
+    """Whether downloading needs a hub account that has accepted the licence, and its token in HF_TOKEN."""
     full_finetuning: bool = False
     """Whether all weights are trained, and not an adapter."""
     dtype: Dtype = "float32"
     """Type in which the weights are held."""
-    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    generation: GenerationConfig = GenerationConfig(temperature=0.7)
     """Sampling: the temperature of the model's card where it names one that explores, else 0.7."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """The adapter."""
     template_arguments: dict[str, Any] = field(default_factory=dict)
-    """Handed to the chat template whenever it renders, unless the caller says otherwise."""
-    template_note: str = ""
-    """What to know of its chat template."""
+    """Passed to the chat template whenever it renders, unless the caller passes others."""
 
-
-MILD = GenerationConfig(temperature=0.7)
 
 ENTRIES: tuple[ModelEntry, ...] = (
     ModelEntry(
         name=BUNDLED,
         parameters=540_096,
-        model_type="llama",
         licence="mit",
         full_finetuning=True,
-        template_note="Ships with this program and speaks the built-in agents' format.",
+        generation=GenerationConfig(),
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM2-135M-Instruct",
         parameters=134_515_008,
-        model_type="llama",
         licence="apache-2.0",
-        generation=MILD,
-        template_note="ChatML; puts a system prompt of its own where there is none.",
     ),
     ModelEntry(
         name="google/gemma-3-270m-it",
         parameters=268_098_176,
-        model_type="gemma3_text",
         licence="gemma",
         gated=True,
-        template_note="No system role: the template puts the system prompt before the first user message.",
+        generation=GenerationConfig(),
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM2-360M-Instruct",
         parameters=361_821_120,
-        model_type="llama",
         licence="apache-2.0",
-        generation=MILD,
-        template_note="ChatML; puts a system prompt of its own where there is none.",
     ),
     ModelEntry(
         name="Qwen/Qwen2.5-0.5B-Instruct",
         parameters=494_032_768,
-        model_type="qwen2",
         licence="apache-2.0",
-        generation=MILD,
-        template_note="ChatML; puts a system prompt of its own where there is none.",
     ),
     ModelEntry(
         name="Qwen/Qwen3-0.6B",
         parameters=596_049_920,
-        model_type="qwen3",
         licence="apache-2.0",
-        generation=MILD,
+        # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
         template_arguments={"enable_thinking": False},
-        template_note="Thinking is off. The template takes its empty thought out of earlier replies: one row a turn.",
     ),
     ModelEntry(
         name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
         parameters=1_100_048_384,
-        model_type="llama",
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
-        template_note="Zephyr's: roles between bars, a reply ends with the end of the sequence.",
     ),
     ModelEntry(
         name="meta-llama/Llama-3.2-1B-Instruct",
         parameters=1_235_814_400,
-        model_type="llama",
         licence="llama3.2",
         gated=True,
-        generation=MILD,
         lora=LARGE,
+        # Its template writes today's date into the system prompt; a fixed one keeps runs comparable.
         template_arguments={"date_string": "26 Jul 2024"},
-        template_note="Tells today's date in the system prompt; the date is fixed, so that a run reads the same later.",
     ),
     ModelEntry(
         name="Qwen/Qwen2-1.5B-Instruct",
         parameters=1_543_714_304,
-        model_type="qwen2",
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
-        template_note="ChatML; puts a system prompt of its own where there is none.",
     ),
     ModelEntry(
         name="HuggingFaceTB/SmolLM-1.7B-Instruct",
         parameters=1_711_376_384,
-        model_type="llama",
         licence="apache-2.0",
-        generation=MILD,
         lora=LARGE,
-        template_note="ChatML.",
     ),
     ModelEntry(
         name="microsoft/phi-2",
         parameters=2_779_683_840,
-        model_type="phi",
         licence="mit",
         dtype="bfloat16",
+        # A base model without a chat template: it gets the plain one, and would write on for long.
         generation=GenerationConfig(temperature=0.7, max_new_tokens=16),
         lora=LARGE,
-        template_note="A base model without a chat template: the plain one is used, and replies are cut short.",
     ),
     ModelEntry(
         name="microsoft/Phi-3-mini-4k-instruct",
         parameters=3_821_079_552,
-        model_type="phi3",
         licence="mit",
         dtype="bfloat16",
-        generation=MILD,
         lora=LARGE,
-        template_note="A reply ends with <|end|>, which is not the end of the sequence.",
     ),
     ModelEntry(
         name="meta-llama/Llama-2-7b-chat-hf",
         parameters=6_738_415_616,
-        model_type="llama",
         licence="llama2",
         gated=True,
         dtype="bfloat16",
-        generation=MILD,
         lora=LARGE,
-        template_note="No system role: the template puts the system prompt into the first user message.",
     ),
 )
 """By size, smallest first."""
@@ -180,10 +143,10 @@ def find(name: str) -> ModelEntry | None:
 
 
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
-    """Settings of a run as the user said them, filled up by the model's entry where there is one.
+    """The user's settings of a run, completed from the model's entry where there is one.
 
     Args:
-        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be partly said.
+        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be partial.
         model: name of the model.
     """
     entry = find(model)
@@ -191,13 +154,13 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
         return settings
     filled = dict(settings)
     for part in ("generation", "lora"):
-        said = msgspec.to_builtins(settings.get(part, {}))
-        filled[part] = msgspec.to_builtins(getattr(entry, part)) | said
+        given = msgspec.to_builtins(settings.get(part, {}))
+        filled[part] = msgspec.to_builtins(getattr(entry, part)) | given
     return filled
 
 
 def is_here(name: str) -> bool:
-    """Whether a model's weights are on this machine, all of them; no network is asked."""
+    """Whether a model's weights are on this machine, all of them; without asking any hub."""
     if name == BUNDLED:
         return True
     from huggingface_hub import try_to_load_from_cache
@@ -207,7 +170,7 @@ def is_here(name: str) -> bool:
 
 
 def size_in_words(parameters: int) -> str:
-    """A number of parameters as people say it, rounded to two digits or three."""
+    """A number of parameters for people, to three digits: 135 M, 1.1 B."""
     for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
@@ -223,7 +186,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _origins(name: str) -> set[str]:
-    """A name, and where it is a folder, what its run or its adapter says that it comes from."""
+    """A name; of a folder also the model that its run or its adapter was trained from."""
     names, folder = {name}, Path(name).expanduser()
     places = (
         (folder / "config.json", "model"),
@@ -232,9 +195,9 @@ def _origins(name: str) -> set[str]:
     )
     for file, key in places if folder.is_dir() else ():
         try:
-            said = json.loads(file.read_text(encoding="utf-8")).get(key)
+            origin = json.loads(file.read_text(encoding="utf-8")).get(key)
         except (OSError, ValueError, AttributeError):
             continue
-        if isinstance(said, str):
-            names.add(said)
+        if isinstance(origin, str):
+            names.add(origin)
     return names

@@ -1,7 +1,7 @@
 """Gymnasium's vector environments, as `Agent` plays them: a list of observations in, the episodes that ended out.
 
-Knows the three autoreset modes: where an environment resets in the step after its last, that step is no turn; where it
-resets in the same step, its last observation lies in the infos; where it does not reset, that is the caller's to do.
+It handles the three autoreset modes. With a reset in the next step, that step is no turn. With a reset in the same
+step, the last observation is in the infos. With resets disabled, the caller resets.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ class EpisodeEnd(NamedTuple):
     env: int
     """Index of the environment."""
     truncated: bool
-    """Whether it was cut off, and not over."""
+    """Whether a limit cut it off and the environment did not end it."""
     final_observation: Any
     """What the environment showed last, before any reset."""
 
 
 class VectorEpisodes:
-    """Where turns are taken and episodes end in one vector environment.
+    """The turns and the ends of episodes in one vector environment.
 
     ``agent.act(episodes.turns(observations))`` before each ``envs.step``, ``episodes.ends(*step)`` after it.
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
-        """For environments that were reset; a mode that they do not tell is Gymnasium's default, the next step."""
+        """For environments that were reset; the mode is in their metadata, else Gymnasium's default (next step)."""
         self._envs = envs
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._resets_next = np.zeros(envs.num_envs, dtype=bool)
 
     def turns(self, observations: Any) -> list[Any]:
-        """One observation for each environment; None where it will only reset, whatever the action."""
+        """One observation for each environment; None where the next step only resets it, whatever the action."""
         split = iterate(self._envs.observation_space, observations)
         return [None if resets else seen for seen, resets in zip(split, self._resets_next, strict=True)]
 

@@ -1,6 +1,6 @@
 """Memory that this process may still take: what the machine has free, or what its container allows, if that is less.
 
-Page cache counts as free, because the system gives it back. Where a system tells nothing, the answer is None.
+Page cache counts as free, because the system gives it back. None where the system does not report it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KIB = 1024
 
 
 def free_memory(device: str) -> int | None:
-    """Bytes that are free where the model goes: a torch device."""
+    """Bytes that are free where the model goes."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(torch.device(device))[0]
     if device.startswith("mps"):
@@ -25,7 +25,7 @@ def free_memory(device: str) -> int | None:
 
 
 def held_memory(device: str) -> int:
-    """Bytes that this process holds already, in the same place; elsewhere than on the host it counts as nothing."""
+    """Bytes that this process holds already on the host; 0 for another device."""
     if device != "cpu":
         return 0
     try:
@@ -35,16 +35,11 @@ def held_memory(device: str) -> int:
 
 
 def peak_memory() -> int:
-    """Most bytes that this process ever held on the host."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
 
 
 def host_free(root: Path = Path("/")) -> int | None:
-    """Bytes of the host, under the limits of this process's control groups.
-
-    Args:
-        root: where ``proc`` and ``sys`` are.
-    """
+    """Bytes of the host, under the limits of this process's control groups; `root` holds ``proc`` and ``sys``."""
     known = [amount for amount in (_machine_free(root), *_group_free(root)) if amount is not None]
     return min(known, default=None)
 
@@ -63,7 +58,7 @@ def _machine_free(root: Path) -> int | None:
 
 
 def _group_free(root: Path) -> list[int]:
-    """Bytes left in each limited control group that this process is in, of version 2 or 1."""
+    """Bytes left in each limited control group of this process, version 2 or 1."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -88,7 +83,7 @@ def _group_free(root: Path) -> list[int]:
 
 
 def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Bytes between usage, page cache left out, and the limit of one group; None: it has none."""
+    """Bytes between usage, page cache left out, and the limit of one group; None: no limit."""
     try:
         most = int((folder / limit).read_text())
         used = int((folder / usage).read_text())

@@ -1,8 +1,8 @@
 """LlamaGym's loop on this engine: act / assign_reward / terminate_episode, for one environment or several.
 
-Policy, episodes and PPO are the trainer's own; only the pace is the user's. Each environment has a seat; with several,
-an update may come while other seats' episodes are under way: they go on under the new weights, every turn with the
-log-probabilities under which it was sampled.
+Policy, episodes and PPO are those of the trainer; the user's loop sets the pace. Each environment has a slot. With
+several, an update may come while other episodes are under way: they go on under the new weights, and every turn keeps
+the log-probabilities under which it was sampled.
 """
 
 from __future__ import annotations
@@ -31,23 +31,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Seat:
-    """One environment's place."""
-
+class _EnvSlot:
     episode: Episode | None = None
     version: int = 0
-    """Of the policy that computed what the seat's slot of the sampler holds."""
+    """Of the policy that computed the keys and values in the sampler."""
     took_turn: bool = False
     """Whether it had an observation in the last `act`."""
     is_trained: bool = True
     """Whether all turns so far were sampled in training."""
     rewards: list[float] = field(default_factory=list)
-    """Assigned in this episode."""
 
 
 class LlamaGymLoop:
-    """An agent's model, playing at the user's pace."""
-
     def __init__(
         self,
         agent: AgentBase,
@@ -74,117 +69,111 @@ class LlamaGymLoop:
         self.ppo = PPO(self.policy, ppo, seed)
         self.training = True
         self._many = False
-        self._seats = [_Seat()]
+        self.slots = [_EnvSlot()]
         self._sampler = Sampler(self.policy, 1)
-        self._batch: list[Trajectory] = []
+        self.batch: list[Trajectory] = []
 
     @property
     def messages(self) -> Conversation:
-        """The conversation of the first seat's episode so far."""
-        episode = self._seats[0].episode
+        episode = self.slots[0].episode
         return list(episode.conversation) if episode else opening(self.agent.get_system_prompt())
 
     @property
     def rewards(self) -> list[float]:
-        """What was assigned in the first seat's episode so far."""
-        return list(self._seats[0].rewards)
+        return list(self.slots[0].rewards)
 
     def act(self, observation: Any, *, greedy: bool) -> Any:
-        """The action that the model chooses, or a list of them; the agent's fallback if a reply names none."""
         many = isinstance(observation, list)
         observations = observation if many else [observation]
-        self._take_seats(len(observations), many)
-        for seat, seen in zip(self._seats, observations, strict=True):
-            seat.took_turn = not many or seen is not None
-        turns = [index for index, seat in enumerate(self._seats) if seat.took_turn]
+        self._set_slots(len(observations), many)
+        for slot, seen in zip(self.slots, observations, strict=True):
+            slot.took_turn = not many or seen is not None
+        turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
         actions = [self.agent.fallback_action] * len(observations)
         if turns:
             prompts = [self._prompt(index, observations[index]) for index in turns]
             replies = self._sampler.reply(turns, prompts, greedy=greedy)
             for index, reply in zip(turns, replies, strict=True):
-                actions[index] = self._action(self._seats[index], reply)
-                self._seats[index].is_trained &= self.training and not greedy
+                actions[index] = self._action(self.slots[index], reply)
+                self.slots[index].is_trained &= self.training and not greedy
         return actions if many else actions[0]
 
     def assign_reward(self, reward: Any) -> None:
-        """Credit a reward to the last action, or each of a list to its seat's; more than one add up."""
-        acted = [seat for seat in self._seats if seat.took_turn]
-        if not (acted or self._many) or any(seat.episode is None for seat in acted):
+        acted = [slot for slot in self.slots if slot.took_turn]
+        if not (acted or self._many) or any(slot.episode is None for slot in acted):
             raise ConfigError(
                 "assign_reward was called before act, or after terminate_episode: a reward belongs to an action."
             )
-        if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self._seats)):
-            raise ConfigError(f"act was given a list of {len(self._seats)} observations: assign as many rewards.")
-        for seat, earned in zip(self._seats, reward if self._many else [reward], strict=True):
-            if seat.took_turn and seat.episode is not None:
-                seat.episode.reward(float(earned))
-                seat.rewards.append(float(earned))
+        if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
+            raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
+        for slot, earned in zip(self.slots, reward if self._many else [reward], strict=True):
+            if slot.took_turn and slot.episode is not None:
+                slot.episode.reward(float(earned))
+                slot.rewards.append(float(earned))
 
     def terminate_episode(
         self, train: bool, *, truncated: bool, final_observation: Any, env: int | None
     ) -> dict[str, float]:
-        """End a seat's episode, and update once the batch has enough turns."""
-        seat = self._seats[self._index(env)]
-        if seat.episode is None:
+        slot = self.slots[self._index(env)]
+        if slot.episode is None:
             return {}
-        is_trained = train and self.training and seat.is_trained
+        is_trained = train and self.training and slot.is_trained
         if is_trained and truncated and final_observation is None:
             raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
-        told = self.agent.format_observation(final_observation) if is_trained and truncated else None
-        trajectory = seat.episode.finish("truncated" if truncated else "terminated", told)
-        self._seats[self._index(env)] = _Seat(took_turn=seat.took_turn)
+        final = self.agent.format_observation(final_observation) if is_trained and truncated else None
+        trajectory = slot.episode.finish("truncated" if truncated else "terminated", final)
+        self.slots[self._index(env)] = _EnvSlot(took_turn=slot.took_turn)
         return self._collect(trajectory) if is_trained else {}
 
     def save(self, path: str | Path) -> None:
-        """Write model, value head and tokenizer as a folder that loads by its path."""
         self.policy.model.save_pretrained(path)
         self.policy.chat.tokenizer.save_pretrained(path)
 
     def _collect(self, trajectory: Trajectory) -> dict[str, float]:
-        self._batch.append(trajectory)
-        if sum(len(trajectory.turns) for trajectory in self._batch) < self.ppo.config.batch_size:
+        self.batch.append(trajectory)
+        if sum(len(trajectory.turns) for trajectory in self.batch) < self.ppo.config.batch_size:
             return {}
-        batch, self._batch = self._batch, []
+        batch, self.batch = self.batch, []
         return dataclasses.asdict(self.ppo.update(batch))
 
-    def _take_seats(self, count: int, many: bool) -> None:
-        """As many seats as there are observations; their number changes between episodes only."""
-        if count != len(self._seats):
-            if any(seat.episode is not None for seat in self._seats):
+    def _set_slots(self, count: int, many: bool) -> None:
+        """A slot for each observation; the number changes between episodes only."""
+        if count != len(self.slots):
+            if any(slot.episode is not None for slot in self.slots):
                 raise ConfigError(
-                    f"act was given {count} observations after {len(self._seats)}, with episodes under way: "
+                    f"act was given {count} observations after {len(self.slots)}, with episodes under way: "
                     "keep a place for every environment (None where it takes no turn)."
                 )
-            self._seats = [_Seat() for _ in range(count)]
+            self.slots = [_EnvSlot() for _ in range(count)]
             self._sampler = Sampler(self.policy, count)
         self._many = many
 
     def _prompt(self, index: int, observation: Any) -> list[int]:
-        """Ids that a seat's slot has not seen: what is new, or all of a conversation that older weights computed."""
-        seat = self._seats[index]
-        if seat.episode is None:
-            seat.episode = Episode(self.policy, self.agent.get_system_prompt())
-        prompt = seat.episode.observe(self.agent.format_observation(observation))
-        if prompt.restart is None and seat.version != self.policy.version:
-            prompt = seat.episode.whole_prompt()
+        """Ids that the sampler has not seen: the new ones, or the whole conversation if older weights computed it."""
+        slot = self.slots[index]
+        if slot.episode is None:
+            slot.episode = Episode(self.policy, self.agent.get_system_prompt())
+        prompt = slot.episode.observe(self.agent.format_observation(observation))
+        if prompt.restart is None and slot.version != self.policy.version:
+            prompt = slot.episode.whole_prompt()
         if prompt.restart is not None:
             self._sampler.restart(index, prompt.restart)
-            seat.version = self.policy.version
+            slot.version = self.policy.version
         return prompt.ids
 
-    def _action(self, seat: _Seat, reply: Reply) -> Any:
-        assert seat.episode is not None
-        reading = self.agent.read(seat.episode.reply(reply))
-        seat.episode.reward(0.0, parse_failed=reading.failed)
+    def _action(self, slot: _EnvSlot, reply: Reply) -> Any:
+        assert slot.episode is not None
+        reading = self.agent.read(slot.episode.reply(reply))
+        slot.episode.reward(0.0, parse_failed=reading.failed)
         return self.agent.fallback_action if reading.failed else reading.action
 
     def _index(self, env: int | None) -> int:
-        if env is None and len(self._seats) > 1:
+        if env is None and len(self.slots) > 1:
             raise ConfigError(
-                f"{len(self._seats)} environments are played: say whose episode ended, terminate_episode(env=0)."
+                f"{len(self.slots)} environments are played: say whose episode ended, terminate_episode(env=0)."
             )
-        if not 0 <= int(env or 0) < len(self._seats):
-            raise ConfigError(f"There is no environment {env}: act was given {len(self._seats)}, counted from 0.")
+        if not 0 <= int(env or 0) < len(self.slots):
+            raise ConfigError(f"There is no environment {env}: act was given {len(self.slots)}, counted from 0.")
         return int(env or 0)
 
 

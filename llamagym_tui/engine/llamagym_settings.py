@@ -1,6 +1,6 @@
 """LlamaGym's configuration dictionaries as this engine's settings.
 
-Names are LlamaGym's (TRL's), or ours; a group before a slash (``generate/temperature``) is left out, as LlamaGym does.
+Names are LlamaGym's (TRL's), or ours; a group before a slash (``generate/temperature``) is dropped, as LlamaGym does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FINAL = {"lr": "lr_final", "kl_coef": "kl_coef_final", "entropy_coef": "entropy
 
 
 def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
-    """Sampling settings; truncation of the distribution is left out, with a warning, as PPO needs all of it.
+    """Sampling settings, without top-p and top-k: PPO scores the whole distribution, so that is what is sampled.
 
     Raises:
-        ConfigError: a name is unknown, a value outside its range, or sampling is switched off.
+        ConfigError: a name is unknown, a value is outside its range, or sampling is off.
     """
     named = _ungrouped(values)
     if not named.get("do_sample", True):
@@ -45,7 +45,7 @@ def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
 
 
 def ppo_settings(values: Mapping[str, Any], *, use_target_kl: bool) -> PPOConfig:
-    """PPO settings; a given batch size is the minibatch's too, and a given rate or weight stays as it is.
+    """PPO settings; a given batch size is the minibatch's too, and a given rate or weight is not scheduled.
 
     Raises:
         ConfigError: a name is unknown, or a value outside its range.

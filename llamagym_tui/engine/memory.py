@@ -32,7 +32,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.learning.batch import Row, planted, side_by_side
+from llamagym_tui.engine.learning.batch import Row, group_by_size, pack_into_trees
 from llamagym_tui.engine.model.shape import (
     FP32,
     GIB,
@@ -43,7 +43,7 @@ from llamagym_tui.engine.model.shape import (
     forward_limits,
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
-from llamagym_tui.engine.tokens.token_tree import TREE
+from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
 
 HEAP = {False: 1.7, True: 1.1}
 """Resident over kept bytes of activations on the host, with an adapter and with full fine-tuning: what is freed between
@@ -55,8 +55,6 @@ Bits = Literal[4, 8]
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How weights and activations are held."""
-
     dtype_bytes: int = 4
     """Bytes of an element of activations, and of weights that are not quantized."""
     bits: Bits | None = None
@@ -65,8 +63,6 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tokens of an environment's conversations."""
-
     prefix: int
     """P: tokens of the system prompt, the same in all conversations."""
     opening: int
@@ -86,12 +82,12 @@ class Workload:
 def workload_of(
     prefix: int, episodes: Sequence[Sequence[Sequence[int]]], reply: int, choices: Sequence[Sequence[int]] = ()
 ) -> Workload:
-    """Lengths of conversations, as they would stand on the trees of an update.
+    """Lengths of conversations, packed into the trees of an update.
 
     Args:
         prefix: P.
         episodes: of each the token ids of its prompts, the prefix left out; at least one, none empty.
-        reply: tokens of a reply, which is as long as it may be; no two are taken to begin alike.
+        reply: tokens of the longest allowed reply; the estimate assumes that no two replies begin alike.
         choices: admissible replies, if one of them is chosen whole.
     """
     fresh = itertools.count(-1, -1)
@@ -101,13 +97,13 @@ def workload_of(
     for prompts in episodes:
         segment = Segment(())
         for number, prompt in enumerate(prompts):
-            said = alternatives[number % len(choices)] if choices else tuple(itertools.islice(fresh, reply))
+            ids = alternatives[number % len(choices)] if choices else tuple(itertools.islice(fresh, reply))
             start = len(segment.ids) + len(prompt)
             choice = Choice(0, 0.0, alternatives, (1.0,) * len(choices)) if choices else None
-            segment.ids += [*prompt, *said]
-            segment.turns.append(Turn(start, start + len(said), (0.0,) * len(said), 0.0, 0.0, choice=choice))
+            segment.ids += [*prompt, *ids]
+            segment.turns.append(Turn(start, start + len(ids), (0.0,) * len(ids), 0.0, 0.0, choice=choice))
         rows.append(Row(segment, 0))
-    groups = list(side_by_side(planted(rows), tokens=MOST_COLUMNS))
+    groups = list(group_by_size(pack_into_trees(rows), tokens=MOST_COLUMNS))
     turns = [len(row.segment.turns) for row in rows]
     return Workload(
         prefix=prefix,
@@ -122,31 +118,27 @@ def workload_of(
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes of a run at its peak, by what they are for."""
+    """Bytes of a run, by what they are for."""
 
     base: int
     weights: int
     adapter: int
-    gradients: int
-    optimizer: int
-    reference: int
     value_head: int
     cache: int
     rollout: int
-    activations: int
-    logits: int
-    step: int
-
-    @property
-    def lasting(self) -> int:
-        """What stays from the first update on."""
-        passing = self.rollout + self.activations + self.logits + self.step
-        return sum(getattr(self, part.name) for part in fields(self)) - passing
+    gradients: int = 0
+    optimizer: int = 0
+    reference: int = 0
+    activations: int = 0
+    logits: int = 0
+    step: int = 0
 
     @property
     def total(self) -> int:
-        """The peak."""
-        return self.lasting + max(self.rollout, self.activations + self.logits, self.step)
+        """The peak: what stays from the first update on, and the largest of what comes and goes."""
+        passing = self.rollout + self.activations + self.logits + self.step
+        lasting = sum(getattr(self, part.name) for part in fields(self)) - passing
+        return lasting + max(self.rollout, self.activations + self.logits, self.step)
 
 
 def estimate_memory(
@@ -160,14 +152,11 @@ def estimate_memory(
     learns: bool = True,
     on_host: bool = True,
 ) -> MemoryEstimate:
-    """Bytes that a run takes at its peak, on the device where the model is.
+    """Bytes of a run on the device of the model.
 
     Args:
-        shape: of the model, its weights counted.
-        config: settings of the run.
-        workload: conversations of its environment.
+        shape: with its weights counted.
         full: whether all weights are trained, and not an adapter.
-        precision: how the model is held.
         base: bytes that the process holds without the model.
         learns: False: replies are sampled and nothing is updated.
         on_host: False: on an accelerator, whose allocator fills its gaps.
@@ -182,20 +171,14 @@ def estimate_memory(
         base=base,
         weights=weights,
         adapter=adapter * FP32,
-        gradients=0,
-        optimizer=0,
-        reference=0,
         value_head=head * FP32,
         cache=config.n_envs * _cache_columns(workload) * shape.layers * 2 * shape.keys * b,
         rollout=_rollout_bytes(shape, config.n_envs, workload, b),
-        activations=0,
-        logits=0,
-        step=0,
     )
     if not learns:
         return sampled
     columns, scored = _forward_of_an_update(shape, config, workload, b)
-    trees = math.ceil(columns / max(TREE, workload.longest))
+    trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
     activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
     activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
     return replace(
@@ -211,7 +194,7 @@ def estimate_memory(
 
 
 def weight_bytes(shape: ModelShape, precision: Precision) -> int:
-    """Bytes of a model's weights; quantized, its matrices have a scale every 64 elements and the rest is half."""
+    """Bytes of the weights; quantized matrices have a scale for every 64 elements, and the rest takes 2 bytes each."""
     if precision.bits is None:
         return shape.parameters * precision.dtype_bytes
     matrices = sum(inputs * outputs for _, inputs, outputs in shape.linears)
@@ -220,7 +203,7 @@ def weight_bytes(shape: ModelShape, precision: Precision) -> int:
 
 
 def _cache_columns(workload: Workload) -> int:
-    """Columns of the rollout's cache, which double when a conversation outgrows them."""
+    """Columns of the rollout's cache; they double when a conversation outgrows them."""
     columns = max(workload.prefix, 64)
     while columns < workload.prefix + workload.longest:
         columns *= 2
@@ -244,5 +227,4 @@ def _forward_of_an_update(shape: ModelShape, config: RunConfig, workload: Worklo
 
 
 def as_gib(amount: float) -> str:
-    """Bytes for people."""
     return f"{amount / GIB:.1f} GiB"

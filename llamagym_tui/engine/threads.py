@@ -1,8 +1,8 @@
 """Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
 
-A few small products find such a machine out in little time; elsewhere more threads must win clearly at an update's
-own work, measured in turn with what they replace. Large models, at whose updates that takes too long, are measured at
-the products of one of their layers.
+A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own
+work, measured alternately with the best count so far. For large models an update takes too long, so the products of one
+of their layers are measured.
 """
 
 from __future__ import annotations
@@ -25,28 +25,23 @@ PROBES = 24
 """Enough not to fit into one lucky moment in which all threads run."""
 THREADS_START_S = 0.005
 """Starting threads, which the first call on them does, takes less."""
+REPEATS = 2
+"""Further measurements of each count, alternating with the best one so far; the fastest counts."""
+MARGIN = 0.1
+"""Share of the time by which a higher count must win."""
 TRIAL_WEIGHTS = 50_000_000
 """Weights of a large model, at most about, that a trial multiplies by."""
 
 
-def calibrate_threads(
-    step: Callable[[], object],
-    probe: Callable[[], object],
-    *,
-    repeats: int = 2,
-    margin: float = 0.1,
-    budget_s: float = 0.5,
-) -> int:
+def calibrate_threads(step: Callable[[], object], probe: Callable[[], object], *, budget_s: float = 0.5) -> int:
     """Set, and return, the number of threads on which `step` is fastest; one thread unless more are clearly faster.
 
     A count on which the probe or the step is much slower at once is not measured again, and no higher one is tried.
 
     Args:
         step: work like the run's own, tens of milliseconds long.
-        probe: a few calls that use all threads, some milliseconds long: threads that wait for each other's turn on
-            a busy core take many times as long.
-        repeats: measurements of each count after a first, in turn with the best one so far; the fastest counts.
-        margin: by how much of its time a higher count must win.
+        probe: a few calls that use all threads, some milliseconds long. Where threads wait for a busy core, it takes
+            many times as long.
         budget_s: after which nothing more is tried.
     """
     began = time.perf_counter()
@@ -57,12 +52,12 @@ def calibrate_threads(
         if time.perf_counter() - began > budget_s or _waits(probe, count, probe_s):
             break
         here_s = _timed(step, count)
-        for _ in range(repeats):
+        for _ in range(REPEATS):
             if here_s > 2 * best_s or time.perf_counter() - began > budget_s:
                 break
             best_s = min(best_s, _timed(step, best))
             here_s = min(here_s, _timed(step, count))
-        if here_s > best_s * (1 - margin):
+        if here_s > best_s * (1 - MARGIN):
             break
         best, best_s = count, here_s
     torch.set_num_threads(best)
@@ -70,7 +65,6 @@ def calibrate_threads(
 
 
 def calibrate_threads_for(policy: Policy) -> int:
-    """Set, and return, the number of threads on which a policy's own work is fastest."""
     parameters = sum(weight.numel() for weight in policy.model.causal_lm.parameters())
     return calibrate_threads(
         update_like_step(policy) if parameters <= SMALL_MODEL else layer_like_step(policy), products
@@ -78,14 +72,14 @@ def calibrate_threads_for(policy: Policy) -> int:
 
 
 def products() -> None:
-    """A few products of small matrices: each needs all threads at once."""
+    """A few products of small matrices, each of which needs all threads at once."""
     square = torch.ones(256, 256)
     for _ in range(4):
         square @ square
 
 
 def update_like_step(policy: Policy) -> Callable[[], object]:
-    """Forward and backward of a small minibatch, with nothing changed by it."""
+    """Forward and backward of a small minibatch, without an optimizer step."""
     backbone = policy.model.backbone
     vocabulary = int(backbone.lm.config.get_text_config().vocab_size)
     start = TRIAL_LENGTH - TRIAL_REPLY
@@ -97,14 +91,14 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
 
     def step() -> object:
-        logprobs = torch.cat([part.decided(part.encode(backbone), 1.0).logprobs for part in parts])
+        logprobs = torch.cat([part.score(part.encode(backbone), 1.0).logprobs for part in parts])
         return torch.autograd.grad(logprobs.sum(), weights, allow_unused=True)
 
     return step
 
 
 def layer_like_step(policy: Policy) -> Callable[[], object]:
-    """Products of some tokens with the weights of one layer or so, embeddings left out."""
+    """Products with the weights of about one layer, embeddings left out."""
     lm = policy.model.causal_lm
     apart = {id(lm.get_input_embeddings().weight), id(lm.get_output_embeddings().weight)}
     weights: list[torch.Tensor] = []
@@ -118,7 +112,7 @@ def layer_like_step(policy: Policy) -> Callable[[], object]:
 
 
 def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
-    """Whether probes take far longer than the time of each on one thread; told as soon as they have."""
+    """Whether probes take far longer than on one thread; it stops measuring as soon as they have."""
     spent_s, allowed_s = 0.0, 3 * PROBES * single_s + THREADS_START_S
     for _ in range(PROBES):
         spent_s += _timed(probe, threads)
@@ -128,12 +122,11 @@ def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _counts(cores: int) -> Iterator[int]:
-    """Threads to try after one: doubling, up to all cores."""
+    """Thread counts to try after one: doubling, up to all cores."""
     count = 2
     while count < cores:
         yield count

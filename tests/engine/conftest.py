@@ -10,7 +10,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from llamagym_tui import Agent
 from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
@@ -54,6 +56,12 @@ def make_policy(tokenizer) -> Callable[..., Policy]:
         return Policy(model, tokenizer, settings, replies, seed)
 
     return make
+
+
+def loop_of(agent: Agent) -> LlamaGymLoop:
+    """The loop behind an agent with a model: its batch, slots and learner."""
+    assert agent._loop is not None
+    return agent._loop
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
+from tests.engine.conftest import loop_of
 from tests.llamagym_agent import SeedAgent
 
 
@@ -133,8 +134,7 @@ def test_an_episode_of_several_turns_is_one_conversation_with_its_rewards_failur
     with pytest.raises(ConfigError, match="needs its final_observation"):
         agent.terminate_episode(truncated=True)
     agent.terminate_episode(truncated=True, final_observation=(20, 5, 0))
-    assert agent._loop is not None
-    (trajectory,) = agent._loop._batch
+    (trajectory,) = loop_of(agent).batch
     assert [(turn.reward, turn.parse_failed) for turn in trajectory.turns] == [(0.25, True), (-1.0, True)]
     assert (trajectory.end, len(trajectory.segments)) == ("truncated", 1)
     assert trajectory.final_prompt is not None
@@ -171,7 +171,7 @@ def test_a_rate_that_is_given_stays_where_it_was_given():
     assert ppo_settings({"lr": 1e-3, "lr_final": 1e-4}, use_target_kl=False).lr_final == 1e-4
 
 
-def test_what_is_no_model_and_where_there_is_no_device_is_said_in_a_sentence():
+def test_what_is_no_model_and_a_missing_device_get_a_sentence():
     loaded = load_model_and_tokenizer("bundled", "cpu")
     with pytest.raises(ConfigError, match="not str"):
         BlackjackAgent("bundled", loaded.tokenizer)

@@ -1,4 +1,4 @@
-"""`Agent(sft_warm_start=True)`: taught before the first episode, by the file that ships or by one that is named."""
+"""`Agent(sft_warm_start=True)`: trained on demonstrations before the first episode, those that ship or a named file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos import training_data
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.errors import ConfigError, DemoFileError
+from tests.engine.conftest import loop_of
 
 
 @pytest.fixture
@@ -23,16 +24,15 @@ def few(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_an_agent_is_taught_before_its_first_episode_and_that_is_its_reference(few: Path) -> None:
+def test_an_agent_is_trained_on_demonstrations_before_its_first_episode_and_that_is_its_reference(few: Path) -> None:
     loaded = load_model_and_tokenizer("bundled", "cpu")
     before = loaded.model.causal_lm.get_input_embeddings().weight.detach().clone()
     agent = BlackjackAgent(loaded.model, loaded.tokenizer, sft_warm_start=True, sft_data=str(few))
     after = loaded.model.causal_lm.get_input_embeddings().weight
     assert not before.equal(after)
-    assert agent._loop is not None
-    reference = agent._loop.ppo.reference
+    reference = loop_of(agent).ppo.reference
     assert reference is not None
-    assert reference._copy.lm.get_input_embeddings().weight.equal(after)
+    assert reference.frozen_copy.lm.get_input_embeddings().weight.equal(after)
     assert agent.act((21, 5, 0), greedy=True) == 0
 
 

@@ -15,6 +15,7 @@ from llamagym_tui import Agent, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.errors import ConfigError, EnvError
 from llamagym_tui.vector import EpisodeEnd, VectorEpisodes
+from tests.engine.conftest import loop_of
 
 MODES = list(AutoresetMode)
 
@@ -86,12 +87,11 @@ def play(agent: Agent, envs: SyncVectorEnv, steps: int) -> list[EpisodeEnd]:
 def test_rewards_ends_and_final_observations_reach_their_own_environments_episode(mode):
     agent = agent_of(LadderAgent)
     play(agent, ladders(mode), steps=9)
-    assert agent._loop is not None
     found = {}
-    for trajectory in agent._loop._batch:
-        told = agent.tokenizer.decode([i for segment in trajectory.segments for i in segment.ids])
-        number = int(told.split("Ladder ")[1][0])
-        rungs = [int(part[0]) for part in told.split("rung ")[1:]]
+    for trajectory in loop_of(agent).batch:
+        text = agent.tokenizer.decode([i for segment in trajectory.segments for i in segment.ids])
+        number = int(text.split("Ladder ")[1][0])
+        rungs = [int(part[0]) for part in text.split("rung ")[1:]]
         assert rungs == list(range(len(trajectory.turns))), "one turn for each observation, the last one left out"
         final = trajectory.final_prompt and agent.tokenizer.decode(trajectory.final_prompt.ids).split("Ladder ")[-1]
         rewards = tuple(turn.reward for turn in trajectory.turns)
@@ -114,8 +114,7 @@ def test_an_environment_that_only_resets_takes_no_turn():
     assert episodes.turns(step[0]) == [None, (2, 2), None]
     assert agent.act(episodes.turns(step[0])) == [0, 0, 0]
     agent.assign_reward([5.0, 1.0, 5.0])
-    assert agent._loop is not None
-    assert [seat.rewards for seat in agent._loop._seats] == [[], [1.0], []]
+    assert [slot.rewards for slot in loop_of(agent).slots] == [[], [1.0], []]
 
 
 def test_a_reward_without_a_turn_is_left_out_also_while_an_episode_is_under_way():
@@ -123,16 +122,14 @@ def test_a_reward_without_a_turn_is_left_out_also_while_an_episode_is_under_way(
     agent.act([(1, 0), (2, 0)])
     agent.act([(1, 1), None])
     agent.assign_reward(np.array([1.0, 7.0]))
-    assert agent._loop is not None
-    assert [seat.rewards for seat in agent._loop._seats] == [[1.0], []]
+    assert [slot.rewards for slot in loop_of(agent).slots] == [[1.0], []]
 
 
 def test_a_step_in_which_every_environment_only_resets_earns_nothing():
     agent = agent_of(LadderAgent)
     ended = play(agent, SyncVectorEnv([lambda: LadderEnv(1, 1), lambda: LadderEnv(2, 1)]), steps=5)
     assert [end.env for end in ended] == [0, 1] * 3
-    assert agent._loop is not None
-    assert [trajectory.episode_return for trajectory in agent._loop._batch] == [11.0, 21.0] * 3
+    assert [trajectory.episode_return for trajectory in loop_of(agent).batch] == [11.0, 21.0] * 3
 
 
 def test_an_episode_that_is_both_over_and_cut_off_is_over():
@@ -150,13 +147,13 @@ def test_a_reset_in_the_same_step_without_a_final_observation_is_refused():
 
 def test_what_is_sampled_after_an_update_has_the_new_policys_logprobs():
     agent = agent_of(LadderAgent, batch_size=2)
-    assert agent._loop is not None
-    policy, agent._loop.ppo.updates = agent._loop.policy, 1
+    loop = loop_of(agent)
+    policy, loop.ppo.updates = loop.policy, 1
     agent.act([(1, 0), (2, 0)])
     agent.act([(1, 1), (2, 1)])
     agent.terminate_episode(env=0)
     agent.act([None, (2, 2)])
-    episode = agent._loop._seats[1].episode
+    episode = loop.slots[1].episode
     assert (policy.version, episode is not None) == (1, True)
     (segment,) = episode.finish("terminated").segments
     ids = torch.tensor([[*segment.prefix, *segment.ids]])
@@ -172,8 +169,7 @@ def test_a_vector_of_blackjack_tables_is_played_and_trained():
     agent = agent_of(BlackjackAgent, batch_size=24)
     envs = gymnasium.make_vec("Blackjack-v1", num_envs=8, vectorization_mode="sync")
     ended = play(agent, envs, steps=12)
-    assert agent._loop is not None
-    assert agent._loop.policy.version >= 1
+    assert loop_of(agent).policy.version >= 1
     assert len(ended) > 8
 
 

@@ -15,8 +15,6 @@ from llamagym_tui.errors import ShapeMismatch
 
 
 class Advantages(NamedTuple):
-    """What GAE gives for the episodes of a batch."""
-
     advantages: Tensor
     """(T,) not normalised."""
     returns: Tensor
@@ -36,8 +34,8 @@ def batch_advantages(
 ) -> Advantages:
     """Generalised advantage estimates of episodes that stand one after the other; none leaks into the one before.
 
-    What someone else did is no merit of the policy's: the steps before are credited by the value at which they handed
-    over, and by nothing that came after it. That is V-trace with a ratio of 0 where the policy did not act.
+    What someone else did is no merit of the policy's: the trace is cut at such a step, so the steps before it are
+    credited by its value alone. That is V-trace with a ratio of 0 where the policy did not act.
 
     Args:
         rewards: (T,) reward of each step.
@@ -76,7 +74,7 @@ def _gae(
     gamma: float,
     lam: float,
 ) -> list[float]:
-    """Advantages of one episode; plain numbers, as episodes are short and many."""
+    """Advantages of one episode; plain numbers, because for short episodes they are faster than tensors."""
     found: list[float] = []
     following_value, following_advantage = bootstrap, 0.0
     steps = zip(rewards, values, ends_turn, trained, strict=True)
@@ -93,13 +91,8 @@ def _gae(
 
 
 def whiten(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1 over those that the mask keeps.
-
-    Args:
-        advantages: (T,) of the whole batch.
-        mask: (T,) True for what is trained.
-        eps: added to the standard deviation.
-    """
+    """(T,) advantages of a batch with mean 0 and standard deviation 1 over the (T,) mask of trained steps."""
+    # Steps of someone else are left out: they have no loss, so they must not shift or scale those that have.
     kept = advantages[mask]
     if len(kept) < 2:
         return advantages

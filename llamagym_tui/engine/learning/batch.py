@@ -1,8 +1,8 @@
 """From segments to tensors: minibatches drawn at random, then packed into trees only for compute.
 
-Segments that begin alike share what they begin with (`llamagym_tui.engine.tokens.token_tree`), and every forward is of
-trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns, M branches, A
-admissible tokens or replies.
+What segments have in common at their beginning is computed once (`llamagym_tui.engine.tokens.token_tree`), and every
+forward is of trees of similar size. Notation: S places whose logits are needed, N scored tokens, D decisions, K turns,
+M branches, A admissible tokens or replies.
 """
 
 from __future__ import annotations
@@ -41,13 +41,11 @@ class Row:
 
 
 @dataclass(slots=True)
-class Plot:
-    """A tree and the rows on it."""
-
+class PackedTree:
     tree: TokenTree
     rows: list[Row] = field(default_factory=list)
     paths: list[list[list[int]]] = field(default_factory=list)
-    """Of each row, columns of its ids, then of each reply that it might have chosen."""
+    """Of each row: the columns of its ids, then of each admissible reply of its choices."""
     scored: int = 0
     """Tokens on it that are scored."""
 
@@ -62,11 +60,11 @@ class Credited(NamedTuple):
     units: Tensor
     """(U,) index of each in the batch."""
     of_decisions: Tensor
-    """(D,) index in the batch of that which each decision belongs to."""
+    """(D,) index in the batch of the unit that each decision belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PackedRows:
     """Segments with one prefix as the trees of one forward, and where in it the policy decided."""
 
     prefix: tuple[int, ...]
@@ -103,16 +101,15 @@ class Rows:
     """(K,) index of each turn in the batch."""
 
     def encode(self, backbone: Backbone) -> Encoded:
-        """Hidden states of the trees under a model."""
         return backbone.encode_trees(self.prefix, self.trees)
 
     def credited(self, credit: Credit) -> Credited:
-        """What values and advantages of these rows belong to: their turns, or their decisions."""
+        """What values and advantages belong to: the turns of these rows, or their decisions."""
         if credit == "turn":
             return Credited(self.turn_rows, self.turn_columns, self.turns, self.decision_turns)
         return Credited(self.decision_rows, self.decision_columns, self.decisions, self.decisions)
 
-    def decided(self, encoded: Encoded, temperature: float) -> Decisions:
+    def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
         tokens = ScoredTokens(encoded.logits_at(self.place_rows, self.place_columns), self.token_places, self.token_ids)
         if self.choices is None:
@@ -121,18 +118,18 @@ class Rows:
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
-    """All segments of a batch, with turns and decisions numbered through."""
     rows, turns, decisions = [], 0, 0
     for trajectory in trajectories:
         for segment in trajectory.segments:
             rows.append(Row(segment, turns, decisions))
             turns += len(segment.turns)
-            decisions += sum(len(turn.decided) for turn in segment.turns)
+            decisions += sum(len(turn.decision_logprobs) for turn in segment.turns)
     return rows
 
 
 def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:
     """Rows in random order, in parts of about equal size and of about `turns` turns."""
+    # Whole segments are drawn and not single turns: the turns of a segment share its forward.
     order = list(rows)
     rng.shuffle(order)
     total = sum(len(row.segment.turns) for row in order)
@@ -148,10 +145,12 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device) -> Iterator[Rows]:
-    """Rows as few forwards: those of one prefix together, what they share once, trees of similar size side by side.
+def forwards(
+    rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device
+) -> Iterator[PackedRows]:
+    """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
 
-    Rows without a trained turn give nothing.
+    Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing.
 
     Args:
         rows: a minibatch, or a batch.
@@ -165,60 +164,51 @@ def forwards(rows: Iterable[Row], *, tokens: int, scored: int | None = None, dev
         if trained:
             by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
     for (prefix, is_chosen), alike in by_kind.items():
-        for plots in side_by_side(planted(alike, scored=scored), tokens=tokens, scored=scored):
-            yield collate(prefix, plots, device, is_chosen=is_chosen)
+        for packed in group_by_size(pack_into_trees(alike, scored=scored), tokens=tokens, scored=scored):
+            yield collate(prefix, packed, device, is_chosen=is_chosen)
 
 
-def planted(rows: Iterable[Row], *, scored: int | None = None) -> list[Plot]:
-    """Rows on trees: in order of their ids, so that those that begin alike meet on one tree.
-
-    Args:
-        rows: of one prefix.
-        scored: tokens of a tree that are scored, at most (one row may have more). None: no limit.
-    """
-    plots: list[Plot] = []
+def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[PackedTree]:
+    """Rows of one prefix on trees of at most `scored` scored tokens (one row may have more)."""
+    packed: list[PackedTree] = []
+    # In order of their ids, those that begin alike are neighbours and meet on one tree.
     for row in sorted(rows, key=lambda row: row.segment.ids):
         sequences = _sequences(row.segment)
         more = _scored_tokens(row.segment)
         if (
-            not plots
-            or not plots[-1].tree.is_cheaper_with(sequences[0])
-            or (scored is not None and plots[-1].scored + more > scored)
+            not packed
+            or not packed[-1].tree.is_cheaper_with(sequences[0])
+            or (scored is not None and packed[-1].scored + more > scored)
         ):
-            plots.append(Plot(TokenTree()))
-        plot = plots[-1]
-        plot.scored += more
-        plot.rows.append(row)
-        plot.paths.append([plot.tree.insert(sequence) for sequence in sequences])
-    return plots
+            packed.append(PackedTree(TokenTree()))
+        last = packed[-1]
+        last.scored += more
+        last.rows.append(row)
+        last.paths.append([last.tree.insert(sequence) for sequence in sequences])
+    return packed
 
 
-def side_by_side(
-    plots: Iterable[Plot], *, tokens: int, scored: int | None = None, slack: float = 1.25
-) -> Iterator[list[Plot]]:
-    """Trees of similar size together.
-
-    Args:
-        plots: trees with their rows.
-        tokens: columns times trees at most (one tree may be larger).
-        scored: tokens of a group that are scored, at most (one tree may have more). None: no limit.
-        slack: largest over smallest tree of a group at most.
-    """
-    group: list[Plot] = []
-    for plot in sorted(plots, key=lambda plot: -len(plot.tree)):
+def group_by_size(
+    packed: Iterable[PackedTree], *, tokens: int, scored: int | None = None, slack: float = 1.25
+) -> Iterator[list[PackedTree]]:
+    """Trees of similar size, up to `tokens` columns and `scored` scored tokens together (one tree may have more)."""
+    group: list[PackedTree] = []
+    for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and (
-            len(group[0].tree) > slack * len(plot.tree) + 4
+            len(group[0].tree) > slack * len(each.tree) + 4
             or len(group[0].tree) * (len(group) + 1) > tokens
-            or (scored is not None and sum(other.scored for other in group) + plot.scored > scored)
+            or (scored is not None and sum(other.scored for other in group) + each.scored > scored)
         ):
             yield group
             group = []
-        group.append(plot)
+        group.append(each)
     if group:
         yield group
 
 
-def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device, *, is_chosen: bool) -> Rows:
+def collate(
+    prefix: tuple[int, ...], packed: Sequence[PackedTree], device: torch.device, *, is_chosen: bool
+) -> PackedRows:
     """Tensors of trees that stand after one prefix; turns that are not trained give no decisions and no values."""
     places: dict[tuple[int, int], int] = {}
     tokens: list[tuple[int, int]] = []
@@ -228,12 +218,12 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
     turns: list[tuple[int, int, int]] = []
     choices: list[Choice] = []
     token_replies: list[tuple[int, int]] = []
-    for index, plot in enumerate(plots):
-        for row, paths in zip(plot.rows, plot.paths, strict=True):
+    for index, each in enumerate(packed):
+        for row, paths in zip(each.rows, each.paths, strict=True):
             alternatives = iter(paths[1:])
             first = row.first_decision
             for number, turn in enumerate(row.segment.turns):
-                decision, first = first, first + len(turn.decided)
+                decision, first = first, first + len(turn.decision_logprobs)
                 if not turn.is_trained:
                     continue
                 batch_turn = row.first_turn + number
@@ -260,9 +250,9 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
     def column(values: Sequence[tuple[Any, ...]], at: int) -> Tensor:
         return torch.tensor([value[at] for value in values], dtype=torch.long, device=device)
 
-    return Rows(
+    return PackedRows(
         prefix=prefix,
-        trees=tree_rows([plot.tree for plot in plots], device),
+        trees=tree_rows([each.tree for each in packed], device),
         place_rows=column(list(places), 0),
         place_columns=column(list(places), 1),
         token_places=column(tokens, 0),
@@ -282,7 +272,6 @@ def collate(prefix: tuple[int, ...], plots: Sequence[Plot], device: torch.device
 
 
 def _scored_tokens(segment: Segment) -> int:
-    """Tokens of a segment's decisions: sampled ones, or those of every reply that might have been chosen."""
     return sum(
         turn.end - turn.start if turn.choice is None else sum(map(len, turn.choice.replies))
         for turn in segment.turns
@@ -291,9 +280,9 @@ def _scored_tokens(segment: Segment) -> int:
 
 
 def _sequences(segment: Segment) -> list[list[int]]:
-    """What must be computed of a segment: its ids up to the last decision, and every reply that might have been chosen.
+    """What must be computed of a segment: its ids up to the last decision, and every admissible reply of its choices.
 
-    The last id of a reply is predicted and, at the end, read by nothing.
+    The last id of a reply is predicted, but nothing is predicted from it.
     """
     trained = [turn for turn in segment.turns if turn.is_trained]
     main = segment.ids[: max(turn.end - 1 for turn in trained)]

@@ -1,4 +1,4 @@
-"""Checkpoints: the model as a standard folder that transformers or PEFT load, and beside it what PPO needs to go on.
+"""Checkpoints: the model as a standard folder that transformers or PEFT load, and what PPO needs to resume.
 
 A run folder holds the latest one (``model/``) and the last good one (``good/``), which shares the latest's files as
 long as the two are the same; after a warm start, the policy that PPO began from too (``start/``). Each is written to a
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +28,13 @@ STATE, COUNTERS = "learner.pt", "counters.json"
 
 
 def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
-    """Write model, tokenizer, optimizer, random states and counters into a run folder; the model's folder.
-
-    Args:
-        run_dir: the run's folder.
-        policy: what plays.
-        ppo: what learns.
-        counters: anything JSON that the session wants back.
-    """
-    new = _empty(run_dir, MODEL)
-    policy.model.save_pretrained(new)
-    policy.chat.tokenizer.save_pretrained(new)
-    torch.save(
-        {"ppo": ppo.state_dict(), "generator": policy.generator.get_state()},
-        new / STATE,
-    )
-    (new / COUNTERS).write_text(json.dumps(counters, indent=1))
-    return _put_in_place(run_dir, MODEL)
+    """Write model, tokenizer, optimizer, random states and the session's JSON counters; the model's folder."""
+    with _written(run_dir, MODEL) as new:
+        policy.model.save_pretrained(new)
+        policy.chat.tokenizer.save_pretrained(new)
+        torch.save({"ppo": ppo.state_dict(), "generator": policy.generator.get_state()}, new / STATE)
+        (new / COUNTERS).write_text(json.dumps(counters, indent=1))
+    return run_dir / MODEL
 
 
 def keep_good_checkpoint(run_dir: Path) -> Path:
@@ -51,16 +43,14 @@ def keep_good_checkpoint(run_dir: Path) -> Path:
     Raises:
         OSError: it cannot be written; the last good one still stands.
     """
-    new = _empty(run_dir, GOOD)
-    shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
-    return _put_in_place(run_dir, GOOD)
+    with _written(run_dir, GOOD) as new:
+        shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
+    return run_dir / GOOD
 
 
 def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
-    """Put a checkpoint's weights and learner state into a policy and a learner made from the original model.
+    """Restore weights and learner state in a policy and a learner made from the original model; the saved counters.
 
-    Returns:
-        The counters that were saved with it.
     Raises:
         RunStoreError: there is no checkpoint, or it is broken.
     """
@@ -71,10 +61,10 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
 
 
 def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
-    """Put weights and learner state of the last good checkpoint into a policy and its learner; the folder.
+    """Restore weights and learner state of the last good checkpoint; its folder.
 
-    Randomness goes on as it is, or the same way would be taken again; the policy has a new version, so that nothing
-    that was computed by the weights that were left is used.
+    Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
+    used that the abandoned weights computed.
 
     Raises:
         RunStoreError: there is no good checkpoint, or it is broken.
@@ -83,7 +73,7 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     if not place.is_dir():
         raise RunStoreError(
             "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
-            "wrong; train on, or begin anew in another --run-dir."
+            "wrong; train on, or start again in another --run-dir."
         )
     _load(place, policy, ppo, random=ppo.state_dict()["random"])
     policy.version += 1
@@ -91,17 +81,18 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
 
 
 def save_start(run_dir: Path, policy: Policy) -> Path:
-    """Keep the policy from which PPO goes on after a warm start: its reference; the folder.
+    """Keep the policy after a warm start, which is PPO's reference; its folder.
 
     Raises:
         OSError: it cannot be written; the one before still stands.
     """
-    policy.model.save_pretrained(_empty(run_dir, START))
-    return _put_in_place(run_dir, START)
+    with _written(run_dir, START) as new:
+        policy.model.save_pretrained(new)
+    return run_dir / START
 
 
 def load_start(run_dir: Path, policy: Policy) -> None:
-    """Put back what `save_start` kept, if there is anything.
+    """Restore what `save_start` kept, if there is anything.
 
     Raises:
         RunStoreError: it is broken.
@@ -114,26 +105,21 @@ def load_start(run_dir: Path, policy: Policy) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         raise RunStoreError(
             f"The policy that PPO began from cannot be read in {str(place)!r} ({error}): "
-            "begin anew in another --run-dir."
+            "start again in another --run-dir."
         ) from error
 
 
-def _empty(run_dir: Path, name: str) -> Path:
-    """Where a checkpoint is written before it is put in place; nothing is there."""
-    new = run_dir / f"{name}.new"
-    shutil.rmtree(new, ignore_errors=True)
-    return new
-
-
-def _put_in_place(run_dir: Path, name: str) -> Path:
-    """Replace a checkpoint by the one that was written beside it."""
+@contextmanager
+def _written(run_dir: Path, name: str) -> Iterator[Path]:
+    """A new folder to write a checkpoint to, which then replaces the old one: after a crash one of both is whole."""
     new, place, old = run_dir / f"{name}.new", run_dir / name, run_dir / f"{name}.old"
+    shutil.rmtree(new, ignore_errors=True)
+    yield new
     if place.exists():
         shutil.rmtree(old, ignore_errors=True)  # not before: it may be all that a crash has left
         os.replace(place, old)
     os.replace(new, place)
     shutil.rmtree(old, ignore_errors=True)
-    return place
 
 
 def _standing(run_dir: Path, name: str) -> Path:
@@ -143,7 +129,7 @@ def _standing(run_dir: Path, name: str) -> Path:
 
 
 def _linked(source: str, target: str) -> None:
-    """The same file at another place: a link where the file system has them, else a copy."""
+    """The same file at another place: a hard link where the file system has them, else a copy."""
     try:
         os.link(source, target)
     except OSError:
@@ -151,7 +137,7 @@ def _linked(source: str, target: str) -> None:
 
 
 def _load(place: Path, policy: Policy, ppo: PPO, **kept: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Weights and learner from a folder, but for what is `kept` of the learner; counters, and sampling's randomness."""
+    """Restore weights and learner, except what is `kept` of the learner; counters, and the random state of sampling."""
     try:
         state = torch.load(place / STATE, weights_only=True)
         counters = json.loads((place / COUNTERS).read_text())
@@ -160,7 +146,7 @@ def _load(place: Path, policy: Policy, ppo: PPO, **kept: Any) -> tuple[dict[str,
         return counters, state["generator"]
     except (OSError, KeyError, RuntimeError, ValueError) as error:
         raise RunStoreError(
-            f"No checkpoint can be read in {str(place.parent)!r} ({error}): begin anew in another --run-dir."
+            f"No checkpoint can be read in {str(place.parent)!r} ({error}): start again in another --run-dir."
         ) from error
 
 

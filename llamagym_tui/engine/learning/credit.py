@@ -1,8 +1,8 @@
 """What a value and an advantage belong to: a turn, or each token of its reply.
 
-Either way an episode is a row of steps, whose discount and lambda are the turn's at the end of a turn and 1 inside a
-reply: `gamma` and `lam` mean the same under both, and long replies are not punished. A turn that someone else chose
-stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
+Either way an episode is a row of steps. Discount and lambda apply at the end of a turn and are 1 inside a reply: the
+environment moves once a turn, `gamma` and `lam` mean the same under both, and long replies are not punished. A turn
+that someone else chose stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
 """
 
 from __future__ import annotations
@@ -32,12 +32,7 @@ class Steps(NamedTuple):
 
 
 def turn_steps(turns: Sequence[Turn], rewards: Tensor) -> Steps:
-    """Each turn as a step.
-
-    Args:
-        turns: K, in order.
-        rewards: (K,) with all penalties.
-    """
+    """Each of K turns as a step; (K,) rewards with all penalties."""
     return Steps(
         rewards,
         torch.tensor([turn.value for turn in turns]),
@@ -58,7 +53,7 @@ def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, value
         penalties: (D,) subtracted from the reward of each decision.
         values: (D,) before each decision.
     """
-    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     lasts = lengths.cumsum(0) - 1
     return Steps(
         torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
@@ -71,5 +66,5 @@ def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, value
 
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:
     """(K,) sums of (D,) values over the decisions of each turn."""
-    lengths = torch.tensor([len(turn.decided) for turn in turns])
+    lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
     return torch.zeros(len(turns)).index_add_(0, torch.arange(len(turns)).repeat_interleave(lengths), values)

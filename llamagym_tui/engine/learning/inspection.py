@@ -1,7 +1,7 @@
 """A reply looked at token by token: how probable it is now, and what an update made of it.
 
-What an update used is kept by reference and read out, never computed again; what the policy says now comes from a
-forward of its own. Notation: N tokens of the reply, D decisions of a batch, V vocabulary.
+What an update used is kept by reference and read out, never computed again; present probabilities come from a forward
+of their own. Notation: N tokens of the reply, D decisions of a batch, V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLACES_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsedBatch:
-    """What an update was made of, by reference."""
+    """What an update trained on, by reference."""
 
     update: int
     """Count from 1 since the run began."""
@@ -39,10 +39,10 @@ class UsedBatch:
     """Under which the batch was sampled and scored."""
 
     def earned(self, trajectory: Trajectory, number: int) -> list[Earned]:
-        """Of each decision of a turn, what the update went by.
+        """Of each decision of a turn: value, return and advantage in the update.
 
         Args:
-            trajectory: one of the batch, itself.
+            trajectory: one of the batch, the same object.
             number: index of the turn in it.
         Raises:
             ValueError: it is not of this batch.
@@ -50,20 +50,17 @@ class UsedBatch:
         turns = decisions = 0
         for other in self.trajectories:
             for at, turn in enumerate(other.turns):
-                length = len(turn.decided)
+                length = len(turn.decision_logprobs)
                 if other is trajectory and at == number:
                     units = [turns] * length if self.credit == "turn" else range(decisions, decisions + length)
-                    return [self._of_unit(unit) for unit in units]
+                    used = (self.targets.values, self.targets.returns, self.targets.advantages)
+                    return [Earned(*(float(figures[unit]) for figures in used)) for unit in units]
                 turns, decisions = turns + 1, decisions + length
         raise ValueError("no turn of this batch")
 
-    def _of_unit(self, unit: int) -> Earned:
-        found = self.targets
-        return Earned(float(found.values[unit]), float(found.returns[unit]), float(found.advantages[unit]))
-
 
 class Earned(NamedTuple):
-    """What an update aims at for a decision; shared by those of a turn where turns have the credit."""
+    """What an update aims at for a decision; shared by the decisions of a turn if credit goes to turns."""
 
     value: float
     """As estimated by the weights that sampled."""
@@ -74,7 +71,7 @@ class Earned(NamedTuple):
 
 
 class Considered(NamedTuple):
-    """A token that might have been said."""
+    """A token that could have been sampled."""
 
     token: int
     probability: float
@@ -82,8 +79,6 @@ class Considered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenNow:
-    """A token of a reply under the policy as it is."""
-
     logprob: float
     """Nats."""
     value: float
@@ -94,8 +89,6 @@ class TokenNow:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceNow:
-    """A choice among replies under the policy as it is."""
-
     scores: tuple[float, ...]
     """Of each reply: its summed log-probability over its divisor."""
     logprobs: tuple[float, ...]
@@ -116,14 +109,11 @@ def is_clipped(ratio: float, advantage: float, clip_range: float) -> bool:
 
 @torch.no_grad()
 def tokens_now(policy: Policy, segment: Segment, turn: Turn, *, temperature: float, most: int) -> list[TokenNow]:
-    """Each token of a reply, one forward over all that stands before it.
+    """Each token of a reply, by one forward over all that stands before it.
 
     Args:
-        policy: its model.
-        segment: where the reply stands.
-        turn: the reply.
-        temperature: divides the logits, of a reply that was sampled; one that was chosen by score has none.
-        most: alternatives at each place at most, beside admissible ones and the token itself.
+        temperature: divides the logits; 1 for a reply that was chosen by score.
+        most: alternatives at each place at most, in addition to admissible ones and the token itself.
     """
     ids = segment.ids[turn.start : turn.end]
     encoded = policy.model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
@@ -142,15 +132,7 @@ def tokens_now(policy: Policy, segment: Segment, turn: Turn, *, temperature: flo
 
 @torch.no_grad()
 def choice_now(policy: Policy, segment: Segment, turn: Turn, choice: Choice, *, temperature: float) -> ChoiceNow:
-    """The choice that a turn was, among the replies and by the divisors that it was made by.
-
-    Args:
-        policy: its model.
-        segment: where the turn stands.
-        turn: the turn.
-        choice: how its reply was chosen.
-        temperature: divides the scores.
-    """
+    """The choice that a turn was, among the replies and by the divisors of then; `temperature` divides the scores."""
     prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
     sums = reply_logprobs(policy, [prompt], choice.replies, temperature=1.0)[0]
     divisors = torch.tensor(choice.divisors, device=sums.device)
@@ -159,7 +141,6 @@ def choice_now(policy: Policy, segment: Segment, turn: Turn, choice: Choice, *, 
 
 
 def _alternatives(logprobs: Tensor, wanted: set[int], most: int) -> tuple[Considered, ...]:
-    """The most probable tokens of (V,) log-probabilities, and the wanted ones."""
     top = set(logprobs.topk(min(most, len(logprobs))).indices.tolist())
     found = [Considered(token, float(logprobs[token].exp())) for token in top | wanted]
     return tuple(sorted(found, key=lambda other: (-other.probability, other.token)))

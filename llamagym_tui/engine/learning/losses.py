@@ -1,4 +1,7 @@
-"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value, A admissible tokens at a branch."""
+"""PPO's losses, as pure functions. N tokens, U turns or tokens with a value.
+
+They are sums over tokens; `ppo` divides by the number of turns.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from torch import Tensor
 
 
 class PolicyLoss(NamedTuple):
-    """The clipped surrogate, and what is watched beside it."""
+    """The clipped surrogate, and figures that show how far the policy has moved."""
 
     loss: Tensor
     """() sum over tokens."""
@@ -52,16 +55,13 @@ def deviation_k3(log_ratio: Tensor) -> Tensor:
 
 
 def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """(N,) k3 estimate of KL(policy || reference) at samples of the policy, nats; its gradient is the policy's.
+    """(N,) k3 estimate of KL(policy || reference) in nats, from (N,) log-probabilities at samples of the policy.
 
-    Args:
-        logprobs: (N,) under the policy being trained.
-        reference_logprobs: (N,) under the reference.
-    Source: arXiv:2402.03300, eq. 4.
+    Its gradient is the policy's alone. Source: arXiv:2402.03300, eq. 4.
     """
     return deviation_k3(reference_logprobs - logprobs)
 
 
 def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
-    """() half the squared error, weighted and summed; (U,) each."""
+    """() half the squared error, weighted and summed; (U,) each. Unlike in some PPO codes, it is not clipped."""
     return 0.5 * (weights * (values - returns).square()).sum()

@@ -1,7 +1,7 @@
 """One PPO update, from trajectories to changed weights.
 
 It differs from the textbook in three ways: an advantage belongs to a turn and is shared by the tokens of its reply,
-unless `credit` says otherwise; token terms are summed within a turn and averaged over turns, so that boilerplate
+unless `credit` is "token"; token terms are summed within a turn and averaged over turns, so that boilerplate
 tokens of a reply neither earn nor dilute; and the entropy bonus is on the action distribution, where admissible
 replies part, not on the vocabulary.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,42 +19,39 @@ import torch
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
-from llamagym_tui.engine.learning.batch import Row, Rows, batch_rows, forwards, minibatches
+from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_return
 from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate
-from llamagym_tui.engine.learning.targets import Asked, Targets, batch_targets
+from llamagym_tui.engine.learning.targets import ModelOutputs, Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import PPOStats, UpdateSums, update_stats
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 
 KEPT_BATCHES = 2
-"""Updates whose batches can be looked at: an episode told as the best of the last one is in the one before, soon."""
+"""Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
 
 
 class PPO:
-    """The learner of one policy."""
-
     def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
-        """A learner before its first update; the reference is the policy as it is now, an adapter left out."""
+        """The reference is the policy as it is now."""
         self.policy, self.config = policy, config
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
         shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
         self.limits = forward_limits(shape, size, scores_all=not backbone.is_split)
-        """Of one forward; what a minibatch has beyond it is accumulated."""
+        """Of one forward; a larger minibatch accumulates gradients over several."""
         self.updates = 0
-        """Updates made so far."""
         self.return_moments = ReturnMoments()
-        """Of the discounted returns of all episodes trained on."""
+        """Of the discounted returns of all episodes that the policy played alone."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
-        """What the last updates were made of, the newest last, for whoever looks at it."""
+        """What the last updates trained on, the newest last, for the inspector."""
         self.replay = ReplayBuffer()
-        """Successful episodes that updates imitate; used with `replay_episodes` alone."""
+        """Successful episodes that updates imitate; empty unless `replay_episodes` is set."""
         self._adapted_kl_coef: float | None = None
         self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
@@ -73,18 +70,19 @@ class PPO:
 
         Args:
             trajectories: the batch.
-            should_stop: asked between two optimizer steps; True ends the update, and the steps made stay.
-            progress: told before each minibatch which pass it is of, from 1, and how many there are to be.
+            should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
+            progress: called before each minibatch with its epoch, from 1, and the number of epochs.
         """
         began = time.perf_counter()
-        # 1. What is aimed at, from what was sampled.
+        # 1. Targets, from what was sampled. Whatever comes from models (reference, values, bootstraps) is computed
+        #    here, before the first step, and stays fixed over all epochs.
         rows = batch_rows(trajectories)
         own = [trajectory for trajectory in trajectories if trajectory.is_own]
         returns = [discounted_return(trajectory, self.config.gamma) for trajectory in own]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
         self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
-        # 2. Epochs of minibatches, until they are done, go too far, or are stopped.
+        # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
             group["lr"] = rate
@@ -102,7 +100,7 @@ class PPO:
             epochs += made
             if made < 1 or (self.config.target_kl is not None and sums.kl_of_epoch > self.config.target_kl):
                 break
-        # 3. Figures, and what the next update goes by.
+        # 3. Figures, and the state of the next update.
         stats = update_stats(
             trajectories,
             targets,
@@ -131,17 +129,16 @@ class PPO:
         return stats
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
-        """Rewards with penalties, advantages and returns of a batch, in order."""
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        decisions, limits = sum(len(turn.decided) for turn in turns), self.limits._asdict()
-        asked = Asked(
+        decisions, limits = sum(len(turn.decision_logprobs) for turn in turns), self.limits._asdict()
+        outputs = ModelOutputs(
             reference_logprobs=self.reference.logprobs(rows, decisions, **limits) if self.reference else None,
             decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
             bootstraps=self.policy.bootstrap_values(trajectories),
         )
         return batch_targets(
             trajectories,
-            asked,
+            outputs,
             self.config,
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
@@ -150,9 +147,9 @@ class PPO:
 
     @torch.no_grad()
     def _decision_values(self, turns: Sequence[Turn], rows: Sequence[Row]) -> Tensor:
-        """(D,) V before each decision of a batch, by the weights that sampled it; that of the turn, if it has none."""
+        """(D,) V before each decision of a batch; of a turn that someone else chose, its stored value."""
         model = self.policy.model
-        values = torch.tensor([turn.value for turn in turns for _ in turn.decided])
+        values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
         for part in forwards(rows, **self.limits._asdict(), device=model.backbone.device):
             hidden = part.encode(model.backbone).hidden_at(part.decision_rows, part.decision_columns)
             values[part.decisions.cpu()] = model.v_head(hidden).cpu()
@@ -172,16 +169,14 @@ class PPO:
 
     @property
     def reward_scale(self) -> float:
-        """Factor on the environment's reward, as of the returns seen so far."""
         return self.return_moments.scale if self.config.reward_scale is None else self.config.reward_scale
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether the next update trains the value head alone."""
         return self.updates < self.config.critic_warmup_updates
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps of the learner: optimizer, counters and randomness; no weights, no settings."""
+        """Optimizer, counters and random states; no weights, no settings."""
         version, internal, gauss = self._rng.getstate()
         return {
             "optimizer": self.optimizer.state_dict(),
@@ -192,7 +187,7 @@ class PPO:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint, with an empty replay buffer; rates and weights are those of this learner's settings.
+        """Resume from a checkpoint, with an empty replay buffer; rates are those of this learner's settings.
 
         Raises:
             KeyError: something is missing; ValueError: it is of another model.
@@ -204,13 +199,13 @@ class PPO:
         self.return_moments = ReturnMoments(*state["return_moments"])
         self._adapted_kl_coef = state["adapted_kl_coef"]
         self.replay.clear()
-        self.used.clear()  # these updates are undone
+        self.used.clear()  # a roll back undid these updates
 
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 
     def _adapt_kl_coef(self, kl: float) -> None:
-        """Answer the KL that an update found; while the critic warms up, the policy cannot do anything about it."""
+        """Move the weight towards its target; not while the critic warms up, when the policy cannot follow."""
         target = self.config.kl_target
         if target is None:
             self._adapted_kl_coef = None
@@ -227,7 +222,7 @@ class PPO:
         progress: Callable[[], None],
         should_stop: Callable[[], bool],
     ) -> float:
-        """One pass; the share of it that was made."""
+        """Train on all rows once, unless stopped; the share of the epoch that was made."""
         sums.begin_epoch()
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         steps = range(0, len(parts), self.config.gradient_accumulation_steps)
@@ -238,7 +233,8 @@ class PPO:
             if not is_first and should_stop():
                 return at / len(parts)
             together = parts[at : at + self.config.gradient_accumulation_steps]
-            turns = sum(turn.is_trained for part in together for row in part for turn in row.segment.turns)
+            # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
+            turns = _trained_turns(row for part in together for row in part)
             self.optimizer.zero_grad(set_to_none=True)
             for minibatch in together:
                 progress()
@@ -250,46 +246,49 @@ class PPO:
                 self._step(sums)
         return 1.0
 
-    def _loss(self, part: Rows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
-        """() summed over turns."""
+    def _loss(self, part: PackedRows, targets: Targets, sums: UpdateSums, *, is_first: bool) -> Tensor:
+        """() sum over turns of policy, value, entropy and KL loss."""
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
-        decided = part.decided(encoded, self.policy.generation.temperature)
+        scored = part.score(encoded, self.policy.generation.temperature)
         credited = part.credited(config.credit)
+        # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
+        # dropout. `first_ratio` in the figures shows it.
         policy = clipped_policy_loss(
-            decided.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
+            scored.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
         )
         hidden = encoded.hidden_at(credited.rows, credited.columns)
-        # The head sees the whole error; the trunk sees it weighted, and not at all while the critic warms up.
+        # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
+        # `value_coef`, and none while the critic warms up.
         weight = 0.0 if self.is_warming_up else config.value_coef
         seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
         units = credited.units
         critic = value_loss(model.v_head(seen), targets.returns[units], targets.value_weights[units])
         loss = critic
         if not self.is_warming_up:
-            loss = loss + policy.loss - self.entropy_coef * decided.action_entropy.sum()
+            loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(decided.logprobs, targets.reference_logprobs[part.decisions])
+                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions])
                 loss = loss + self.kl_coef * kl.sum()
-        sums.add(policy, critic, decided, len(part.turns), is_first=is_first)
+        sums.add(policy, critic, scored, len(part.turns), is_first=is_first)
         return loss
 
     @property
     def _imitates(self) -> bool:
-        """Whether kept episodes are imitated; not while the critic is trained alone."""
         return self.config.replay_coef > 0 and not self.is_warming_up
 
     def _imitate(self, rows: Sequence[Row], sums: UpdateSums) -> None:
-        """Add the gradient of kept replies' cross-entropy, its mean over turns; temperature is in it."""
-        turns = sum(turn.is_trained for row in rows for turn in row.segment.turns)
+        """Add the gradient of kept replies' cross-entropy, its mean over turns, at the sampling temperature."""
+        turns = _trained_turns(rows)
         for part in forwards(rows, **self.limits._asdict(), device=self.policy.model.backbone.device):
             encoded = part.encode(self.policy.model.backbone)
-            loss = -part.decided(encoded, self.policy.generation.temperature).logprobs.sum()
+            loss = -part.score(encoded, self.policy.generation.temperature).logprobs.sum()
             (self.config.replay_coef * loss / turns).backward()
             sums.add_replay(loss, len(part.turns))
 
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
+        # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
         if not (torch.isfinite(trunk) and torch.isfinite(head)):
@@ -298,3 +297,7 @@ class PPO:
             return
         sums.grad_norms.append(float(trunk))
         self.optimizer.step()
+
+
+def _trained_turns(rows: Iterable[Row]) -> int:
+    return sum(turn.is_trained for row in rows for turn in row.segment.turns)

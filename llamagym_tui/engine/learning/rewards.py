@@ -1,6 +1,6 @@
 """The reward that PPO sees: the environment's, scaled, less the penalty for replies that name no action.
 
-The KL to the reference is charged where advantages are made, as it belongs to tokens. K turns.
+The KL to the reference is subtracted in `targets`, because it belongs to tokens and not to turns. K turns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReturnMoments(NamedTuple):
     """Sum of squared distances from the mean."""
 
     def with_returns(self, returns: Sequence[float]) -> ReturnMoments:
-        """The same with more episodes; a return that is not finite is left out.
+        """The moments of more episodes; a return that is not finite is left out.
 
         Source: Chan, Golub and LeVeque 1979, for merging the moments of two samples.
         """
@@ -45,17 +45,15 @@ class ReturnMoments(NamedTuple):
 
     @property
     def std(self) -> float:
-        """Standard deviation, the sum of squares divided by the number of episodes."""
         return math.sqrt(self.squares / self.episodes) if self.episodes else 0.0
 
     @property
     def scale(self) -> float:
-        """The factor that gives returns a standard deviation of 1; 1 while they do not spread."""
+        """The factor that gives returns a standard deviation of 1; 1 while all are the same."""
         return 1 / self.std if self.std > SMALLEST_SPREAD else 1.0
 
 
 def discounted_return(trajectory: Trajectory, gamma: float) -> float:
-    """The environment's rewards of an episode, those of turn k times gamma to the k."""
     total = 0.0
     for turn in reversed(trajectory.turns):
         total = turn.reward + gamma * total
@@ -63,5 +61,5 @@ def discounted_return(trajectory: Trajectory, gamma: float) -> float:
 
 
 def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -> Tensor:
-    """(K,) reward of each turn: the environment's times `scale`, less the penalty where no action was named."""
+    """(K,) reward of each turn: the environment's times `scale`, less the penalty if the reply named no action."""
     return torch.tensor([scale * turn.reward - parse_penalty * turn.parse_failed for turn in turns])

@@ -1,4 +1,4 @@
-"""Weights and rates that change while a run goes on, as pure functions of how far it is.
+"""Scheduled settings, as pure functions of how far a run has come.
 
 Lines and cosines over updates, a warm-up, and the controller that holds the KL to the reference at a target.
 """
@@ -10,26 +10,22 @@ import math
 from llamagym_tui.config import PPOConfig
 
 KL_ERROR_BOUND = 0.2
-"""The controller answers no error beyond this share of the target: one odd batch moves the weight only a little."""
+"""Larger errors, as a share of the target, count as this one: one odd batch moves the weight only a little."""
 
 
 def along_line(start: float, final: float, done: float) -> float:
-    """From `start` to `final`, and kept there; `done` is the share of the way, 1 at its end."""
+    """From `start` to `final`, and constant afterwards; `done` is the share of the way, 1 at its end."""
     return start + (final - start) * min(1.0, done)
 
 
 def along_cosine(start: float, final: float, done: float) -> float:
-    """The same ends by half a cosine: slow at first and at last. Source: arXiv:1608.03983, eq. 5, one cycle."""
+    """The same by half a cosine: slow at first and at last. Source: arXiv:1608.03983, eq. 5, one cycle."""
     return final + (start - final) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
 def learning_rate(config: PPOConfig, updates: int) -> float:
-    """The policy's learning rate in an update; 0 while the critic alone is trained.
-
-    Args:
-        config: `lr`, `lr_final`, `lr_schedule`, `lr_warmup_updates`, `decay_updates`, `critic_warmup_updates`.
-        updates: made before it.
-    """
+    """The policy's learning rate after so many updates; 0 while the critic alone is trained."""
+    # An untrained critic would give the policy advantages of noise, so at first it learns alone.
     of_policy = updates - config.critic_warmup_updates
     if of_policy < 0:
         return 0.0
@@ -49,7 +45,7 @@ def adapted_kl_coef(coef: float, kl: float, *, target: float, gain: float) -> fl
 
     Args:
         coef: its weight in the update.
-        kl: to the reference, before the update; a figure that is not finite changes nothing.
+        kl: to the reference, before the update; one that is not finite changes nothing.
         target: in the same unit.
         gain: share of the error by which the weight changes.
     Source: arXiv:1909.08593, section 2.2; `gain` is its K_beta, 0.1 there.

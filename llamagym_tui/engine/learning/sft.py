@@ -1,6 +1,6 @@
 """Supervised training of the policy on demonstrations, through TRL's `SFTTrainer`.
 
-What is trained on are the ids that a rollout of the same conversation would have: the same seam between prompt and
+It trains on the ids that a rollout of the same conversation would have: the same seam between prompt and
 reply, the same end, one row a turn where a template rewrites history. Loss falls on the replies, ends included. The
 policy's own weights change in place (its adapter alone, if it has one); the value head stays as it is.
 TRL takes seconds to import, so that happens when training begins.
@@ -23,19 +23,17 @@ import torch
 
 from llamagym_tui.config import SFTSettings
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.replayed_conversation import played_back
+from llamagym_tui.engine.policy.replayed_conversation import replayed
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage
 
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
 Progress = Callable[[int, int, float], None]
-"""Told steps done, steps in all, and the loss of the last one."""
+"""Called with steps done, steps in all, and the loss of the last one."""
 
 
 class Example(NamedTuple):
-    """One row to train on."""
-
     input_ids: list[int]
     labels: list[int]
     """The ids of replies, `NOT_TRAINED` elsewhere."""
@@ -43,7 +41,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SFTStats:
-    """Figures of one supervised training; see `docs/METRICS.md`."""
+    """Figures; see `docs/METRICS.md`."""
 
     demonstrations: int
     examples: int
@@ -59,17 +57,15 @@ def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Exampl
     """A conversation as a rollout would have it: one row, or one a turn where the template rewrites history.
 
     Replies of weight 0 have no loss, and a row of such replies alone is left out.
-
-    Args:
-        policy: whose tokenizer and chat template are used.
-        conversation: a system message or none, then user and assistant in turn.
     """
-    episode = played_back(policy, conversation)
+    episode = replayed(policy, conversation)
     found = []
     for segment in episode.finish("terminated").segments:
-        said = [token if is_said else NOT_TRAINED for token, is_said in zip(segment.ids, segment.mask, strict=True)]
+        labels = [
+            token if is_trained else NOT_TRAINED for token, is_trained in zip(segment.ids, segment.mask, strict=True)
+        ]
         if any(segment.mask):
-            found.append(Example([*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + said))
+            found.append(Example([*segment.prefix, *segment.ids], [NOT_TRAINED] * len(segment.prefix) + labels))
     return found
 
 
@@ -82,15 +78,12 @@ def train_on(
     progress: Progress = lambda step, steps, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SFTStats:
-    """Train the policy on conversations; it has a new version afterwards, cancelled or not.
+    """Train the policy on demonstrations; it has a new version afterwards, cancelled or not.
 
     Args:
-        policy: what learns.
-        conversations: what to say after what.
-        settings: how long, and how fast.
         seed: of the order, and of the choice if there are more than `max_examples`.
-        progress: told after every step.
-        should_stop: asked after every step; what was learnt until then stays.
+        progress: called after every step.
+        should_stop: called after every step; True ends the training, and what was learnt stays.
     Raises:
         LlamaGymError: a weight is not finite any more; the policy is of no use then.
     """
@@ -98,7 +91,7 @@ def train_on(
     if settings.max_examples is not None and len(conversations) > settings.max_examples:
         conversations = random.Random(seed).sample(list(conversations), settings.max_examples)
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
-    with _left_as_it_was(policy), tempfile.TemporaryDirectory() as folder:
+    with _restored(policy), tempfile.TemporaryDirectory() as folder:
         losses, steps = _run(policy, rows, settings, folder, seed, progress, should_stop)
     if not all(weight.isfinite().all() for weight in policy.model.parameters() if weight.requires_grad):
         raise LlamaGymError("The training on demonstrations diverged and its policy is lost; try a lower sft.lr.")
@@ -129,24 +122,24 @@ def _run(
     from transformers import PrinterCallback
     from trl import SFTTrainer
 
-    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL reports that it was used, and on what machine
-    follower = _follower(progress, should_stop)
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL sends a report about its use and this machine
+    callback = _callback(progress, should_stop)
     trainer = SFTTrainer(
         model=policy.model.pretrained_model,
         processing_class=policy.chat.tokenizer,
         train_dataset=Dataset.from_dict(
             {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
         ),
-        callbacks=[follower],
+        callbacks=[callback],
         args=_arguments(settings, folder, seed, rows=len(rows), use_cpu=policy.model.backbone.device.type == "cpu"),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
-    return follower.losses, trainer.state.max_steps
+    return callback.losses, trainer.state.max_steps
 
 
 def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_cpu: bool) -> Any:
-    """Settings as TRL names them; nothing is cut off, written, reported or printed."""
+    """Settings by TRL's names; it cuts off, writes, reports and prints nothing."""
     from trl import SFTConfig
 
     epochs = max(settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size)))
@@ -174,11 +167,11 @@ def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_
         )
 
 
-def _follower(progress: Progress, should_stop: Callable[[], bool]) -> Any:
-    """A callback of the trainer's that tells its progress and asks whether to stop."""
+def _callback(progress: Progress, should_stop: Callable[[], bool]) -> Any:
+    """A callback that reports progress and may stop the training; a function, as transformers is imported late."""
     from transformers import TrainerCallback
 
-    class Follower(TrainerCallback):
+    class Callback(TrainerCallback):
         def __init__(self) -> None:
             self.losses: list[float] = []
 
@@ -190,17 +183,17 @@ def _follower(progress: Progress, should_stop: Callable[[], bool]) -> Any:
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             control.should_training_stop |= should_stop()
 
-    return Follower()
+    return Callback()
 
 
 @contextmanager
-def _left_as_it_was(policy: Policy) -> Iterator[None]:
-    """Take back what the trainer changes beside weights: attributes, configuration, padding, randomness, mode."""
+def _restored(policy: Policy) -> Iterator[None]:
+    """Undo what the trainer changes apart from weights: attributes, configuration, padding, random states, mode."""
     tokenizer, lm = policy.chat.tokenizer, policy.model.causal_lm
     owners = [policy.model.pretrained_model, lm, lm.config, *([lm.generation_config] if lm.generation_config else [])]
     attributes = [dict(vars(owner)) for owner in owners]
     kinds = [(weight, weight.dtype) for weight in policy.model.parameters() if weight.requires_grad]
-    pad_token, of_python, of_numpy = tokenizer.pad_token, random.getstate(), np.random.get_state()
+    pad_token, python_state, numpy_state = tokenizer.pad_token, random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         try:
             yield
@@ -211,8 +204,8 @@ def _left_as_it_was(policy: Policy) -> Iterator[None]:
             for weight, kind in kinds:
                 weight.data = weight.data.to(kind)  # TRL puts an adapter on coarse weights into bfloat16
             tokenizer.pad_token = pad_token
-            random.setstate(of_python)
-            np.random.set_state(of_numpy)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
             policy.model.zero_grad(set_to_none=True)
             policy.model.eval()
             policy.version += 1

@@ -1,7 +1,7 @@
 """What an update aims at: from the rewards of a batch to advantages, returns and the KL to the reference.
 
-Pure arithmetic over what was sampled and what models said of it; the models are asked in `ppo`. K turns and D
-decisions of a batch; U of these two what has a value of its own, by `credit`.
+Pure arithmetic over what was sampled and what the models computed of it; `ppo` runs the models. K turns and D decisions
+of a batch; U of these two what has a value of its own, by `credit`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What models say of a batch before the first step."""
+class ModelOutputs:
+    """Reference log-probs, values and bootstraps, computed before the first step."""
 
     reference_logprobs: Tensor | None
     """(D,) of decisions under the reference; None: there is none."""
@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the update aims at, for what has a value of its own."""
+    """What the update aims at."""
 
     advantages: Tensor
     """(U,) whitened if configured."""
@@ -53,40 +53,33 @@ class Targets:
 
 def batch_targets(
     trajectories: Sequence[Trajectory],
-    asked: Asked,
+    outputs: ModelOutputs,
     config: PPOConfig,
     *,
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
 ) -> Targets:
-    """Targets of a batch, its turns and decisions in order.
-
-    Args:
-        trajectories: the batch.
-        asked: what models say of it.
-        config: credit, discount, lambda, penalties and whitening.
-        reward_scale: factor on the environment's reward.
-        kl_coef: weight of the KL to the reference.
-        device: where the update is computed.
-    """
+    """Targets of a batch, its turns and decisions in order."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    # 1. How far the policy has gone from the reference, in nats.
-    old = torch.tensor([logprob for turn in turns for logprob in turn.decided])
-    kl = torch.zeros_like(old) if asked.reference_logprobs is None else old - asked.reference_logprobs.cpu()
+    # 1. How far the policy has gone from the reference, in nats: the k1 estimate, which may be negative for a token,
+    #    but is unbiased as a part of the reward.
+    old = torch.tensor([logprob for turn in turns for logprob in turn.decision_logprobs])
+    kl = torch.zeros_like(old) if outputs.reference_logprobs is None else old - outputs.reference_logprobs.cpu()
     kl_ref = turn_sums(turns, kl)
     # 2. What each turn has earned, and the steps that have a value of their own.
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
     charged = kl_coef if config.kl_form == "reward" else 0.0
-    if asked.decision_values is None:
+    if outputs.decision_values is None:
         steps = turn_steps(turns, rewards - charged * kl_ref)
         lengths = [len(trajectory.turns) for trajectory in trajectories]
     else:
-        steps = token_steps(turns, rewards, charged * kl, asked.decision_values)
-        lengths = [sum(len(turn.decided) for turn in trajectory.turns) for trajectory in trajectories]
-    # 3. Advantages, episode by episode.
+        steps = token_steps(turns, rewards, charged * kl, outputs.decision_values)
+        lengths = [sum(len(turn.decision_logprobs) for turn in trajectory.turns) for trajectory in trajectories]
+    # 3. Advantages, episode by episode. They are whitened over the batch and not over the minibatch, so that an
+    #    advantage does not depend on what it happens to be drawn with.
     found = batch_advantages(
-        *steps[:3], lengths, asked.bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained
+        *steps[:3], lengths, outputs.bootstraps, gamma=config.gamma, lam=config.lam, trained=steps.trained
     )
     used = whiten(found.advantages, steps.trained) if config.whiten_advantages else found.advantages
     return Targets(
@@ -96,5 +89,5 @@ def batch_targets(
         value_weights=steps.weights.to(device),
         trained=steps.trained.to(device),
         kl_ref=kl_ref,
-        reference_logprobs=asked.reference_logprobs,
+        reference_logprobs=outputs.reference_logprobs,
     )

@@ -1,9 +1,10 @@
-"""The figures of an update: sums while it runs, means at its end. `docs/METRICS.md` has the formula of each."""
+"""The figures of an update: sums while it runs, means at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class PPOStats:
-    """Figures of one update; see `docs/METRICS.md`."""
+    """Figures of one update; `docs/METRICS.md` has the formula and unit of each."""
 
     mean_return: float
     return_std: float
@@ -49,7 +50,7 @@ class PPOStats:
 
 @dataclass(slots=True)
 class UpdateSums:
-    """Sums over the decisions, turns, branches and steps of an update, for its figures."""
+    """Sums over decisions, turns, branches and steps."""
 
     policy_loss: float = 0.0
     value_loss: float = 0.0
@@ -69,48 +70,34 @@ class UpdateSums:
     replay_turns: int = 0
 
     def begin_epoch(self) -> None:
-        """Forget the KL of the pass before."""
         self.epoch_kl, self.epoch_decisions = 0.0, 0
 
     @property
     def kl_of_epoch(self) -> float:
-        """Mean KL over the decisions of this pass so far, nats."""
+        """Mean KL over the decisions of this epoch so far, nats."""
         return self.epoch_kl / max(self.epoch_decisions, 1)
 
     @torch.no_grad()
-    def add(self, policy: PolicyLoss, critic: Tensor, decided: Decisions, turns: int, *, is_first: bool) -> None:
-        """Count one forward.
-
-        Args:
-            policy: its surrogate loss and what goes with it.
-            critic: () its value loss, summed over turns.
-            decided: its decisions under the policy.
-            turns: its turns.
-            is_first: whether no step has been made yet.
-        """
-        kl, decisions = float(policy.approx_kl), len(decided.logprobs)
+    def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:
+        """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
+        kl, decisions = float(policy.approx_kl), len(scored.logprobs)
         self.policy_loss += float(policy.loss)
         self.value_loss += float(critic)
         self.approx_kl += kl
         self.epoch_kl += kl
         self.clipped += float(policy.clipped)
-        self.entropy += float(decided.entropy.sum())
-        self.action_entropy += float(decided.action_entropy.sum())
+        self.entropy += float(scored.entropy.sum())
+        self.action_entropy += float(scored.action_entropy.sum())
         self.decisions += decisions
         self.epoch_decisions += decisions
         self.turns += turns
-        self.branches += len(decided.action_entropy)
+        self.branches += len(scored.action_entropy)
         if is_first:
-            # Unlike max(), it keeps what is not a number.
+            # Unlike max(), it keeps a NaN.
             self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
 
     def add_replay(self, loss: Tensor, turns: int) -> None:
-        """Count one forward over kept episodes.
-
-        Args:
-            loss: () their cross-entropy, summed over turns.
-            turns: their turns.
-        """
+        """Count one forward over kept episodes; () loss is their cross-entropy, summed over turns."""
         self.replay_loss += float(loss.detach())
         self.replay_turns += turns
 
@@ -119,19 +106,12 @@ def update_stats(
     trajectories: Sequence[Trajectory],
     targets: Targets,
     sums: UpdateSums,
-    *,
-    epochs: float,
-    update_s: float,
-    lr: float,
-    kl_coef: float,
-    entropy_coef: float,
-    reward_scale: float,
-    replay_episodes: int,
+    **known: Any,
 ) -> PPOStats:
-    """Figures of an update that has ended."""
+    """Figures of an update; `known` are those that the learner has itself, by their names in `PPOStats`."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
-    decisions = sum(len(turn.decided) for turn in turns)
+    decisions = sum(len(turn.decision_logprobs) for turn in turns)
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return PPOStats(
@@ -151,13 +131,7 @@ def update_stats(
         episodes=len(trajectories),
         turns=len(turns),
         tokens=tokens,
-        update_s=update_s,
-        epochs=epochs,
-        lr=lr,
-        kl_coef=kl_coef,
-        entropy_coef=entropy_coef,
-        reward_scale=reward_scale,
         skipped_steps=sums.skipped,
         replay_loss=sums.replay_loss / max(sums.replay_turns, 1),
-        replay_episodes=replay_episodes,
+        **known,
     )

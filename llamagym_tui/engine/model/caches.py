@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import Cache, DynamicLayer
 
 
 def recording_cache() -> Cache:
@@ -19,18 +19,13 @@ def recording_cache() -> Cache:
     return Cache(layer_class_to_replicate=DynamicLayer)
 
 
-class _PrefixLayer(CacheLayerMixin):
+class _PrefixLayer(DynamicLayer):
     """Keys and values (1, H, P, D) that stand before those of every row."""
-
-    is_sliding = False
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()
         self.keys, self.values = keys, values
         self.is_initialized = True
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        pass
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         rows = key_states.shape[0]
@@ -40,16 +35,6 @@ class _PrefixLayer(CacheLayerMixin):
             torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
         )
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.get_seq_length() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        assert self.keys is not None
-        return self.keys.shape[-2]
-
-    def get_max_length(self) -> int:
-        return -1
-
 
 class PrefixCache(Cache):
     """A recorded prefix, read by every row of one forward and changed by none."""
@@ -58,10 +43,8 @@ class PrefixCache(Cache):
         super().__init__(layers=[_PrefixLayer(layer.keys, layer.values) for layer in recorded.layers])
 
 
-class _RaggedLayer(CacheLayerMixin):
-    """Buffers (rows, H, capacity, D); the owner says which rows and columns a forward writes."""
-
-    is_sliding = False
+class _RaggedLayer(DynamicLayer):
+    """Buffers (rows, H, capacity, D); the owner holds which rows and columns a forward writes."""
 
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
@@ -75,7 +58,6 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def reserve(self, capacity: int) -> None:
-        """Room for `capacity` columns; what is stored stays."""
         if self.is_initialized:
             assert self.keys is not None and self.values is not None
             more = capacity - self.keys.shape[-2]
@@ -99,9 +81,6 @@ class _RaggedLayer(CacheLayerMixin):
     def get_seq_length(self) -> int:
         return self.owner.target[2]
 
-    def get_max_length(self) -> int:
-        return -1
-
 
 class RaggedCache(Cache):
     """Rows of different lengths, each continued where it ends."""
@@ -116,7 +95,7 @@ class RaggedCache(Cache):
         super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
 
     def aim(self, rows: Tensor, columns: Tensor) -> int:
-        """Say where the next forward writes, and how many columns it reads.
+        """Set where the next forward writes; the number of columns that it reads.
 
         Args:
             rows: (B,) indices in order; all rows, or fewer.
@@ -128,28 +107,20 @@ class RaggedCache(Cache):
         return width
 
     def reach(self, width: int) -> None:
-        """Room for `width` columns; what is stored stays."""
         if width > self.capacity:
             self.capacity = max(width, 2 * self.capacity, 64)
             for layer in self.layers:
                 layer.reserve(self.capacity)
 
     def copy(self, rows: Tensor, columns: Tensor, to_rows: Tensor, to_columns: Tensor) -> None:
-        """Copy columns of rows to other rows and columns.
-
-        Args:
-            rows: (B,) to read.
-            columns: (B, T) to read.
-            to_rows: (B,) to write.
-            to_columns: (B, T) to write.
-        """
+        """Copy (B, T) columns of (B,) rows to as many other rows and columns."""
         for layer in self.layers:
             assert layer.keys is not None and layer.values is not None
             layer.keys[to_rows[:, None], :, to_columns] = layer.keys[rows[:, None], :, columns]
             layer.values[to_rows[:, None], :, to_columns] = layer.values[rows[:, None], :, columns]
 
     def fill(self, row: int, recorded: Cache, length: int) -> None:
-        """Put a recorded prefix of `length` columns at the start of a row."""
+        """Write a recorded prefix of `length` columns to the start of a row."""
         self.reach(length)
         for layer, source in zip(self.layers, recorded.layers, strict=True):
             if not layer.is_initialized:

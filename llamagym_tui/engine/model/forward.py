@@ -26,7 +26,7 @@ SLIDING = "sliding_attention"
 
 
 class Encoded:
-    """Hidden states of a forward, and logits where they are asked for."""
+    """Hidden states of a forward, from which logits are computed only where they are needed."""
 
     def __init__(self, hidden: Tensor, head: nn.Module, logits: Tensor | None) -> None:
         self.hidden = hidden
@@ -44,21 +44,19 @@ class Encoded:
         return self._head(self.hidden[rows, columns]).float()
 
     def picked(self, rows: Tensor, columns: Tensor) -> Encoded:
-        """(R, C) of the positions, as a forward of its own; rows and columns (R, C), or what broadcasts to it."""
+        """(R, C) of the positions, as a forward of its own; rows and columns broadcast to (R, C)."""
         logits = None if self._logits is None else self._logits[rows, columns]
         return Encoded(self.hidden[rows, columns], self._head, logits)
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
-        """Rows of several forwards of one width as one, in an order of the rows of all."""
+        """Rows of several forwards of one width as one; `order` indexes the rows of all."""
         logits = [part._logits for part in parts if part._logits is not None]
         hidden = torch.cat([part.hidden for part in parts])[order]
         return Encoded(hidden, parts[0]._head, torch.cat(logits)[order] if logits else None)
 
 
 class Backbone:
-    """A causal LM, called with explicit positions and masks."""
-
     def __init__(self, causal_lm: Any, precision: Precision = "fp32") -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place)."""
         self.lm = causal_lm
@@ -72,17 +70,15 @@ class Backbone:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
         return self.head.weight.device  # type: ignore[return-value]
 
     @property
     def vocabulary(self) -> int:
-        """V: numbers in the logits of a token."""
+        """V, which may be larger than the tokenizer's."""
         return int(self.head.weight.shape[0])  # type: ignore[index]
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the hidden states."""
         return self.head.weight.dtype  # type: ignore[return-value]
 
     def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
@@ -92,7 +88,7 @@ class Backbone:
             ids: (B, T) token ids.
             positions: (B, T) position of each.
             mask: as `causal_mask` gives it.
-            cache: keys and values before the new tokens; takes those of the new ones.
+            cache: keys and values before the new tokens; those of the new ones are added.
         """
         arguments = {
             "input_ids": ids,
@@ -107,20 +103,10 @@ class Backbone:
             output = self.lm(**arguments, output_hidden_states=True)
         return Encoded(output.hidden_states[-1], self.head, output.logits)
 
-    def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]], *, share: bool = True) -> Encoded:
-        """Rows that begin alike, the common prefix computed once; columns count from the end of the prefix.
-
-        Args:
-            prefix: P token ids at the start of every row.
-            rows: what follows in each; padded on the right.
-            share: False computes the prefix in every row, for comparison.
-        """
+    def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
+        """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""
         width = max(map(len, rows))
         padded = [list(row) + [0] * (width - len(row)) for row in rows]
-        if not share and prefix:
-            whole = self.encode_rows((), [list(prefix) + row for row in padded])
-            logits = None if whole._logits is None else whole._logits[:, len(prefix) :]
-            return Encoded(whole.hidden[:, len(prefix) :], self.head, logits)
         cache = PrefixCache(self.record(prefix)) if prefix else None
         ids = torch.tensor(padded, device=self.device)
         positions = torch.arange(len(prefix), len(prefix) + width, device=self.device)[None]
@@ -128,12 +114,7 @@ class Backbone:
         return self.encode(ids, positions.expand(len(rows), -1), mask, cache)
 
     def encode_trees(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
-        """Trees that stand after a common prefix, the prefix computed once; columns count from its end.
-
-        Args:
-            prefix: P token ids before every tree.
-            trees: R rows of C columns.
-        """
+        """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end."""
         cache = PrefixCache(self.record(prefix)) if prefix else None
         rows, width = trees.ids.shape
         positions = trees.depths + len(prefix)

@@ -18,7 +18,7 @@ INSTEAD = "or use --model bundled"
 
 
 def require_reachable(name: str) -> None:
-    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor to be had.
+    """Fail at once, instead of after minutes of retries, where a hub model is neither cached nor reachable.
 
     Raises:
         ModelLoadError: it is not here, and the hub does not answer.
@@ -44,11 +44,8 @@ def require_reachable(name: str) -> None:
 def require_causal_lm(name: str, config: Any) -> None:
     """Refuse what transformers would load with a language-modelling head of random weights, or half of it.
 
-    Args:
-        name: the model's.
-        config: its `PreTrainedConfig`.
     Raises:
-        ModelLoadError: it is no causal LM.
+        ModelLoadError: the configuration is not of a causal LM.
     """
     kinds = config.architectures or []
     has_head = any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration"))
@@ -60,7 +57,7 @@ def require_causal_lm(name: str, config: Any) -> None:
 
 
 def only_pickled(folder: Path) -> ModelLoadError | None:
-    """What to say of a folder whose weights are there, but not as safetensors; None: there are none."""
+    """The error for a folder that has weights, but not as safetensors; None: it has none."""
     pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth") for file in folder.glob(kind))
     if not pickles:
         return None
@@ -71,13 +68,7 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
 
 
 def sentence(name: str, path: Path | None, error: Exception) -> str:
-    """One sentence about a model that did not load.
-
-    Args:
-        name: the model's.
-        path: its folder; None: it comes from a hub.
-        error: what the libraries said.
-    """
+    """One sentence about a model that did not load; `path` is its folder, None if it comes from a hub."""
     text = f"{type(error).__name__} {error}".lower()
     model = f"Model {name!r}" if path is None else f"The model in {str(path)!r}"
     if "gated" in text and path is None:

@@ -20,8 +20,7 @@ from transformers import AutoConfig, AutoTokenizer
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
 from llamagym_tui.engine.model.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
-from llamagym_tui.engine.model.quantization import quantization_config
-from llamagym_tui.engine.model.template_arguments import bind_template_arguments
+from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
@@ -50,7 +49,7 @@ def bundled_model_path() -> Path:
 
 
 def resolve_device(device: Device | str) -> str:
-    """The torch device that a setting stands for.
+    """The torch device of a setting.
 
     Raises:
         ModelLoadError: the device is not there.
@@ -77,7 +76,7 @@ def load_model_and_tokenizer(
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
 
-    What is not said is taken from the model's entry in the registry, where it has one. A token for gated models is
+    Defaults are those of the model's entry in the registry, where it has one. A token for gated models is
     taken from HF_TOKEN, or from where ``hf auth login`` left it.
 
     Args:
@@ -88,23 +87,20 @@ def load_model_and_tokenizer(
         dtype: of the weights; else float32.
         precision: of products in the engine's forwards.
         quantization: bits of the weights, which are frozen then.
-        template_arguments: handed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
+        template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
-        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained as asked for.
+        ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
     """
     where, path = resolve_device(device), local_path(name)
-    entry = model_registry.find(name) or ModelEntry(name=name, parameters=0, model_type="", licence="")
+    entry = model_registry.find(name) or ModelEntry(name=name, parameters=0, licence="")
     held = _dtype(entry, dtype, full_finetuning, quantization)
-    quantized = quantization_config(quantization, where, held)
-    arguments: dict[str, Any] = {"dtype": held, "trust_remote_code": False}
-    if quantized is not None:
-        arguments |= {"quantization_config": quantized, "device_map": {"": where}}
+    quantized = quantization_arguments(quantization, where, held)
     try:
         _require_loadable(name, path)
         source = {"pretrained_model_name_or_path": str(path or name), "local_files_only": path is not None}
         tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
-            str(path or name), local_files_only=path is not None, **arguments
+            str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False, **quantized
         )
     except ModelLoadError:
         raise
@@ -113,7 +109,7 @@ def load_model_and_tokenizer(
     bind_template_arguments(tokenizer, entry.template_arguments if template_arguments is None else template_arguments)
     parameters = model.causal_lm.num_parameters()
     if full_finetuning is None:
-        can = held == torch.float32 and quantized is None
+        can = held == torch.float32 and not quantized
         full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
     if not full_finetuning and not model.is_adapted:
         model.adapt(lora or entry.lora)
@@ -146,7 +142,11 @@ def local_path(name: str) -> Path | None:
 
 
 def _dtype(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
-    """Type of the weights, after a look at whether they can be trained as asked for."""
+    """Type of the weights.
+
+    Raises:
+        ModelLoadError: weights of that type cannot be trained that way.
+    """
     if full and quantization != "none":
         raise ModelLoadError(
             f"{quantization} weights cannot be trained themselves: leave full fine-tuning, or use --quantization none."
@@ -168,6 +168,23 @@ def _require_loadable(name: str, path: Path | None) -> None:
         require_reachable(name)
     config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
     require_causal_lm(name, config)
+
+
+def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> None:
+    """Write default arguments into a tokenizer's chat template; without a template nothing happens.
+
+    So every rendering has them, and so has the tokenizer that is saved with a trained model.
+
+    Args:
+        arguments: booleans, numbers and strings by name; a rendering may pass others.
+    """
+    defaults = "".join(
+        f"{{%- if {name} is not defined %}}{{%- set {name} = {value!r} %}}{{%- endif %}}"
+        for name, value in arguments.items()
+    )
+    template = tokenizer.chat_template
+    if isinstance(template, str) and defaults and not template.startswith(defaults):
+        tokenizer.chat_template = defaults + template
 
 
 def _adapter_config(folder: Path) -> Path:

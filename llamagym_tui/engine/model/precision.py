@@ -20,12 +20,7 @@ from llamagym_tui.config import Precision
 
 
 def products(precision: Precision, head: Tensor) -> AbstractContextManager[object]:
-    """Within it, the linear layers of a forward multiply at a precision, gradients included.
-
-    Args:
-        precision: ``fp32``, as the weights are, or ``bf16``.
-        head: weight of the LM head, which is left out.
-    """
+    """A context in which linear layers multiply at a precision, gradients included; not so the `head`."""
     return _Bf16Products(head) if precision == "bf16" else nullcontext()
 
 

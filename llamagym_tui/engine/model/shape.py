@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class ModelShape:
 
 
 def shape_of(config: Any) -> ModelShape:
-    """The widths of a model by its transformers configuration; weights are not counted."""
+    """Widths only; weights are not counted."""
     text = config.get_text_config()
     heads = text.num_attention_heads
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
@@ -66,18 +66,12 @@ def shape_of(config: Any) -> ModelShape:
 
 
 def counted_shape(config: Any) -> ModelShape:
-    """The same with its weights counted; none of them is loaded or given room."""
+    """The shape with weights counted; none of them is loaded or allocated."""
     with torch.device("meta"):
         lm = AutoModelForCausalLM.from_config(config)
     apart = {id(lm.get_input_embeddings()), id(lm.get_output_embeddings())}
-    widths = shape_of(config)
-    return ModelShape(
-        hidden=widths.hidden,
-        layers=widths.layers,
-        queries=widths.queries,
-        keys=widths.keys,
-        inner=widths.inner,
-        vocabulary=widths.vocabulary,
+    return replace(
+        shape_of(config),
         parameters=sum(p.numel() for p in lm.parameters()),
         largest=max(p.numel() for p in lm.parameters()),
         linears=tuple(
@@ -89,11 +83,11 @@ def counted_shape(config: Any) -> ModelShape:
 
 
 def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
-    """A model's configuration, and whether its folder holds an adapter beside a base model's name.
+    """A model's configuration, and whether it is an adapter's folder (then the base model's).
 
     Args:
         source: folder or hub id.
-        local: ask no hub about `source`.
+        local: use no hub for `source`.
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
     """
@@ -116,22 +110,16 @@ def _is_target(name: str, targets: str | Sequence[str]) -> bool:
 
 
 GIB = 2**30
-
-
+FP32 = 4
+"""Bytes of a number."""
 ACTIVATIONS, LOGITS = 2 * GIB, 2 * GIB
-"""Bytes that activations and logits of one forward of an update may take; what is more goes into further forwards."""
+"""Bytes that activations and logits of one forward of an update may take."""
 MOST_COLUMNS = 16_384
 """Columns of one forward at most, however small the model."""
-
-
 FEWEST = 256
 """Columns and scored tokens of one forward that are allowed however large the model."""
-
-
 LOGIT_COPIES = 6
-
-
-FP32 = 4
+"""Logits, log-probabilities, their exponentials, and gradients of these."""
 
 
 class ForwardLimits(NamedTuple):

@@ -1,7 +1,7 @@
 """A causal LM with a value head: this project's own `AutoModelForCausalLMWithValueHead`.
 
 TRL had one until it dropped PPO. The head reads the last hidden state; its output layer starts at zero, so that an
-untrained critic says 0 and cannot explode the first updates.
+untrained critic predicts 0 and cannot explode the first updates.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
-from llamagym_tui.config import LoraConfig, Precision, Quantization
+from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.quantization import keep_gradients, quantization_config
+from llamagym_tui.engine.model.quantization import keep_gradients, quantization_arguments
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -47,7 +47,7 @@ class ValueHeadOutput(NamedTuple):
 
 
 class AutoModelForCausalLMWithValueHead(nn.Module):
-    """Any causal LM of transformers, with a value head beside its LM head."""
+    """Any causal LM of transformers, with a value head in addition to its LM head."""
 
     def __init__(self, pretrained_model: Any) -> None:
         """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
@@ -56,7 +56,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.pretrained_model = pretrained_model
         self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
         self.precision: Precision = "fp32"
-        """Of the engine's forwards; set before `backbone` is first asked for."""
+        """Of the engine's forwards; set before `backbone` is first used."""
         self._backbone: Backbone | None = None
 
     @classmethod
@@ -70,7 +70,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         load_in_4bit: bool = False,
         **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
-        """Load a causal LM by hub id or path, with the value head saved beside it if there is one.
+        """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
 
         Args:
             pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
@@ -84,7 +84,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         """
         kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
         if load_in_8bit or load_in_4bit:
-            kwargs |= _quantised("8bit" if load_in_8bit else "4bit", kwargs["dtype"])
+            where = "cuda" if torch.cuda.is_available() else "cpu"
+            kwargs |= quantization_arguments("8bit" if load_in_8bit else "4bit", where, kwargs["dtype"])
         path = Path(pretrained_model_name_or_path)
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, **kwargs)
@@ -108,7 +109,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self._backbone = None
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Write a standard transformers or PEFT folder, and the value head beside it."""
+        """Write a standard transformers or PEFT folder, and the value head as a file in it."""
         Path(path).mkdir(parents=True, exist_ok=True)
         self.pretrained_model.save_pretrained(path)
         save_file({k: v.contiguous() for k, v in self.v_head.state_dict().items()}, Path(path) / VALUE_HEAD_FILE)
@@ -127,7 +128,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     @property
     def is_adapted(self) -> bool:
         """Whether an adapter is trained, and not the model's own weights."""
-        return _is_adapted(self.pretrained_model)
+        # By name, because importing PEFT takes longer than loading a small model.
+        return any(kind.__name__ == "PeftModel" for kind in type(self.pretrained_model).__mro__)
 
     @property
     def causal_lm(self) -> Any:
@@ -142,13 +144,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return self._backbone
 
 
-def _is_adapted(lm: Any) -> bool:
-    """Whether a model is PEFT's; asked by name, because importing PEFT takes longer than loading a small model."""
-    return any(kind.__name__ == "PeftModel" for kind in type(lm).__mro__)
-
-
 def _adapted_from(path: Path, **kwargs: Any) -> Any:
-    """A saved adapter on its base model, to be trained on.
+    """A saved adapter on its base model, to be trained further.
 
     PEFT's own auto class would resize the vocabulary to the tokenizer's; here it has the size with which it was saved.
     """
@@ -185,9 +182,3 @@ def with_adapter(lm: Any, lora: Any) -> Any:
         task_type="CAUSAL_LM",
     )
     return peft.get_peft_model(lm, adapter)
-
-
-def _quantised(kind: Quantization, dtype: torch.dtype) -> dict[str, Any]:
-    """What transformers takes to load quantised weights onto the GPU, or the CPU where there is none."""
-    where = "cuda" if torch.cuda.is_available() else "cpu"
-    return {"quantization_config": quantization_config(kind, where, dtype), "device_map": {"": where}}

@@ -13,12 +13,7 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 
 
 def action_probabilities(policy: Policy, prompt: Opening) -> list[float]:
-    """Probability of each admissible reply; where replies are sampled, what is missing to 1 are other words.
-
-    Args:
-        policy: with admissible replies.
-        prompt: all ids before the reply.
-    """
+    """Probability of each admissible reply; where replies are sampled, other texts have the rest."""
     return probabilities_of_actions(policy, [prompt])[0]
 
 

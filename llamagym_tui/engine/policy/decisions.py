@@ -18,10 +18,8 @@ from llamagym_tui.engine.policy.trajectory import Choice
 
 
 class Decisions(NamedTuple):
-    """Decisions under a model."""
-
     logprobs: Tensor
-    """(D,) of what was decided."""
+    """(D,) of each sampled token or chosen reply."""
     entropy: Tensor
     """(D,) nats of the distribution that was sampled; without gradient."""
     action_entropy: Tensor
@@ -29,7 +27,7 @@ class Decisions(NamedTuple):
 
 
 class ScoredTokens(NamedTuple):
-    """Tokens whose probability is asked for, and the logits at the places that predict them."""
+    """Tokens to be scored, and the logits at the places that predict them."""
 
     logits: Tensor
     """(S, V) at distinct places."""
@@ -47,7 +45,7 @@ class Choices(NamedTuple):
     divisors: Tensor
     """(K, A) of each reply's summed log-probability; infinite where a turn has fewer replies."""
     chosen: Tensor
-    """(K,) index of the reply that was said."""
+    """(K,) index of the chosen reply."""
 
 
 def token_decisions(
@@ -57,7 +55,7 @@ def token_decisions(
 
     Args:
         tokens: N sampled tokens.
-        branch_tokens: (M,) tokens at which admissible replies part.
+        branch_tokens: (M,) index into the N tokens of those at which admissible replies part.
         branch_children: (M, A) admissible ids there, -1 where there are fewer.
         temperature: divides the logits.
     """
@@ -66,18 +64,13 @@ def token_decisions(
     return Decisions(
         logprobs[tokens.places, tokens.ids],
         token_entropy(logprobs.detach())[tokens.places],
+        # The bonus is on this one: entropy over the vocabulary would reward replies that name no action.
         branch_entropy(logits[tokens.places[branch_tokens]], branch_children),
     )
 
 
 def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
-    """Each turn as a choice among replies.
-
-    Args:
-        tokens: N tokens of all replies.
-        choices: which reply each token belongs to.
-        temperature: divides the scores.
-    """
+    """Each turn as a choice among replies; `temperature` divides the scores."""
     logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
     shares = choice_logprobs(logprobs, choices.token_replies, choices.divisors, temperature)
     entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
@@ -102,10 +95,10 @@ def choice_logprobs(logprobs: Tensor, token_replies: Tensor, divisors: Tensor, t
 
 
 def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor:
-    """(K, A) log-probability of choosing each reply, from its summed log-probability.
+    """(K, A) log-probability of choosing each reply.
 
     Args:
-        sums: (K, A) of each reply's tokens.
+        sums: (K, A) of each reply's token log-probabilities.
         divisors: (K, A), or what broadcasts to it; infinite where a turn has fewer replies.
         temperature: divides the scores.
     """
@@ -115,13 +108,7 @@ def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor
 def collated_choices(
     choices: Sequence[Choice], token_replies: Sequence[tuple[int, int]], device: torch.device
 ) -> Choices:
-    """Choices of K turns as tensors.
-
-    Args:
-        choices: of each turn.
-        token_replies: turn and reply of each of N tokens.
-        device: where the tensors go.
-    """
+    """Choices of K turns as tensors; `token_replies` are turn and reply of each of N tokens."""
     widest = max(len(choice.divisors) for choice in choices)
     divisors = [[*choice.divisors, *[float("inf")] * (widest - len(choice.divisors))] for choice in choices]
     return Choices(

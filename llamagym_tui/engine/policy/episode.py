@@ -17,8 +17,6 @@ from llamagym_tui.game.chat import Conversation, assistant, opening, user
 
 
 class Prompt(NamedTuple):
-    """What a sampler needs for the next reply."""
-
     restart: tuple[int, ...] | None
     """Prefix to begin the slot with; None: the slot goes on."""
     ids: list[int]
@@ -39,11 +37,10 @@ class Episode:
 
     @property
     def turns(self) -> int:
-        """Replies so far."""
         return sum(len(segment.turns) for segment in self._segments)
 
     def observe(self, observation: str) -> Prompt:
-        """Take an observation; the prompt for the reply to it."""
+        """Add an observation; the prompt for the reply to it."""
         prompt, segment = self._next(observation)
         self.conversation.append(user(observation))
         if segment is not self._current:
@@ -54,33 +51,29 @@ class Episode:
         return prompt
 
     def whole_prompt(self) -> Prompt:
-        """The prompt just taken, from its segment's start: for a slot that does not hold what came before."""
+        """The last prompt from its segment's start, for a slot that does not hold what came before."""
         segment = self._segments[-1]
         return Prompt(segment.prefix, list(segment.ids))
 
     def prompt_for(self, observation: str) -> Opening:
-        """All ids before the reply to an observation, which is not taken by that."""
+        """All ids before the reply to an observation, without adding it."""
         prompt, segment = self._next(observation)
         new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
         return Opening(segment.prefix, (*segment.ids, *new_ids))
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
-        return self._said(reply, is_trained=True)
+        return self._add_turn(reply, is_trained=True)
 
-    def say(self, text: str, *, value: float = 0.0) -> str:
-        """Keep a reply that someone else gave in the policy's place: it earns rewards and has no loss; its text.
+    def add_untrained_reply(self, text: str, *, value: float = 0.0) -> str:
+        """Keep a reply of someone else in the policy's place: it earns rewards and has no loss; its text.
 
-        No sampler has seen its ids, so that the next prompt is `whole_prompt`.
-
-        Args:
-            text: what was said.
-            value: V at the prompt's last token.
+        `value` is V at the prompt's last token. No sampler has seen the ids, so the next prompt must be `whole_prompt`.
         """
         ids = list(self.policy.chat.reply_ids(text))
-        return self._said(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
+        return self._add_turn(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
 
-    def _said(self, reply: Reply, *, is_trained: bool) -> str:
+    def _add_turn(self, reply: Reply, *, is_trained: bool) -> str:
         segment = self._segments[-1]
         start = len(segment.ids)
         segment.ids += reply.ids
@@ -98,8 +91,9 @@ class Episode:
         )
         text = self.policy.chat.text(reply.ids)
         self.conversation.append(assistant(text))
+        # The sampler never ran the last sampled token through the model, so the next prompt begins with it.
         self._unfed = reply.ids[-1:]
-        # A reply may end by another token than the template's, which then is still to come.
+        # A reply may end with another token than the template's own end, which the next prompt then begins with.
         self._last_ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
         return text
 
@@ -111,12 +105,12 @@ class Episode:
 
     def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
         """The trajectory; a truncated one needs the true final observation for its bootstrap."""
+        # A time limit cut the episode off; it would have gone on, so its return is completed by V of the observation
+        # that came last, not of the one after the reset, which belongs to the next episode.
         final = None
         if end == "truncated" and final_observation is not None:
-            prompt, segment = self._next(final_observation)
-            continues = segment is self._current
-            new_ids = prompt.ids[len(self._unfed) :]
-            final = Segment(segment.prefix, [*segment.ids, *new_ids] if continues else segment.ids)
+            prompt = self.prompt_for(final_observation)
+            final = Segment(prompt.prefix, list(prompt.rest))
         return Trajectory(self._segments, end, final, *self._versions)
 
     @property
@@ -124,7 +118,7 @@ class Episode:
         return self._segments[-1] if self._segments else None
 
     def _next(self, observation: str) -> tuple[Prompt, Segment]:
-        """The prompt after an observation, and the segment that it belongs to (a new one, or the current)."""
+        """The prompt after an observation, and its segment: the current one, or a new one."""
         chat = self.policy.chat
         if self._current is None:
             first = chat.opening(self.system_prompt, observation)

@@ -1,7 +1,7 @@
 """The policy: a model with a value head that samples replies and scores them under one distribution.
 
-Sampling and scoring use the same temperature and no truncation, with dropout off and log-probabilities in fp32, so
-the first ratio of an update is 1 up to rounding.
+Sampling and scoring use the same temperature, no dropout, and log-probabilities in fp32. There is no top-p or top-k:
+PPO scores the distribution that was sampled. So the first ratio of an update is 1 up to rounding.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from llamagym_tui.errors import ConfigError
 
 
 class Policy:
-    """What plays: model, tokenizer, sampling settings, and a source of randomness of its own."""
-
     def __init__(
         self,
         model: AutoModelForCausalLMWithValueHead,
@@ -30,15 +28,8 @@ class Policy:
         admissible_replies: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
-        """A policy at version 0.
-
-        Args:
-            model: causal LM with value head.
-            tokenizer: its tokenizer, or a `ChatTokenizer`.
-            generation: how replies are sampled.
-            admissible_replies: canonical reply of each discrete action, for the action distribution.
-            seed: of sampling.
-        """
+        """A policy at version 0; `admissible_replies` are the canonical replies of all discrete actions."""
+        # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
         self.generation = generation
@@ -51,7 +42,7 @@ class Policy:
         """Updates made so far, and roll backs: the same version is the same weights."""
 
     def reply_divisors(self) -> tuple[float, ...]:
-        """What the summed log-probability of each admissible reply is divided by, to be its score."""
+        """What divides each admissible reply's summed log-probability, which gives its score."""
         match self.generation.normalization:
             case "sum":
                 return (1.0,) * len(self.trie.replies)
@@ -62,7 +53,7 @@ class Policy:
 
     @contextmanager
     def evaluation_seed(self, seed: int) -> Iterator[None]:
-        """Sample from another stream for a while, so that an evaluation does not change the run."""
+        """Sample from another random stream for a while, so that an evaluation does not change the run."""
         kept = self.generator
         self.generator = torch.Generator(device=kept.device).manual_seed(seed)
         try:

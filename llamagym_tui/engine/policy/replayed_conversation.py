@@ -11,13 +11,8 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.game.chat import ChatMessage
 
 
-def played_back(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
-    """An episode in which all of it was said.
-
-    Args:
-        policy: whose tokenizer and chat template are used.
-        conversation: a system message or none, then user and assistant in turn.
-    """
+def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
+    """An episode with all messages of a conversation; a reply of weight 0 is not trained on."""
     turns = list(conversation)
     system_prompt = turns.pop(0)["content"] if turns and turns[0]["role"] == "system" else ""
     episode = Episode(policy, system_prompt)
@@ -25,7 +20,7 @@ def played_back(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
         if message["role"] == "user":
             episode.observe(message["content"])
         elif message.get("weight") == 0:
-            episode.say(message["content"])
+            episode.add_untrained_reply(message["content"])
         else:
             ids = list(policy.chat.reply_ids(message["content"]))
             episode.reply(Reply(ids=ids, logprobs=[0.0] * len(ids), ended=True))
@@ -35,4 +30,4 @@ def played_back(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
 def prompt_after(policy: Policy, conversation: Sequence[ChatMessage]) -> Opening:
     """All ids before the reply to a conversation's last message, which is a user's."""
     *before, last = conversation
-    return played_back(policy, before).prompt_for(last["content"])
+    return replayed(policy, before).prompt_for(last["content"])

@@ -1,8 +1,8 @@
 """Batched replies with exact ids, log-probabilities and values: sampled token by token, or chosen by score.
 
-The admissible replies of the agent are computed ahead, as a tree behind the prompt in the same forward: a reply that
-stays on the tree needs no further one, and one that leaves it goes on token by token. Every token is drawn from the
-whole distribution either way.
+The admissible replies of the agent are computed ahead, as a tree behind the prompt in the same forward. A reply that
+stays on the tree needs no further forward, one that leaves it is continued token by token. Either way every token is
+drawn from the whole distribution.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ LARGEST_AHEAD = 64
 LEAST_GAIN = 0.5
 """Tokens of a reply, on average, that must be found on the tree for computing ahead to be worth it."""
 TRY_AGAIN = 50
-"""Calls without computing ahead, after which it is tried again: replies may have come back to the format."""
+"""Calls without computing ahead, after which it is tried again: replies may follow the format again."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of scored replies at most, in one piece."""
 
 
 @dataclass(slots=True)
 class Reply:
-    """What the policy said on one prompt."""
-
     ids: list[int] = field(default_factory=list)
     """Sampled ids, the end of the turn included if it was sampled."""
     logprobs: list[float] = field(default_factory=list)
@@ -46,16 +44,15 @@ class Reply:
 
 
 class Sampler:
-    """Slots of conversations that are continued together."""
-
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
         self._slots = Slots(policy.model.backbone, slots)
         self._version = policy.version
+        # Tokens of a reply found on the tree, a running mean, and calls since the tree was last computed.
         self._gain, self._rests = float(LARGEST_AHEAD), 0
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
-        """Begin a conversation in a slot, with a prefix that is not computed again."""
+        """Begin a conversation in a slot, with a prefix that is computed once per policy version."""
         if self._version != self.policy.version:
             self._version = self.policy.version
             self._slots.forget()
@@ -82,20 +79,19 @@ class Sampler:
         tree = self.policy.trie.tree if is_chosen or self._looks_ahead() else TokenTree()
         ahead = self._slots.prefill(slots, prompts, tree)
         replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
-        told = on_token or (lambda index, token: None)
+        on_token = on_token or (lambda index, token: None)
         if is_chosen:
-            paths, astray = self._choose(ahead, replies, greedy, told), list[int]()
+            paths, astray = self._choose(ahead, replies, greedy, on_token), list[int]()
         else:
-            paths, astray = self._walk(ahead, replies, greedy, told)
+            paths, astray = self._walk(ahead, replies, greedy, on_token)
         self._slots.keep(slots, ahead, paths)
         while astray:
             logits = self._slots.append([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
-            self._extend(logits, replies, astray, greedy, told)
+            self.extend(logits, replies, astray, greedy, on_token)
             astray = [index for index in astray if not self._is_done(replies[index])]
         return replies
 
     def _looks_ahead(self) -> bool:
-        """Whether the admissible replies are worth computing with the prompt."""
         if not 0 < len(self.policy.trie.tree) <= LARGEST_AHEAD:
             return False
         if self._gain >= LEAST_GAIN:
@@ -106,14 +102,14 @@ class Sampler:
         return False
 
     def _walk(
-        self, ahead: Ahead, replies: list[Reply], greedy: bool, told: Callable[[int, int], None]
+        self, ahead: Ahead, replies: list[Reply], greedy: bool, on_token: Callable[[int, int], None]
     ) -> tuple[list[list[int]], list[int]]:
         """Sample along the tree; the path of each reply on it, and the replies that left it unfinished."""
         paths: list[list[int]] = [[] for _ in replies]
         live, astray, nodes = list(range(len(replies))), [], [ROOT] * len(replies)
         while live:
             at, columns = torch.tensor([(index, nodes[index] + 1) for index in live], device=ahead.begins.device).T
-            self._extend(ahead.encoded.logits_at(at, columns), replies, live, greedy, told)
+            self.extend(ahead.encoded.logits_at(at, columns), replies, live, greedy, on_token)
             going = []
             for index in live:
                 if self._is_done(replies[index]):
@@ -131,7 +127,7 @@ class Sampler:
         return paths, sorted(astray)
 
     def _choose(
-        self, ahead: Ahead, replies: list[Reply], greedy: bool, told: Callable[[int, int], None]
+        self, ahead: Ahead, replies: list[Reply], greedy: bool, on_token: Callable[[int, int], None]
     ) -> list[list[int]]:
         """Choose one of the admissible replies for each prompt; its path on the tree."""
         trie, divisors = self.policy.trie, self.policy.reply_divisors()
@@ -145,7 +141,7 @@ class Sampler:
             reply.choice = Choice(which, float(shares[index, which]), trie.replies, divisors)
             reply.ended = True
             for token in reply.ids:
-                told(index, token)
+                on_token(index, token)
         return [list(trie.paths[which]) for which in chosen.tolist()]
 
     def _token_logprobs(self, ahead: Ahead) -> Tensor:
@@ -172,34 +168,33 @@ class Sampler:
         temperature = self.policy.generation.temperature
         return choice_logprobs(token_logprobs.reshape(-1), owner.reshape(-1), table, temperature)
 
-    def _extend(
+    def extend(
         self,
         logits: Tensor,
         replies: list[Reply],
         live: Sequence[int],
         greedy: bool,
-        told: Callable[[int, int], None],
+        on_token: Callable[[int, int], None],
     ) -> None:
         """Add one token to each live reply, from logits (B, V)."""
-        tokens, logprobs = self._sample(logits, greedy)
+        tokens, logprobs = self.sample(logits, greedy)
         for index, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
             reply = replies[index]
             reply.ids.append(token)
             reply.logprobs.append(logprob)
             reply.ended = token in self.policy.chat.end_ids
-            told(index, token)
+            on_token(index, token)
 
     def _is_done(self, reply: Reply) -> bool:
         return reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens
 
-    def _sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
+    def sample(self, logits: Tensor, greedy: bool) -> tuple[Tensor, Tensor]:
         """(B,) tokens from logits (B, V), and the log-probability of each."""
         logprobs = (logits / self.policy.generation.temperature).log_softmax(-1)
         tokens = logprobs.argmax(-1) if greedy else self._drawn(logprobs)
         return tokens, logprobs.gather(1, tokens[:, None]).squeeze(-1)
 
     def _drawn(self, logprobs: Tensor) -> Tensor:
-        """(B,) indices drawn from (B, n) log-probabilities."""
         # By the distribution function, with one random number a row: `torch.multinomial` draws one for each of the n.
         wide = torch.float32 if logprobs.device.type == "mps" else torch.float64
         function = logprobs.exp().to(wide).cumsum(-1)

@@ -23,7 +23,7 @@ LOGITS_AT_ONCE = 2**25
 
 
 @dataclass(slots=True)
-class Scored:
+class ScoredTree:
     """A tree of prompts and replies, and the tokens of the replies on it."""
 
     tree: TokenTree = field(default_factory=TokenTree)
@@ -38,9 +38,7 @@ def reply_logprobs(
     """(B, A) log-probability of each of A replies, end included, on each of B prompts.
 
     Args:
-        policy: model and temperature.
         prompts: first prompts of episodes, or all ids before a reply.
-        replies: ids of the admissible replies.
         temperature: divides the logits. None: the policy's.
     """
     backbone = policy.model.backbone
@@ -50,50 +48,51 @@ def reply_logprobs(
     for row, prompt in enumerate(prompts):
         by_prefix.setdefault(prompt.prefix, []).append(row)
     for prefix, rows in by_prefix.items():
-        for group in _side_by_side(_planted(prompts, rows, replies)):
-            encoded = backbone.encode_trees(prefix, tree_rows([scored.tree for scored in group], backbone.device))
+        for group in _group_by_size(_pack_into_trees(prompts, rows, replies)):
+            encoded = backbone.encode_trees(prefix, tree_rows([each.tree for each in group], backbone.device))
             owners, logprobs = _token_logprobs(encoded, group, divisor, backbone.vocabulary)
             sums.index_add_(0, owners, logprobs)
     return sums.reshape(len(prompts), len(replies))
 
 
-def _planted(prompts: Sequence[Opening], rows: Sequence[int], replies: Sequence[Sequence[int]]) -> list[Scored]:
-    """Prompts of one prefix on trees, in order of their ids, so that those that begin alike meet."""
-    planted: list[Scored] = []
+def _pack_into_trees(
+    prompts: Sequence[Opening], rows: Sequence[int], replies: Sequence[Sequence[int]]
+) -> list[ScoredTree]:
+    """Prompts of one prefix on trees, in order of their ids, so that those that begin alike share a tree."""
+    packed: list[ScoredTree] = []
     for row in sorted(rows, key=lambda row: prompts[row].rest):
         rest = prompts[row].rest
         longest = max(replies, key=len)
-        if not planted or not planted[-1].tree.is_cheaper_with([*rest, *longest[:-1]]):
-            planted.append(Scored())
-        here = planted[-1]
+        if not packed or not packed[-1].tree.is_cheaper_with([*rest, *longest[:-1]]):
+            packed.append(ScoredTree())
+        here = packed[-1]
         for number, reply in enumerate(replies):
             path = here.tree.insert([*rest, *reply[:-1]])[len(rest) - 1 :]
             owner = row * len(replies) + number
             here.tokens += [(column, token, owner) for column, token in zip(path, reply, strict=True)]
-    return planted
+    return packed
 
 
-def _side_by_side(planted: Sequence[Scored]) -> Iterator[list[Scored]]:
-    """Trees of similar size together, as many as one forward may have."""
-    group: list[Scored] = []
-    for scored in sorted(planted, key=lambda scored: -len(scored.tree)):
+def _group_by_size(packed: Sequence[ScoredTree]) -> Iterator[list[ScoredTree]]:
+    group: list[ScoredTree] = []
+    for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and len(group[0].tree) * (len(group) + 1) > MOST_COLUMNS:
             yield group
             group = []
-        group.append(scored)
+        group.append(each)
     if group:
         yield group
 
 
 def _token_logprobs(
-    encoded: Encoded, group: Sequence[Scored], temperature: float, vocabulary: int
+    encoded: Encoded, group: Sequence[ScoredTree], temperature: float, vocabulary: int
 ) -> tuple[Tensor, Tensor]:
-    """(N,) owner and (N,) log-probability of every scored token, logits of a place computed once, in bounded pieces."""
+    """(N,) owner and (N,) log-probability of every scored token; logits once a place, in bounded pieces."""
     places: dict[tuple[int, int], int] = {}
     tokens = [
         (places.setdefault((row, column), len(places)), token, owner)
-        for row, scored in enumerate(group)
-        for column, token, owner in scored.tokens
+        for row, each in enumerate(group)
+        for column, token, owner in each.tokens
     ]
     device = encoded.hidden.device
     at, ids, owners = torch.tensor(tokens, device=device).T

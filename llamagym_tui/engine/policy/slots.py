@@ -2,8 +2,8 @@
 
 The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots; slots
 that begin with the same prompt are computed once, and those whose prompts differ much in length in forwards of their
-own. Behind each prompt a tree of possible replies may be computed in the same forward; what was replied decides which
-of it stays. Notation: B rows, M nodes of the tree, W columns of the cache.
+own. Behind each prompt a tree of possible replies may be computed in the same forward; the path of the actual reply is
+kept. Notation: B rows, M nodes of the tree, W columns of the cache.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
-A_FORWARD = 256
+FORWARD_COST = 256
 """Tokens of padding that a forward of its own is worth: about what its overhead costs a small model."""
 
 
 class Ahead(NamedTuple):
-    """What a prefill computed."""
-
     encoded: Encoded
     """B rows of 1 + M columns: the prompt's last token, then the nodes of the tree."""
     tree: TokenTree
@@ -34,8 +32,6 @@ class Ahead(NamedTuple):
 
 
 class Slots:
-    """Conversations that are continued together."""
-
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone, self.count = backbone, count
         self._cache = RaggedCache(count, backbone.layers, backbone.device)
@@ -45,13 +41,12 @@ class Slots:
         self._recorded: dict[tuple[int, ...], Cache] = {}
 
     def forget(self) -> None:
-        """Drop what older weights computed of prefixes."""
+        """Drop the keys and values of prefixes, which older weights computed."""
         self._recorded.clear()
         self._prefix_in = [None] * self.count
 
     @torch.inference_mode()
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
-        """Begin a conversation, with a prefix that is not computed again."""
         self._lengths[slot] = len(prefix)
         self._fresh.add(slot)
         if self._prefix_in[slot] == prefix:
@@ -71,6 +66,7 @@ class Slots:
             prompts: ids that each slot has not seen yet, at least one.
             tree: of possible replies; may be empty.
         """
+        # Episodes of one environment often begin with the same observation: such prompts are computed once.
         computed, same_as = self._distinct(slots, prompts)
         parts: list[Encoded] = []
         order: list[int] = []
@@ -120,7 +116,6 @@ class Slots:
         return sorted(set(same_as)), same_as
 
     def _copy(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], same_as: list[int], nodes: int) -> None:
-        """Give the slots that begin like a computed one its keys and values."""
         pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
         if not pairs:
             return
@@ -178,7 +173,7 @@ def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]])
     groups: list[list[int]] = []
     order = sorted(indices, key=lambda index: -len(prompts[index]))
     for done, index in enumerate(order):
-        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > A_FORWARD:
+        if not groups or (len(prompts[groups[-1][0]]) - len(prompts[index])) * (len(order) - done) > FORWARD_COST:
             groups.append([])
         groups[-1].append(index)
     return [sorted(group) for group in groups]

@@ -1,8 +1,8 @@
-"""Trajectories: what an episode leaves for the update, exactly as it was sampled.
+"""Trajectories: the data of an episode that an update trains on, exactly as it was sampled.
 
-Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again. An episode is one
-segment of ids; where a template rewrites history, it is one segment a turn. Advantages run over turns, across
-segments.
+Ids, log-probabilities and turn ends are kept from sampling; nothing is decoded and encoded again, which could give
+other tokens. An episode is one segment of ids; where a template rewrites history, it is one segment a turn. Advantages
+run over turns, across segments.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ class Turn:
     value: float
     """V at the prompt's last token, when the reply was sampled."""
     reward: float
-    """The environment's, whole."""
+    """The environment's, unscaled, without penalties."""
     parse_failed: bool = False
-    """Whether the reply named no action."""
     is_trained: bool = True
     """False where someone else chose (a person, a repair): the turn earns rewards but has no loss."""
     branches: tuple[Branch, ...] = ()
@@ -53,7 +52,7 @@ class Turn:
     """How the reply was chosen by score; None: it was sampled token by token."""
 
     @property
-    def decided(self) -> tuple[float, ...]:
+    def decision_logprobs(self) -> tuple[float, ...]:
         """Log-probability of each decision: of the sampled tokens, or of the one choice; 0 where someone else chose."""
         if not self.is_trained:
             return (0.0,)
@@ -83,8 +82,6 @@ class Segment:
 
 @dataclass(slots=True)
 class Trajectory:
-    """One episode."""
-
     segments: list[Segment]
     end: End
     """How it ended; a truncated one is bootstrapped."""
@@ -97,12 +94,11 @@ class Trajectory:
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns in order."""
         return [turn for segment in self.segments for turn in segment.turns]
 
     @property
     def is_own(self) -> bool:
-        """Whether the policy chose every turn; what someone else had a hand in says nothing of how well it plays."""
+        """Whether the policy chose every turn; returns of other episodes do not measure how well it plays."""
         return all(turn.is_trained for turn in self.turns)
 
     @property

@@ -24,8 +24,6 @@ class Branch(NamedTuple):
 
 
 class ActionTrie:
-    """Admissible replies as a trie of token ids."""
-
     def __init__(self, replies: Iterable[Sequence[int]]) -> None:
         self.replies = tuple(tuple(reply) for reply in replies)
         """Ids of each, ends included."""

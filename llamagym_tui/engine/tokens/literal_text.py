@@ -2,7 +2,7 @@
 
 Spellings of special tokens in a message (``<|im_end|>`` in an observation) are hidden from the chat template and from
 the tokenizer by placeholders that nobody can guess; the template's own control tokens get aliases in a copy of the
-tokenizer, in which the spellings mean nothing. Text without such spellings never comes here.
+tokenizer, in which the spellings mean nothing. Text without such spellings is left as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _INVISIBLE = "\u200b"
 
 
 class LiteralText:
-    """The special tokens of one tokenizer, and how to write their spellings without meaning them."""
-
     def __init__(self, tokenizer: Any) -> None:
         added = tokenizer.added_tokens_decoder.values()
         texts = {*(str(token) for token in added if token.special), *map(str, tokenizer.all_special_tokens)}
@@ -42,18 +40,14 @@ class LiteralText:
         return self._spelling.sub(lambda found: self._placeholders[found[0]], text)
 
     def hides(self, rendered: str) -> bool:
-        """Whether a rendered conversation has placeholders in it."""
         return self._nonce in rendered
-
-    def show(self, rendered: str) -> str:
-        """The rendered text as it reads, spellings back in place."""
-        return self._placeholder.sub(lambda found: self._spelled[found[0]], rendered)
 
     def ids(self, rendered: str) -> list[int]:
         """Ids of a rendered conversation: the template's special tokens as such, hidden spellings as plain text."""
         aliased = self._spelling.sub(lambda found: self._aliases[found[0]], rendered)
         copy, own_ids = self._copy
-        ids = copy.encode(self.show(aliased), add_special_tokens=False).ids
+        spelled = self._placeholder.sub(lambda found: self._spelled[found[0]], aliased)
+        ids = copy.encode(spelled, add_special_tokens=False).ids
         return [own_ids.get(token, token) for token in ids]
 
     @cached_property

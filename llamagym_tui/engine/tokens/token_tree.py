@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 
 ROOT = -1
-TREE = 192
+TREE_COLUMNS = 192
 """Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
-PRODUCTS = 1000
-"""What the products of a token cost, in columns of attention that cost as much: six times the hidden size, about."""
+PRODUCT_COST = 1000
+"""Cost of a token's matrix products, in columns of attention that cost as much: about six times the hidden size."""
 
 
 class TokenTree:
-    """Sequences of ids, their common beginnings merged."""
-
     def __init__(self) -> None:
         self.ids: list[int] = []
         """Token of each column."""
@@ -71,14 +69,10 @@ class TokenTree:
         and L².
         """
         size, new, length = len(self), self.columns_for(ids), len(ids)
-        return size + new <= TREE or new * (PRODUCTS + 2 * size + new) <= length * (PRODUCTS + length)
+        return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (PRODUCT_COST + length)
 
     def visible(self, width: int) -> np.ndarray:
-        """(C, C) bool: which columns each column sees; padding sees itself alone.
-
-        Args:
-            width: C, at least the tree's own columns.
-        """
+        """(C, C) bool, C at least the tree's columns: which columns each column sees; padding sees itself alone."""
         seen = np.eye(width, dtype=bool)
         for column, parent in enumerate(self.parents):
             if parent != ROOT:
@@ -99,7 +93,6 @@ class TreeRows:
 
 
 def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
-    """Trees as the rows of one forward."""
     width = max(map(len, trees))
 
     def padded(columns: Sequence[Sequence[int]]) -> Tensor:

@@ -1,7 +1,8 @@
 """From conversations to token ids, one turn at a time: tokens in, tokens out.
 
-A reply is never decoded and encoded again: the next prompt is the ids so far, then what the chat template puts after a
-reply, then the next user message. Whether a template allows that (some rewrite history) is found out by rendering.
+A reply is never decoded and encoded again: encoding may cut the same text into other tokens, which the policy did not
+sample. The next prompt is the ids so far, then what the chat template puts after a reply, then the next user message.
+Whether a template allows that (some rewrite history) is tested by rendering.
 Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
@@ -34,10 +35,8 @@ class Opening(NamedTuple):
 
 
 class ChatTokenizer:
-    """A tokenizer and its chat template."""
-
     def __init__(self, tokenizer: Any) -> None:
-        """Find out what the template does; a tokenizer without one gets `PLAIN_TEMPLATE`."""
+        """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`."""
         self.tokenizer = tokenizer
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
@@ -49,10 +48,9 @@ class ChatTokenizer:
         self._continuations: dict[tuple[str, bool], tuple[int, ...]] = {}
 
     def opening(self, system_prompt: str, observation: str) -> Opening:
-        """The first prompt of an episode."""
         key = (system_prompt, observation)
         if key not in self._openings:
-            _forget(self._openings)
+            _make_room(self._openings)
             prefix = self._prefix(system_prompt)
             ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
             shared = 0
@@ -64,13 +62,11 @@ class ChatTokenizer:
     def continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
         """What follows a reply: the template's end of it, the next user message, the generation prompt.
 
-        Args:
-            observation: the next user message.
-            ended: whether the reply's last id was the template's end itself.
+        If `ended`, the reply's last id was the template's end itself, which is left out then.
         """
         key = (observation, ended)
         if key not in self._continuations:
-            _forget(self._continuations)
+            _make_room(self._continuations)
             turn = [user(_MARK), assistant(_MARK), user(observation)]
             text = self._render(turn, prompt=True)
             ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
@@ -82,22 +78,19 @@ class ChatTokenizer:
         return self._ids(self._render(conversation, prompt=True))
 
     def reply_ids(self, reply: str) -> tuple[int, ...]:
-        """Ids of a reply as the model would say it after the generation prompt, its end included.
-
-        They are what the template's own rendering of the reply adds to the prompt, where it adds nothing but space
-        around the reply (Llama 2: a space before it); elsewhere the reply's text after the prompt's.
-        """
+        """Ids of a reply as the model would sample it after the generation prompt, its end included."""
+        # What the template's own rendering adds to the prompt, if that is the reply and space around it (Llama 2 puts a
+        # space before it). A template that adds more (an empty thought) gets the reply's text alone.
         prompt = self._render([user(_MARK)], prompt=True)
         whole = self._render([user(_MARK), assistant(reply)], prompt=False)
-        said, own = whole.removeprefix(prompt), self._literal.hide(reply).strip()
-        if len(said) == len(whole) or not said.lstrip().startswith(own):
-            said = self._literal.hide(reply)
-        ids = self._ids_after(prompt, said)
+        text, own = whole.removeprefix(prompt), self._literal.hide(reply).strip()
+        if len(text) == len(whole) or not text.lstrip().startswith(own):
+            text = self._literal.hide(reply)
+        ids = self._ids_after(prompt, text)
         ends = [at for at, token in enumerate(ids) if token in self.end_ids]
         return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
 
     def text(self, ids: Sequence[int]) -> str:
-        """What reply ids say, special tokens left out."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def _prefix(self, system_prompt: str) -> list[int]:
@@ -111,7 +104,7 @@ class ChatTokenizer:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _ids_after(self, before: str, text: str) -> list[int]:
-        """Ids of rendered text as it is read after other text; on its own where no token's border lies between."""
+        """Ids of rendered text after other text; ids of the text alone where a token would span both."""
         already, both = self._ids(before), self._ids(before + text)
         return both[len(already) :] if both[: len(already)] == already else self._ids(text)
 
@@ -139,7 +132,7 @@ class ChatTokenizer:
             return False
 
     def _end_ids(self) -> tuple[int, ...]:
-        """Ids that end a reply: what the template puts after one, and the tokenizer's own end of sequence."""
+        """Ids that end a reply: the template's own end, and the tokenizer's end of sequence."""
         text = self._render([user(_MARK), assistant(_MARK), user(_MARK)], prompt=True)
         after = self._ids(text.split(_MARK, 2)[2])
         # Some tokenizers mark the template's end as special without naming it among their special tokens.
@@ -151,19 +144,18 @@ class ChatTokenizer:
         return tuple(ends)
 
     def _keeps_history(self) -> bool:
-        """Whether each prompt begins as the last one and its reply did; space before a reply is the model's to say."""
+        """Whether each prompt begins with the last one and its reply; space before a reply is left to the model."""
         turns = [user("one"), assistant("<think>\nwhy\n</think>\n\ntwo"), user("three")]
         first = self._render(turns[:1], prompt=True)
         second = self._render(turns, prompt=True)
         third = self._render([*turns, assistant("four"), user("five")], prompt=True)
-        return _goes_on(first, turns[1]["content"], second) and _goes_on(second, "four", third)
+        return _continues(first, turns[1]["content"], second) and _continues(second, "four", third)
 
 
-def _goes_on(prompt: str, reply: str, later: str) -> bool:
+def _continues(prompt: str, reply: str, later: str) -> bool:
     return later.startswith(prompt) and later.removeprefix(prompt).lstrip().startswith(reply)
 
 
-def _forget(cache: dict[Any, Any]) -> None:
-    """Keep a cache from growing without bound."""
+def _make_room(cache: dict[Any, Any]) -> None:
     if len(cache) >= _CACHE_LIMIT:
         cache.clear()

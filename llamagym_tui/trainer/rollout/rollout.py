@@ -388,7 +388,7 @@ class Rollout:
         if index != self.wheel.env:
             return _Said(seat.episode.reply(reply))
         text = self.wheel.taken_reply()
-        seat.episode.say(text, value=reply.value)
+        seat.episode.add_untrained_reply(text, value=reply.value)
         seat.is_corrected, seat.knows_last = True, False
         return _Said(text, replaced=self.policy.chat.text(reply.ids))
 

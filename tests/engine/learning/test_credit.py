@@ -56,7 +56,7 @@ def test_a_reply_that_was_chosen_whole_is_one_decision():
     choice = Choice(0, -0.7, replies=((7, 8), (9,)), divisors=(1.0, 1.0))
     turns = [a_turn(2, 0.5, choice=choice), a_turn(1, 1.0)]
     values = torch.tensor([0.5, 1.0])
-    assert turns[0].decided == (-0.7,)
+    assert turns[0].decision_logprobs == (-0.7,)
     assert advantages(token_steps(turns, REWARDS, NO_KL[:2], values)) == advantages(turn_steps(turns, REWARDS))
 
 

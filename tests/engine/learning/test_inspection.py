@@ -1,4 +1,4 @@
-"""A reply told token by token: what was sampled, what the policy says now, and what the update used, each exactly."""
+"""A reply token by token: sampled and present probabilities, and what the update used, each exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HAND = PPOConfig(
 
 
 class Course:
-    """Two-turn episodes, an update when it is asked for, and somebody who inspects."""
+    """Two-turn episodes, updates, and the inspector."""
 
     def __init__(self, policy, config: PPOConfig = HAND) -> None:
         self.policy, self.ppo = policy, PPO(policy, config)
@@ -84,21 +84,21 @@ def test_a_token_is_clipped_only_where_the_ratio_has_gone_where_its_advantage_pu
     assert is_clipped(ratio, advantage, 0.2) is clipped
 
 
-def test_under_way_every_ratio_is_one_and_nothing_is_said_of_an_advantage(course):
+def test_under_way_every_ratio_is_one_and_there_is_no_advantage_yet(course):
     course.rollout.step()
-    told = course.inspect(2, 0)
-    assert (told.why_not, told.stage, told.turns, told.update) == ("", "under_way", 1, 0)
-    assert (told.sampled_by, told.policy, told.clip_range, told.temperature) == (0, 0, 0.1, 0.7)
-    for token in told.tokens:
+    seen = course.inspect(2, 0)
+    assert (seen.why_not, seen.stage, seen.turns, seen.update) == ("", "under_way", 1, 0)
+    assert (seen.sampled_by, seen.policy, seen.clip_range, seen.temperature) == (0, 0, 0.1, 0.7)
+    for token in seen.tokens:
         assert token.decision.ratio == pytest.approx(1.0, abs=1e-5)
         assert token.decision.clipped is token.decision.advantage is token.decision.value is None
 
 
 def test_before_its_update_a_reply_waits_and_its_ratio_is_one(course):
     course.fill()
-    told = course.inspect(0, 1)
-    assert (told.stage, told.turns, told.reward) == ("waiting", 2, 1.0)
-    assert [token.decision.ratio for token in told.tokens] == pytest.approx([1.0] * len(told.tokens), abs=1e-5)
+    seen = course.inspect(0, 1)
+    assert (seen.stage, seen.turns, seen.reward) == ("waiting", 2, 1.0)
+    assert [token.decision.ratio for token in seen.tokens] == pytest.approx([1.0] * len(seen.tokens), abs=1e-5)
 
 
 def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_return_worked_by_hand(course):
@@ -107,12 +107,12 @@ def test_after_an_update_every_number_is_that_of_a_plain_forward_and_of_the_retu
     for episode in [trajectory.episode for trajectory in batch]:
         for number in (0, 1):
             segment, turn = place(batch, episode, number)
-            told = course.inspect(episode, number)
+            seen = course.inspect(episode, number)
             logprobs, values = plain(course.policy, segment, turn)
             ids = segment.ids[turn.start : turn.end]
-            assert (told.stage, told.update, told.sampled_by, told.policy) == ("trained", 1, 0, 1)
-            assert [token.token for token in told.tokens] == ids
-            for at, token in enumerate(told.tokens):
+            assert (seen.stage, seen.update, seen.sampled_by, seen.policy) == ("trained", 1, 0, 1)
+            assert [token.token for token in seen.tokens] == ids
+            for at, token in enumerate(seen.tokens):
                 decision, new = token.decision, float(logprobs[at, ids[at]])
                 ratio = math.exp(new - turn.logprobs[at])
                 advantage = 1.0 - turn.value
@@ -133,9 +133,9 @@ def test_advantages_are_those_that_the_update_used_even_when_the_settings_change
     used = course.ppo.used[-1].targets.advantages
     course.ppo.config = replaced(HAND, credit="token", clip_range=0.3)
     turns = [(trajectory.episode, number) for trajectory in batch for number in (0, 1)]
-    told = [course.inspect(*turn) for turn in turns]
-    assert [each.tokens[0].decision.advantage for each in told] == used.tolist()
-    assert {(each.clip_range, each.credit) for each in told} == {(0.1, "turn")}
+    seen = [course.inspect(*turn) for turn in turns]
+    assert [each.tokens[0].decision.advantage for each in seen] == used.tolist()
+    assert {(each.clip_range, each.credit) for each in seen} == {(0.1, "turn")}
     values = torch.tensor([turn.value for trajectory in batch for turn in trajectory.turns])
     whitened = (1 - values - (1 - values).mean()) / (1 - values).std(unbiased=False)
     assert used.tolist() == pytest.approx(whitened.tolist(), abs=1e-2)
@@ -156,17 +156,17 @@ def test_with_token_credit_each_token_has_its_own_value_and_advantage(make_polic
 def test_alternatives_are_the_most_probable_tokens_and_those_that_lead_to_an_action_are_marked(course):
     batch = course.update()
     segment, turn = place(batch, 3, 0)
-    told = course.inspect(3, 0)
+    seen = course.inspect(3, 0)
     probabilities = plain(course.policy, segment, turn)[0].exp()
     starts = {ids[0] for ids in course.policy.trie.replies}
-    for at, token in enumerate(told.tokens):
+    for at, token in enumerate(seen.tokens):
         shares = [other.probability for other in token.alternatives]
         assert shares == sorted(shares, reverse=True)
         assert token.token in {other.token for other in token.alternatives}
         for other in token.alternatives:
             assert other.probability == pytest.approx(float(probabilities[at, other.token]), abs=1e-5)
         assert shares[0] == pytest.approx(float(probabilities[at].max()), abs=1e-5)
-    assert {other.token for other in told.tokens[0].alternatives if other.admissible} == starts
+    assert {other.token for other in seen.tokens[0].alternatives if other.admissible} == starts
 
 
 def test_an_action_is_marked_only_as_long_as_the_reply_keeps_to_the_canonical_ones(make_policy):
@@ -177,15 +177,15 @@ def test_an_action_is_marked_only_as_long_as_the_reply_keeps_to_the_canonical_on
     assert policy.trie.continuations([5, ids[0]]) == [(ids[0],)]
 
 
-def test_what_is_trained_is_told_apart_from_prompt_template_and_observation(course):
+def test_trained_tokens_are_marked_apart_from_prompt_template_and_observation(course):
     batch = course.update()
-    told = course.inspect(0, 1)
+    seen = course.inspect(0, 1)
     [segment] = next(each for each in batch if each.episode == 0).segments
     whole = [*[False] * len(segment.prefix), *segment.mask]
     end = len(segment.prefix) + segment.turns[1].start
-    assert [token.trained for token in told.before] == whole[max(0, end - 64) : end]
-    assert any(token.trained for token in told.before), "the first reply"
-    assert "".join(token.text for token in told.before).endswith("Steps: 1.<|end|><|assistant|>")
+    assert [token.trained for token in seen.before] == whole[max(0, end - 64) : end]
+    assert any(token.trained for token in seen.before), "the first reply"
+    assert "".join(token.text for token in seen.before).endswith("Steps: 1.<|end|><|assistant|>")
     first = course.inspect(0, 0)
     assert first.after
     assert not any(token.trained for token in first.after)
@@ -198,28 +198,28 @@ def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(ma
     )
     batch = course.update()
     segment, turn = place(batch, 4, 1)
-    told = course.inspect(4, 1)
+    seen = course.inspect(4, 1)
     prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
     sums = reply_logprobs(course.policy, [prompt], turn.choice.replies, temperature=1.0)[0]
     shares = (sums / torch.tensor(turn.choice.divisors) / 0.6).log_softmax(-1)
     new = float(shares[turn.choice.chosen])
-    assert told.choice.old == turn.choice.logprob
-    assert told.choice.new == pytest.approx(new, abs=1e-5)
-    assert told.choice.ratio == pytest.approx(math.exp(new - turn.choice.logprob), rel=1e-4)
-    assert told.choice.advantage == pytest.approx(1 - turn.value, abs=1e-6)
-    assert [reply.probability for reply in told.replies] == pytest.approx(sorted(shares.exp().tolist(), reverse=True))
-    assert [reply.text for reply in told.replies if reply.chosen] == [REPLIES[turn.choice.chosen]]
-    assert {token.decision.ratio for token in told.tokens} == {None}
-    assert sum(token.decision.new for token in told.tokens) == pytest.approx(float(sums[turn.choice.chosen]), abs=1e-4)
+    assert seen.choice.old == turn.choice.logprob
+    assert seen.choice.new == pytest.approx(new, abs=1e-5)
+    assert seen.choice.ratio == pytest.approx(math.exp(new - turn.choice.logprob), rel=1e-4)
+    assert seen.choice.advantage == pytest.approx(1 - turn.value, abs=1e-6)
+    assert [reply.probability for reply in seen.replies] == pytest.approx(sorted(shares.exp().tolist(), reverse=True))
+    assert [reply.text for reply in seen.replies if reply.chosen] == [REPLIES[turn.choice.chosen]]
+    assert {token.decision.ratio for token in seen.tokens} == {None}
+    assert sum(token.decision.new for token in seen.tokens) == pytest.approx(float(sums[turn.choice.chosen]), abs=1e-4)
 
 
 def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_nothing(course):
     course.rollout.mode = "inference"
     for _ in range(3):
         course.rollout.step()
-    told = course.inspect(0, 1)
-    assert (told.stage, told.turns) == ("inference", 2)
-    assert [token.decision.ratio for token in told.tokens] == pytest.approx([1.0] * len(told.tokens), abs=1e-5)
+    seen = course.inspect(0, 1)
+    assert (seen.stage, seen.turns) == ("inference", 2)
+    assert [token.decision.ratio for token in seen.tokens] == pytest.approx([1.0] * len(seen.tokens), abs=1e-5)
     assert "another time" in course.inspect(1, 0).why_not, "it was not watched"
 
 
@@ -228,21 +228,21 @@ def test_what_is_of_another_time_is_refused_in_a_sentence(course):
         course.update()
         assert course.inspect(0, 0).why_not == ""
     course.update()
-    told = course.inspect(0, 0)
-    assert told.why_not.startswith("Episode 0 is of another time")
-    assert told.tokens == []
+    seen = course.inspect(0, 0)
+    assert seen.why_not.startswith("Episode 0 is of another time")
+    assert seen.tokens == []
     assert course.inspect(8, 2).why_not == "Reply 3 has not come yet."
 
 
-def test_a_reply_that_somebody_else_gave_has_new_probabilities_alone(course):
+def test_a_reply_of_someone_else_has_new_probabilities_alone(course):
     course.fill()
-    trajectory = course.rollout._trajectories[0]
+    trajectory, _ = course.rollout.recall(0)
     [segment] = trajectory.segments
     segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
     course.update()
-    told = course.inspect(trajectory.episode, 0)
-    assert not told.said_by_policy
-    for token in told.tokens:
+    seen = course.inspect(trajectory.episode, 0)
+    assert not seen.said_by_policy
+    for token in seen.tokens:
         assert (token.decision.old, token.decision.ratio, token.decision.advantage) == (None, None, None)
         assert token.decision.new < 0
 
@@ -256,7 +256,7 @@ def test_inspecting_draws_no_random_number_and_changes_no_weight(course):
     assert all(p.grad is None or not p.grad.isnan().any() for p in course.policy.model.parameters())
 
 
-def test_after_a_roll_back_nothing_is_said_of_updates_that_are_undone(course):
+def test_after_a_roll_back_undone_updates_cannot_be_inspected(course):
     batch = course.update()
     course.ppo.load_state_dict(course.ppo.state_dict())
     assert "is of another time" in course.inspect(batch[0].episode, 0).why_not

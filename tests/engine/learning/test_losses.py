@@ -78,7 +78,7 @@ def test_branch_entropy_looks_at_admissible_tokens_only():
     assert branch_entropy(logits, children).tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_branch_entropy_has_a_finite_gradient_beside_padding():
+def test_branch_entropy_has_a_finite_gradient_next_to_padding():
     logits = torch.zeros(1, 4, requires_grad=True)
     branch_entropy(logits + torch.tensor([[1.0, 0, 0, 0]]), torch.tensor([[0, 1, -1]])).sum().backward()
     assert logits.grad is not None

@@ -22,7 +22,7 @@ QUICK = PPOConfig(lr=3e-3, epochs=2, mini_batch_size=16, critic_warmup_updates=0
 
 
 def collect(policy, episodes: int = 32, turns: int = 2, prompts: tuple[str, ...] = ("Play.",)) -> list[Trajectory]:
-    """Episodes of a bandit: a reply earns 1 for each "1" token among what it says, capped at 1."""
+    """Episodes of a bandit: a reply earns 1 if its number of tokens is odd."""
     sampler = Sampler(policy, episodes)
     made = [Episode(policy, prompts[n % len(prompts)], prompt_version=n % len(prompts)) for n in range(episodes)]
     for turn in range(turns):
@@ -66,10 +66,10 @@ def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     assert ppo.reference is not None
-    assert ppo.reference._copy is not None
-    before = [p.clone() for p in ppo.reference._copy.lm.parameters()]
+    assert ppo.reference.frozen_copy is not None
+    before = [p.clone() for p in ppo.reference.frozen_copy.lm.parameters()]
     ppo.update(collect(policy))
-    after = list(ppo.reference._copy.lm.parameters())
+    after = list(ppo.reference.frozen_copy.lm.parameters())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -131,9 +131,9 @@ def test_a_reference_is_a_copy_only_where_it_must_be_and_only_if_it_is_used(make
     assert PPO(make_policy(), unused).reference is None
     adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
     assert adapted is not None
-    assert adapted._copy is None
+    assert adapted.frozen_copy is None
     assert full is not None
-    assert full._copy is not None
+    assert full.frozen_copy is not None
 
 
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):
@@ -178,7 +178,7 @@ def test_the_action_distribution_has_its_entropy_measured_and_kept_up(make_polic
     opening = policy.chat.opening("Play.", "x")
 
     def forced() -> list[Trajectory]:
-        """Episodes in which each admissible reply was said, stamped with the policy's own log-probabilities."""
+        """Episodes in which each admissible reply was sampled, with the policy's own log-probabilities."""
         made = []
         for reply in replies:
             row = [*opening.rest, *reply]
@@ -238,5 +238,5 @@ def test_a_resumed_learner_has_its_own_rates_and_the_checkpoints_state(make_poli
 
 def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
     policy = make_policy()
-    with pytest.raises(RunStoreError, match="begin anew in another --run-dir"):
+    with pytest.raises(RunStoreError, match="start again in another --run-dir"):
         load_checkpoint(tmp_path, policy, PPO(policy, QUICK))

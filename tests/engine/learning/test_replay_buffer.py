@@ -12,17 +12,17 @@ from llamagym_tui.engine.learning.batch import Row, batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from tests.engine.learning.test_update import STILL, assert_gradient, told, written_down
+from tests.engine.learning.test_update import STILL, assert_gradient, played, written_down
 
 IMITATING = replaced(STILL, replay_episodes=8, replay_coef=0.5)
 
 
 def won(policy, observation: str, episode_return: float = 1.0) -> Trajectory:
-    return told(policy, observation, reward=[episode_return])
+    return played(policy, observation, reward=[episode_return])
 
 
 def kept(buffer: ReplayBuffer) -> list[Trajectory]:
-    return list(buffer._kept.values())
+    return list(buffer.kept.values())
 
 
 def surprise(policy, row: Row, temperature: float = 1.0) -> torch.Tensor:
@@ -51,13 +51,13 @@ def test_the_oldest_make_room_and_one_that_comes_again_is_the_newest(make_policy
 
 def test_an_episode_in_which_someone_else_had_a_hand_is_not_kept(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
-    buffer.add([told(policy, "ab", reward=[0.0, 1.0], is_trained=[True, False])], min_return=1.0, size=8)
+    buffer.add([played(policy, "ab", reward=[0.0, 1.0], is_trained=[True, False])], min_return=1.0, size=8)
     assert not len(buffer)
 
 
 def test_an_episode_that_the_fallback_action_helped_to_win_is_not_kept(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
-    buffer.add([told(policy, "ab", reward=[0.0, 1.0], parse_failed=[True, False])], min_return=1.0, size=8)
+    buffer.add([played(policy, "ab", reward=[0.0, 1.0], parse_failed=[True, False])], min_return=1.0, size=8)
     assert not len(buffer), "it would teach to name no action"
 
 
@@ -71,7 +71,7 @@ def test_a_pass_goes_over_every_kept_row_once(make_policy):
 
 def test_of_a_large_buffer_a_step_takes_no_more_turns_than_a_minibatch_has(make_policy):
     policy, buffer = make_policy(), ReplayBuffer()
-    buffer.add([told(policy, name * 2, reward=[0.0, 1.0]) for name in "abcdef"], min_return=1.0, size=8)
+    buffer.add([played(policy, name * 2, reward=[0.0, 1.0]) for name in "abcdef"], min_return=1.0, size=8)
     assert [len(part) for part in buffer.parts(2, 5, random.Random(0))] == [2, 2]
     assert [len(part) for part in buffer.parts(2, 1, random.Random(0))] == [1, 1], "a row is kept whole"
 

@@ -49,15 +49,15 @@ def test_rows_have_the_ids_and_the_mask_of_a_rollout(make_policy) -> None:
     episode, sampler = Episode(policy, AGENT.get_system_prompt()), Sampler(policy, 1)
     conversation: Conversation = [system(AGENT.get_system_prompt())]
     for total in (12, 17):
-        told = AGENT.format_observation((total, 10, 0))
-        prompt = episode.observe(told)
+        text = AGENT.format_observation((total, 10, 0))
+        prompt = episode.observe(text)
         if prompt.restart is not None:
             sampler.restart(0, prompt.restart)
         (reply,) = sampler.reply([0], [prompt.ids])
-        # As a model would say it that has learnt the format.
+        # As a model would reply that has learnt the format.
         reply.ids = list(policy.chat.reply_ids(HIT))
         reply.logprobs, reply.ended = [0.0] * len(reply.ids), True
-        conversation += [user(told), assistant(episode.reply(reply))]
+        conversation += [user(text), assistant(episode.reply(reply))]
     (segment,) = episode.finish("terminated").segments
     (row,) = sft.examples(policy, conversation)
     assert row.input_ids == [*segment.prefix, *segment.ids]
@@ -82,8 +82,10 @@ def test_a_template_that_rewrites_history_gets_a_row_a_turn(make_policy, tokeniz
         policy.chat = ChatTokenizer(tokenizer)
         rows = sft.examples(policy, hand(12, 20))
         assert [policy.chat.text(row.input_ids).count("assistant:") for row in rows] == [1, 2]
-        said = [policy.chat.text([label for label in row.labels if label != sft.NOT_TRAINED]).strip() for row in rows]
-        assert said == [HIT, STICK]
+        trained = [
+            policy.chat.text([label for label in row.labels if label != sft.NOT_TRAINED]).strip() for row in rows
+        ]
+        assert trained == [HIT, STICK]
     finally:
         tokenizer.chat_template = kept
 
@@ -94,14 +96,14 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
     state = lm.config.to_dict(), set(vars(lm)), tokenizer.pad_token, torch.get_num_threads(), torch.get_rng_state()
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     stats = sft.train_on(
         policy,
         [hand(12, 20)] * 8,
         SFTSettings(epochs=10, min_steps=0, batch_size=4, lr=1e-2),
-        progress=lambda step, steps, loss: told.append((step, steps)),
+        progress=lambda step, steps, loss: reported.append((step, steps)),
     )
-    assert told == [(step, 20) for step in range(1, 21)]
+    assert reported == [(step, 20) for step in range(1, 21)]
     assert stats.last_loss < 0.5 * stats.first_loss
     assert (stats.steps, stats.examples, stats.cancelled) == (20, 8, False)
     after = dict(policy.model.named_parameters())

@@ -1,4 +1,4 @@
-"""An update that is asked to end: after the minibatch under way, with the steps made and no others."""
+"""An update that is stopped: it ends after the present optimizer step and keeps the steps made."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from llamagym_tui.engine.learning.ppo import PPO
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 
 FOUR = replaced(QUICK, mini_batch_size=16, epochs=3)
-"""Four minibatches a pass of 64 turns."""
+"""Four minibatches an epoch of 64 turns."""
 
 
 def stopped_after(make_policy, minibatches: int):
-    """A policy whose update was stopped after so many minibatches, its figures, and what it told."""
+    """A policy whose update was stopped after so many minibatches, its figures, and the progress that it reported."""
     policy = make_policy(seed=1)
-    ppo, asked, told = PPO(policy, FOUR, seed=1), [], []
+    ppo, calls, progress = PPO(policy, FOUR, seed=1), [], []
 
     def should_stop() -> bool:
-        asked.append(len(told))
-        return len(told) >= minibatches
+        calls.append(len(progress))
+        return len(progress) >= minibatches
 
-    stats = ppo.update(collect(policy), should_stop=should_stop, progress=lambda *pass_of: told.append(pass_of))
+    stats = ppo.update(collect(policy), should_stop=should_stop, progress=lambda *epoch: progress.append(epoch))
     assert (ppo.updates, policy.version) == (1, 1)
-    return policy, stats, told
+    return policy, stats, progress
 
 
 @pytest.mark.parametrize(("minibatches", "epochs"), [(1, 0.25), (3, 0.75), (4, 1.0), (6, 1.5), (99, 3.0)])
-def test_a_stopped_update_says_how_much_of_it_was_made(make_policy, minibatches, epochs):
-    _, stats, told = stopped_after(make_policy, minibatches)
+def test_a_stopped_update_reports_how_much_of_it_was_made(make_policy, minibatches, epochs):
+    _, stats, progress = stopped_after(make_policy, minibatches)
     assert stats.epochs == epochs
-    assert len(told) == min(minibatches, 12)
+    assert len(progress) == min(minibatches, 12)
     assert stats.first_ratio < 1e-3
 
 
-def test_passes_are_told_as_they_are_made(make_policy):
-    _, _, told = stopped_after(make_policy, 99)
-    assert told == [(number, 3) for number in (1, 2, 3) for _ in range(4)]
+def test_epochs_are_reported_as_they_are_made(make_policy):
+    _, _, progress = stopped_after(make_policy, 99)
+    assert progress == [(number, 3) for number in (1, 2, 3) for _ in range(4)]
 
 
 def test_at_least_one_minibatch_is_made_and_its_steps_stay(make_policy):

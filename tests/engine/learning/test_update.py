@@ -29,7 +29,7 @@ STILL = PPOConfig(
 """Steps too small to change a weight: what an update finds can be found again after it."""
 
 
-def told(policy, observations: str = "ab", *, prompt: str = "Play.", **turns: list) -> Trajectory:
+def played(policy, observations: str = "ab", *, prompt: str = "Play.", **turns: list) -> Trajectory:
     """An episode of canonical replies, stamped with the policy's own log-probabilities; `turns` replaces fields."""
     episode = Episode(policy, prompt)
     for at, observation in enumerate(observations):
@@ -96,10 +96,10 @@ def moves(parameter: nn.Parameter) -> bool:
 def mixed_batch(policy) -> list[Trajectory]:
     """Short and long episodes under two prompts; one turn is another's choice, and some ratios are past the clip."""
     batch = [
-        told(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
-        told(policy, "cde", reward=[0.5, -1.0, 0.0], value=[0.1, 0.0, 0.4], is_trained=[True, False, True]),
-        told(policy, "f", prompt="Play another, longer game.", reward=[-2.0], value=[0.3]),
-        told(policy, "gh", prompt="Play another, longer game.", reward=[1.0, 3.0], value=[-0.5, 0.6]),
+        played(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
+        played(policy, "cde", reward=[0.5, -1.0, 0.0], value=[0.1, 0.0, 0.4], is_trained=[True, False, True]),
+        played(policy, "f", prompt="Play another, longer game.", reward=[-2.0], value=[0.3]),
+        played(policy, "gh", prompt="Play another, longer game.", reward=[1.0, 3.0], value=[-0.5, 0.6]),
     ]
     for n, segment in enumerate(segment for trajectory in batch for segment in trajectory.segments):
         for at, turn in enumerate(segment.turns):
@@ -134,7 +134,7 @@ def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_b
     for row in rows:
         at, (_, values) = row.first_decision, outputs(policy, row)
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
             if not turn.is_trained:
                 continue
             now = logprobs(policy, row, number)
@@ -152,9 +152,9 @@ def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_b
 def moved_reference(ppo: PPO) -> None:
     """Make the reference another model than the policy, so that there is a KL."""
     assert ppo.reference is not None
-    assert ppo.reference._copy is not None
+    assert ppo.reference.frozen_copy is not None
     torch.manual_seed(0)
-    for parameter in ppo.reference._copy.lm.parameters():
+    for parameter in ppo.reference.frozen_copy.lm.parameters():
         parameter.data += 0.1 * torch.randn_like(parameter)
 
 
@@ -172,7 +172,7 @@ def test_a_kl_in_the_loss_is_not_in_the_reward_and_its_gradient_is_the_k3s(make_
     for row in rows:
         at = row.first_decision
         for number, turn in enumerate(row.segment.turns):
-            decisions, at = slice(at, at + len(turn.decided)), at + len(turn.decided)
+            decisions, at = slice(at, at + len(turn.decision_logprobs)), at + len(turn.decision_logprobs)
             if turn.is_trained:
                 away = targets.reference_logprobs[decisions] - logprobs(policy, row, number)
                 kl.append((away.exp() - 1 - away).sum())
@@ -201,7 +201,7 @@ def test_a_weight_in_the_loss_is_the_one_that_its_line_has_reached(make_policy, 
 def test_rewards_are_scaled_by_the_spread_of_returns_their_own_batch_included(make_policy):
     policy = make_policy()
     ppo = PPO(policy, replaced(STILL, reward_scale=None))
-    ppo.update([told(policy, reward=[0.0, 3.0]), told(policy, reward=[0.0, -1.0])])
+    ppo.update([played(policy, reward=[0.0, 3.0]), played(policy, reward=[0.0, -1.0])])
     # Returns 3 and -1 spread by 2; gamma and lambda are 1, so a target is what is left of the return.
     assert ppo.used[-1].targets.returns.tolist() == pytest.approx([1.5, 1.5, -0.5, -0.5])
 
@@ -210,7 +210,7 @@ def test_weights_that_nothing_pulls_at_stay_where_they_are(make_policy):
     policy = make_policy()
     before = [weight.clone() for weight in policy.model.pretrained_model.parameters()]
     # Equal rewards leave no advantage, and a detached critic leaves the trunk alone.
-    PPO(policy, replaced(STILL, lr=0.1, value_coef=0.0)).update([told(policy, "a", reward=[1.0]) for _ in range(4)])
+    PPO(policy, replaced(STILL, lr=0.1, value_coef=0.0)).update([played(policy, "a", reward=[1.0]) for _ in range(4)])
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.pretrained_model.parameters(), strict=True))
 
 
@@ -228,7 +228,7 @@ def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_f
 
 def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(make_policy):
     policy = make_policy()
-    whole = told(policy, "ab", reward=[1.0, -2.0])
+    whole = played(policy, "ab", reward=[1.0, -2.0])
     (segment,) = whole.segments
     first = dataclasses.replace(segment, ids=segment.ids[: segment.turns[0].end], turns=segment.turns[:1])
     apart = Trajectory([first, dataclasses.replace(segment, turns=segment.turns[1:])], "terminated")
@@ -256,7 +256,7 @@ def test_minibatches_left_over_at_the_end_of_an_epoch_make_a_step_too(make_polic
     ppo = PPO(policy, replaced(STILL, mini_batch_size=1, gradient_accumulation_steps=2, epochs=2))
     steps: list[int] = []
     monkeypatch.setattr(ppo.optimizer, "step", lambda: steps.append(1))
-    ppo.update([told(policy, letter) for letter in "abcde"])
+    ppo.update([played(policy, letter) for letter in "abcde"])
     assert len(steps) == 2 * 3
 
 
@@ -276,7 +276,7 @@ def test_targets_of_a_terminated_and_a_truncated_episode_are_those_worked_by_han
     policy = make_policy()
     nn.init.zeros_(policy.model.v_head.out.weight)
     nn.init.constant_(policy.model.v_head.out.bias, 2.0)
-    ended, cut_off = (told(policy, reward=[0.0, 1.0], value=[0.5, 0.25]) for _ in range(2))
+    ended, cut_off = (played(policy, reward=[0.0, 1.0], value=[0.5, 0.25]) for _ in range(2))
     # Only what was truncated is bootstrapped, whatever else there is: V(final observation) is 2 everywhere here.
     ended.final_prompt = cut_off.final_prompt = ended.segments[0]
     cut_off.end = "truncated"
@@ -287,7 +287,7 @@ def test_targets_of_a_terminated_and_a_truncated_episode_are_those_worked_by_han
     assert targets.returns.tolist() == pytest.approx([0.5625, 1.0, 1.3725, 2.8])
 
 
-def test_a_terminated_episode_asks_for_no_final_prompt_and_a_truncated_one_does(make_policy):
+def test_a_terminated_episode_needs_no_final_prompt_and_a_truncated_one_does(make_policy):
     for end, has_prompt in (("terminated", False), ("truncated", True)):
         episode = Episode(make_policy(), "Play.")
         episode.observe("a")
@@ -297,8 +297,8 @@ def test_a_terminated_episode_asks_for_no_final_prompt_and_a_truncated_one_does(
 
 def test_advantages_are_whitened_over_the_trained_turns_of_all_episodes_and_returns_are_not(make_policy):
     policy = make_policy()
-    batch = [told(policy, "a", reward=[1.0]), told(policy, "b", reward=[3.0])]
-    batch += [told(policy, "c", reward=[100.0], is_trained=[False])]
+    batch = [played(policy, "a", reward=[1.0]), played(policy, "b", reward=[3.0])]
+    batch += [played(policy, "c", reward=[100.0], is_trained=[False])]
     targets = PPO(policy, STILL).targets(batch, batch_rows(batch))
     assert targets.advantages[:2].tolist() == pytest.approx([-1.0, 1.0], abs=1e-4)
     assert targets.returns.tolist() == [1.0, 3.0, 100.0]
@@ -306,7 +306,10 @@ def test_advantages_are_whitened_over_the_trained_turns_of_all_episodes_and_retu
 
 def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
     policy = make_policy()
-    batch = [told(policy, "a", reward=[1.0], parse_failed=[True]), *(told(policy, "b", reward=[3.0]) for _ in range(3))]
+    batch = [
+        played(policy, "a", reward=[1.0], parse_failed=[True]),
+        *(played(policy, "b", reward=[3.0]) for _ in range(3)),
+    ]
     for trajectory in batch:
         (turn,) = trajectory.segments[0].turns
         raised = tuple(p + 0.3 for p in turn.logprobs)
@@ -326,7 +329,7 @@ def test_figures_of_an_update_are_those_worked_by_hand(make_policy):
 def test_the_first_ratio_is_that_of_the_first_minibatch_alone(make_policy):
     policy = make_policy()
     fast = replaced(STILL, lr=3e-2, lr_final=3e-2, mini_batch_size=1, epochs=2)
-    batch = [told(policy, "a", reward=[1.0]), told(policy, "b", reward=[-1.0])]
+    batch = [played(policy, "a", reward=[1.0]), played(policy, "b", reward=[-1.0])]
     stats = PPO(policy, fast).update(batch)
     assert stats.first_ratio < 1e-4 < stats.approx_kl
 
@@ -336,7 +339,7 @@ def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_poli
 
     def updated(**changes):
         policy = make_policy()
-        return PPO(policy, replaced(fast, **changes)).update([told(policy, "a", reward=[1.0]), told(policy, "b")])
+        return PPO(policy, replaced(fast, **changes)).update([played(policy, "a", reward=[1.0]), played(policy, "b")])
 
     # One step an epoch: the first epoch's KL is 0, so the mean over both is half of the second's.
     second = 2 * updated().approx_kl
@@ -346,8 +349,8 @@ def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_poli
 
 def test_explained_variance_compares_values_with_returns_of_trained_turns(make_policy):
     policy = make_policy()
-    batch = [told(policy, "a", reward=[1.0], value=[0.5]), told(policy, "b", reward=[-1.0], value=[-0.5])]
-    batch += [told(policy, "c", reward=[9.0], is_trained=[False])]
+    batch = [played(policy, "a", reward=[1.0], value=[0.5]), played(policy, "b", reward=[-1.0], value=[-0.5])]
+    batch += [played(policy, "c", reward=[9.0], is_trained=[False])]
     # Var(G) = 1; Var(G - V) = 0.25
     assert PPO(policy, STILL).update(batch).explained_variance == pytest.approx(0.75, abs=1e-4)
 
@@ -360,7 +363,7 @@ def test_rates_and_weights_move_along_their_lines_and_the_value_heads_rate_stays
     ))  # fmt: skip
     ppo.updates = 2
     assert ppo.entropy_coef == pytest.approx(0.15)
-    stats = ppo.update([told(policy)])
+    stats = ppo.update([played(policy)])
     assert (stats.lr, stats.kl_coef, stats.entropy_coef) == pytest.approx((5e-4, 0.2, 0.15))
     assert [group["lr"] for group in ppo.optimizer.param_groups] == pytest.approx([5e-4, 7e-3])
     ppo.updates = 9
@@ -372,10 +375,10 @@ def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(
     config = replaced(STILL, reward_scale=None, gamma=0.5, whiten_advantages=False, parse_penalty=0.5)
     ppo = PPO(policy, config)
     # Discounted returns 2 + 0.5 * 4 and 0: their standard deviation is 2.
-    first = [told(policy, reward=[2.0, 4.0], value=[0.0, 0.0]), told(policy, "a", reward=[0.0])]
+    first = [played(policy, reward=[2.0, 4.0], value=[0.0, 0.0]), played(policy, "a", reward=[0.0])]
     assert ppo.update(first).reward_scale == 0.5
     # With 8 besides: 32 / 3 is the variance of 4, 0, 8.
-    second = [told(policy, "b", reward=[8.0], parse_failed=[True])]
+    second = [played(policy, "b", reward=[8.0], parse_failed=[True])]
     assert ppo.update(second).reward_scale == pytest.approx((3 / 32) ** 0.5)
     targets = ppo.targets(second, batch_rows(second))
     assert targets.returns.tolist() == pytest.approx([8 * (3 / 32) ** 0.5 - 0.5])
@@ -384,7 +387,7 @@ def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(
 def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):
     policy = make_policy()
     ppo = PPO(policy, replaced(STILL, kl_coef=0.5, kl_coef_final=0.1, kl_target=0.1, critic_warmup_updates=1))
-    (turn,) = (batch := [told(policy, "a", reward=[1.0])])[0].segments[0].turns
+    (turn,) = (batch := [played(policy, "a", reward=[1.0])])[0].segments[0].turns
     dearer = tuple(logprob + 0.11 for logprob in turn.logprobs)
     batch[0].segments[0].turns[0] = dataclasses.replace(turn, logprobs=dearer)
     weights = [ppo.update(batch).kl_coef for _ in range(3)]
@@ -403,7 +406,7 @@ def test_an_update_does_not_depend_on_dropout(make_policy, tokenizer):
     config = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.3, embd_pdrop=0.3)
     model = AutoModelForCausalLMWithValueHead(GPT2LMHeadModel(config).train())
     policy = Policy(model, tokenizer, GenerationConfig())
-    assert PPO(policy, STILL).update([told(policy), told(policy, "c")]).first_ratio < 1e-4
+    assert PPO(policy, STILL).update([played(policy), played(policy, "c")]).first_ratio < 1e-4
 
 
 def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_before(make_policy):

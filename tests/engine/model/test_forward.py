@@ -15,7 +15,11 @@ AT_ROWS, AT_COLUMNS = torch.tensor([0, 1, 2]), torch.tensor([2, 4, 1])
 
 def gradients(share: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
     lm = tiny_llama(64)
-    logits = Backbone(lm).encode_rows(PREFIX, ROWS, share=share).logits_at(AT_ROWS, AT_COLUMNS)
+    if share:
+        logits = Backbone(lm).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
+    else:
+        whole = Backbone(lm).encode_rows((), [PREFIX + row for row in ROWS])
+        logits = whole.logits_at(AT_ROWS, AT_COLUMNS + len(PREFIX))
     logits.log_softmax(-1)[:, 3].sum().backward()
     return logits.detach(), [p.grad for p in lm.parameters() if p.grad is not None]
 

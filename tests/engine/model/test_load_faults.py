@@ -1,4 +1,4 @@
-"""What does not load, and what is said of it; a hub of our own answers on this machine's loopback."""
+"""Models that do not load, and the messages for them; a hub of our own answers on this machine's loopback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5Fo
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.quantization import quantization_config
+from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 
@@ -43,17 +43,17 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
-def said_of(names: list[str], tmp_path, token: str | None) -> list[str]:
-    """What is said of hub models that do not load, in a new interpreter with the hub's address in its environment."""
+def messages_for(names: list[str], tmp_path, token: str | None) -> list[str]:
+    """Messages for hub models that do not load, in a new interpreter with the hub's address in its environment."""
     hub = HTTPServer(("127.0.0.1", 0), Hub)
     threading.Thread(target=hub.serve_forever, daemon=True).start()
     program = (
         "import sys, json\nfrom llamagym_tui import load_model_and_tokenizer\n"
-        "from llamagym_tui.errors import ModelLoadError\nsaid = []\n"
+        "from llamagym_tui.errors import ModelLoadError\nmessages = []\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n        load_model_and_tokenizer(name, 'cpu')\n"
-        "    except ModelLoadError as error:\n        said.append(str(error))\n"
-        "print(json.dumps(said))"
+        "    except ModelLoadError as error:\n        messages.append(str(error))\n"
+        "print(json.dumps(messages))"
     )
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     kept = {name: value for name, value in kept.items() if not name.startswith(("HF_", "HUGGING"))}
@@ -69,18 +69,18 @@ def said_of(names: list[str], tmp_path, token: str | None) -> list[str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_the_token_in_the_environment_is_shown_to_the_hub_and_its_refusals_are_told(tmp_path):
+def test_the_token_in_the_environment_is_sent_to_the_hub_and_its_refusals_get_sentences(tmp_path):
     Hub.shown.clear()
-    gated, absent = said_of(["someone/gated", "someone/absent"], tmp_path, token="hf_secret")
+    gated, absent = messages_for(["someone/gated", "someone/absent"], tmp_path, token="hf_secret")
     assert set(Hub.shown.values()) == {"Bearer hf_secret"}
     assert "'someone/gated' is gated and the token here gives no access" in gated
     assert "There is no model 'someone/absent' on the hub" in absent
 
 
 @pytest.mark.slow
-def test_without_a_token_a_gated_model_asks_for_one(tmp_path):
+def test_without_a_token_the_message_for_a_gated_model_wants_one(tmp_path):
     Hub.shown.clear()
-    (gated,) = said_of(["someone/gated"], tmp_path, token=None)
+    (gated,) = messages_for(["someone/gated"], tmp_path, token=None)
     assert set(Hub.shown.values()) == {None}
     assert "'someone/gated' is gated" in gated
     assert "set HF_TOKEN" in gated
@@ -128,20 +128,20 @@ def test_coarse_weights_are_not_trained_themselves():
         load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, dtype="bfloat16")
 
 
-def test_quantised_loading_says_what_it_needs(monkeypatch):
+def test_quantised_loading_names_what_it_needs(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(
             ModelLoadError, match=r"8bit weights need bitsandbytes: pip install 'llamagym-tui\[quant\]'"
         ):
-            quantization_config("8bit", "cpu", torch.float32)
+            quantization_arguments("8bit", "cpu", torch.float32)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     with pytest.raises(ModelLoadError, match="4bit weights work on cuda and cpu, not on mps"):
-        quantization_config("4bit", "mps", torch.float32)
-    assert quantization_config("none", "mps", torch.float32) is None
+        quantization_arguments("4bit", "mps", torch.float32)
+    assert quantization_arguments("none", "mps", torch.float32) == {}
 
 
-def test_an_adapter_whose_base_model_is_gone_is_told(tmp_path, tokenizer, monkeypatch):
+def test_an_adapter_whose_base_model_is_gone_gets_a_sentence(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.delenv("HTTPS_PROXY", raising=False)
     monkeypatch.delenv("https_proxy", raising=False)
@@ -156,7 +156,7 @@ def test_an_adapter_whose_base_model_is_gone_is_told(tmp_path, tokenizer, monkey
         load_model_and_tokenizer(str(adapter), "cpu")
 
 
-def test_configurations_tell_what_is_causal():
+def test_configurations_show_what_is_causal():
     from llamagym_tui.engine.model.load_faults import require_causal_lm
 
     require_causal_lm("x", AutoConfig.for_model("llama"))

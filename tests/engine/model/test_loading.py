@@ -1,4 +1,4 @@
-"""Loading: the bundled model with no network, any causal LM, adapters, and clear words when it fails."""
+"""Loading: the bundled model with no network, any causal LM, adapters, and clear messages when it fails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_bundled_model_is_a_standard_folder_for_transformers(bundled):
     assert json.loads(done.stdout.strip().splitlines()[-1])["action"] in (0, 1)
 
 
-def test_a_new_value_head_says_zero():
+def test_a_new_value_head_predicts_zero():
     head = ValueHead(16)
     assert head(torch.randn(5, 16)).tolist() == [0] * 5
 
@@ -96,7 +96,7 @@ def test_an_adapter_is_saved_as_a_peft_folder_and_loads_again(tmp_path, tokenize
 
 def test_a_new_adapter_leaves_the_value_head_of_a_folder_as_it_was(tmp_path, tokenizer):
     model = AutoModelForCausalLMWithValueHead(tiny_llama(len(tokenizer)))
-    torch.nn.init.constant_(model.v_head.out.bias, 0.25)  # a critic that has learned to say 1/4
+    torch.nn.init.constant_(model.v_head.out.bias, 0.25)  # a critic that has learned to predict 1/4
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     loaded = load_model_and_tokenizer(str(tmp_path), "cpu", full_finetuning=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoTokenizer
 
-from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
-from llamagym_tui.engine.model.template_arguments import bind_template_arguments
+from llamagym_tui.engine.model.loading import bind_template_arguments, bundled_model_path, load_model_and_tokenizer
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.model_registry import find
 
@@ -51,7 +50,7 @@ def test_arguments_are_bound_once_and_saved_with_the_tokenizer(thinking, tmp_pat
     assert rendered(AutoTokenizer.from_pretrained(tmp_path)).endswith("<think></think>")
 
 
-def test_what_the_caller_says_is_bound_when_a_model_is_loaded():
+def test_the_callers_template_arguments_are_bound_when_a_model_is_loaded():
     tokenizer = load_model_and_tokenizer("bundled", "cpu", template_arguments={"date_string": "26 Jul 2024"}).tokenizer
     tokenizer.chat_template += "{{ date_string }}"
     assert rendered(tokenizer).endswith("26 Jul 2024")

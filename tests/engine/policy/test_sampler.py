@@ -26,7 +26,7 @@ def scored(policy, ids: list[int], start: int, end: int) -> tuple[list[float], f
 def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, lora, temperature):
     policy = make_policy(lora=lora, temperature=temperature)
     sampler, chat = Sampler(policy, 3), policy.chat
-    openings = [chat.opening("Play a game.", told) for told in ("a", "a longer observation: 15.", "b c")]
+    openings = [chat.opening("Play a game.", text) for text in ("a", "a longer observation: 15.", "b c")]
     for slot, opening in enumerate(openings):
         sampler.restart(slot, opening.prefix)
     rows = [[*opening.prefix, *opening.rest] for opening in openings]
@@ -114,7 +114,7 @@ def test_an_end_that_was_sampled_is_kept_and_ends_that_reply_alone(make_policy):
     policy = make_policy(max_new_tokens=4)
     sampler, end = Sampler(policy, 2), policy.chat.end_ids[0]
     script = iter([[5, 6], [end, 7], [end]])
-    sampler._sample = lambda logits, greedy: (torch.tensor(next(script)), torch.full((len(logits),), -0.5))
+    sampler.sample = lambda logits, greedy: (torch.tensor(next(script)), torch.full((len(logits),), -0.5))
     replies = sampler.reply([0, 1], [[8], [9]])
     assert [reply.ids for reply in replies] == [[5, end], [6, 7, end]]
     assert all(reply.ended and len(reply.logprobs) == len(reply.ids) for reply in replies)
@@ -123,7 +123,7 @@ def test_an_end_that_was_sampled_is_kept_and_ends_that_reply_alone(make_policy):
 def test_tokens_are_drawn_from_the_whole_distribution_that_their_logprobs_state(make_policy):
     sampler = Sampler(make_policy(temperature=0.5), 1)
     logits = torch.arange(24) / 12
-    tokens, logprobs = sampler._sample(logits.expand(40_000, -1), greedy=False)
+    tokens, logprobs = sampler.sample(logits.expand(40_000, -1), greedy=False)
     p = (logits / 0.5).softmax(-1)
     assert logprobs.exp().tolist() == pytest.approx(p[tokens].tolist(), abs=1e-6)
     # Four standard errors of a count.
@@ -141,17 +141,17 @@ def test_the_same_seed_samples_the_same_replies(make_policy):
     assert sampled(3) == sampled(3) != sampled(4)
 
 
-def scripted(sampler: Sampler, said: list[list[int]]) -> None:
-    """Let the sampler say given replies, each from its first id on."""
-    left, extend = [list(ids) for ids in said], Sampler._extend
+def scripted(sampler: Sampler, script: list[list[int]]) -> None:
+    """Make the sampler draw given replies, each from its first id on."""
+    left, extend = [list(ids) for ids in script], Sampler.extend
 
-    def extended(logits, replies, live, greedy, told):
+    def extended(logits, replies, live, greedy, on_token):
         tokens = torch.tensor([left[index].pop(0) for index in live])
         logprobs = (logits / sampler.policy.generation.temperature).log_softmax(-1)
-        sampler._sample = lambda logits, greedy: (tokens, logprobs[range(len(tokens)), tokens])
-        extend(sampler, logits, replies, live, greedy, told)
+        sampler.sample = lambda logits, greedy: (tokens, logprobs[range(len(tokens)), tokens])
+        extend(sampler, logits, replies, live, greedy, on_token)
 
-    sampler._extend = extended
+    sampler.extend = extended
 
 
 @pytest.mark.parametrize("lora", [False, True])
@@ -160,15 +160,15 @@ def test_replies_that_follow_or_leave_the_tree_of_admissible_ones_go_on_as_if_sa
     chat, (stick, hit) = policy.chat, policy.trie.replies
     astray = [*hit[:2], 7, 9, hit[-1]]
     sampler = Sampler(policy, 4)
-    openings = [chat.opening("Play a game.", told) for told in ("a", "a longer observation: 15.", "b c", "d")]
+    openings = [chat.opening("Play a game.", text) for text in ("a", "a longer observation: 15.", "b c", "d")]
     rows = [[*opening.prefix, *opening.rest] for opening in openings]
     prompts = [list(opening.rest) for opening in openings]
     for slot, opening in enumerate(openings):
         sampler.restart(slot, opening.prefix)
-    for said in ([hit, stick, astray, hit], [stick, hit, hit, astray], [hit, hit, stick, stick]):
-        scripted(sampler, said)
+    for script in ([hit, stick, astray, hit], [stick, hit, hit, astray], [hit, hit, stick, stick]):
+        scripted(sampler, script)
         for slot, reply in enumerate(sampler.reply(range(4), prompts)):
-            assert reply.ids == list(said[slot])
+            assert reply.ids == list(script[slot])
             start = len(rows[slot])
             rows[slot] += reply.ids
             logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
@@ -258,8 +258,7 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
     encode = policy.model.backbone.encode
     policy.model.backbone.encode = lambda ids, *rest: computed.append(len(ids)) or encode(ids, *rest)
     sampler = Sampler(policy, 5)
-    told = ["x", "y", "x", "x", "y"]
-    openings = [chat.opening("Play.", observation) for observation in told]
+    openings = [chat.opening("Play.", observation) for observation in ("x", "y", "x", "x", "y")]
     rows, prompts = [[*o.prefix, *o.rest] for o in openings], [list(o.rest) for o in openings]
     for slot, opening in enumerate(openings):
         sampler.restart(slot, opening.prefix)

@@ -11,7 +11,7 @@ from llamagym_tui.engine.policy.scoring import reply_logprobs
 
 def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
     policy = make_policy(temperature=0.7)
-    openings = [policy.chat.opening("Play.", told) for told in ("a", "a b c d")]
+    openings = [policy.chat.opening("Play.", text) for text in ("a", "a b c d")]
     replies = [policy.chat.reply_ids('{"action": 0}'), policy.chat.reply_ids("hit it now")]
     found = reply_logprobs(policy, openings, replies)
     for i, opening in enumerate(openings):
@@ -26,8 +26,8 @@ def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
 
 def test_many_prompts_on_shared_trees_have_the_scores_of_each_alone(make_policy):
     policy = make_policy()
-    told = [f"Your total: {total}. Dealer shows: {card}." for total in range(4, 22) for card in range(2, 11)]
-    openings = [policy.chat.opening(prompt, words) for words in told for prompt in ("Play.", "")]
+    texts = [f"Your total: {total}. Dealer shows: {card}." for total in range(4, 22) for card in range(2, 11)]
+    openings = [policy.chat.opening(prompt, text) for text in texts for prompt in ("Play.", "")]
     together = reply_logprobs(policy, openings, policy.trie.replies)
     for row in range(0, len(openings), 37):
         alone = reply_logprobs(policy, [openings[row]], policy.trie.replies)[0]
@@ -36,7 +36,7 @@ def test_many_prompts_on_shared_trees_have_the_scores_of_each_alone(make_policy)
 
 def test_scores_do_not_depend_on_how_many_logits_are_held_at_once(make_policy, monkeypatch):
     policy = make_policy()
-    openings = [policy.chat.opening("Play.", told) for told in ("a", "a b", "c")]
+    openings = [policy.chat.opening("Play.", text) for text in ("a", "a b", "c")]
     whole = reply_logprobs(policy, openings, policy.trie.replies)
     monkeypatch.setattr("llamagym_tui.engine.policy.scoring.LOGITS_AT_ONCE", 2 * policy.model.backbone.vocabulary)
     assert torch.allclose(reply_logprobs(policy, openings, policy.trie.replies), whole, atol=1e-5)

@@ -8,7 +8,15 @@ import random
 import pytest
 import torch
 
-from llamagym_tui.engine.learning.batch import Plot, Row, batch_rows, forwards, minibatches, planted, side_by_side
+from llamagym_tui.engine.learning.batch import (
+    PackedTree,
+    Row,
+    batch_rows,
+    forwards,
+    group_by_size,
+    minibatches,
+    pack_into_trees,
+)
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
@@ -18,7 +26,7 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from tests.engine.tokens.test_tokenization import REWRITING, with_template
 
 
-def said(policy, text: str) -> Reply:
+def reply_of(policy, text: str) -> Reply:
     ids = list(policy.chat.reply_ids(text))
     return Reply(ids, [-0.1 * (at + 1) for at in range(len(ids))], value=0.5, ended=True)
 
@@ -26,10 +34,10 @@ def said(policy, text: str) -> Reply:
 def two_turns(policy) -> Episode:
     episode = Episode(policy, "Play.")
     episode.observe("Your total: 12.")
-    episode.reply(said(policy, '{"action": 1}'))
+    episode.reply(reply_of(policy, '{"action": 1}'))
     episode.reward(0.0)
     episode.observe("Your total: 18.")
-    episode.reply(said(policy, '{"action": 0}'))
+    episode.reply(reply_of(policy, '{"action": 0}'))
     episode.reward(1.0)
     return episode
 
@@ -55,7 +63,7 @@ def test_the_next_prompt_feeds_the_last_sampled_token_and_the_templates_suffix(m
     episode = Episode(policy, "Play.")
     first = episode.observe("a")
     assert first.restart is not None
-    reply = said(policy, "ok")
+    reply = reply_of(policy, "ok")
     episode.reply(reply)
     second = episode.observe("b")
     assert second.restart is None
@@ -121,9 +129,9 @@ def test_a_template_that_rewrites_history_gets_one_segment_a_turn(make_policy, t
     policy.chat = with_template(tokenizer, REWRITING)
     episode = Episode(policy, "Play.")
     episode.observe("a")
-    episode.reply(said(policy, "why</think>left"))
+    episode.reply(reply_of(policy, "why</think>left"))
     prompt = episode.observe("b")
-    episode.reply(said(policy, "right"))
+    episode.reply(reply_of(policy, "right"))
     trajectory = episode.finish("terminated")
     assert [len(segment.turns) for segment in trajectory.segments] == [1, 1]
     assert prompt.restart is not None
@@ -137,7 +145,7 @@ def test_where_history_is_rewritten_the_final_prompt_is_the_whole_conversation(m
     policy.chat = with_template(tokenizer, REWRITING)
     episode = Episode(policy, "Play.")
     episode.observe("a")
-    episode.reply(said(policy, "why</think>left"))
+    episode.reply(reply_of(policy, "why</think>left"))
     final = episode.finish("truncated", "b").final_prompt
     assert final is not None
     assert policy.chat.tokenizer.decode([*final.prefix, *final.ids]) == (
@@ -232,14 +240,14 @@ def test_no_minibatch_is_of_short_episodes_or_of_one_time_alone():
 
 
 def test_forwards_keep_prefixes_apart_and_sizes_together():
-    def plot(size: int) -> Plot:
+    def packed(size: int) -> PackedTree:
         tree = TokenTree()
         tree.insert(list(range(size)))
-        return Plot(tree)
+        return PackedTree(tree)
 
-    found = [[len(plot.tree) for plot in group] for group in side_by_side(map(plot, (4, 20, 5, 4)), tokens=1000)]
+    found = [[len(each.tree) for each in group] for group in group_by_size(map(packed, (4, 20, 5, 4)), tokens=1000)]
     assert found == [[20], [5, 4, 4]]
-    assert [len(group) for group in side_by_side(map(plot, [10] * 5), tokens=20)] == [2, 2, 1]
+    assert [len(group) for group in group_by_size(map(packed, [10] * 5), tokens=20)] == [2, 2, 1]
     rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
     assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
 
@@ -259,14 +267,14 @@ def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_en
     def distinct(length: int, number: int) -> Row:
         return row_of(*range(1000 * number, 1000 * number + length))
 
-    assert [len(plot.rows) for plot in planted(distinct(41, n) for n in range(9))] == [4, 4, 1]
-    assert [len(plot.rows) for plot in planted(distinct(401, n) for n in range(3))] == [1, 1, 1]
-    # 100 new columns beside 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
+    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(9))] == [4, 4, 1]
+    assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [1, 1, 1]
+    # 100 new columns next to 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
     alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
-    assert [len(plot.rows) for plot in planted(alike)] == [2]
+    assert [len(each.rows) for each in pack_into_trees(alike)] == [2]
     # 350 new columns: 350 * (1000 + 800 + 350) is more.
     apart = [row_of(*range(50), *range(1000 * n, 1000 * n + 351)) for n in (1, 2)]
-    assert [len(plot.rows) for plot in planted(apart)] == [1, 1]
+    assert [len(each.rows) for each in pack_into_trees(apart)] == [1, 1]
 
 
 def test_turns_are_numbered_through_a_batch_and_through_segments():

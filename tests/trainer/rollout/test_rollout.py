@@ -262,9 +262,9 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             prompts.add(self.policy.chat.tokenizer.decode(prefix))
             super().restart(slot, prefix)
 
-        def _sample(self, logits, greedy):
+        def sample(self, logits, greedy):
             asked.add((greedy, self.policy.generator.initial_seed()))
-            return super()._sample(logits, greedy)
+            return super().sample(logits, greedy)
 
     monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
     arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}

@@ -15,7 +15,7 @@ from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
 from llamagym_tui.errors import ActionParseError, EnvError, UsageError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from tests.engine.learning.test_update import STILL, logprobs, told
+from tests.engine.learning.test_update import STILL, logprobs, played
 from tests.toy_env import CountAgent
 from tests.trainer.rollout.test_rollout import fill
 
@@ -291,8 +291,8 @@ def test_an_update_is_the_same_whatever_the_person_said_of_it_and_earned_by_it(m
     for reward, logprob, parse_failed in ((0.0, -0.1, False), (50.0, -9.0, True)):
         policy = make_policy()
         batch = [
-            told(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
-            told(policy, "cde", reward=[0.5, 0.0, 1.0], value=[0.1, 0.3, 0.4], is_trained=[True, False, True]),
+            played(policy, "ab", reward=[0.0, 1.0], value=[0.2, -0.3]),
+            played(policy, "cde", reward=[0.5, 0.0, 1.0], value=[0.1, 0.3, 0.4], is_trained=[True, False, True]),
         ]
         turns = batch[1].segments[0].turns
         changed = (logprob,) * len(turns[1].logprobs)
@@ -305,9 +305,9 @@ def test_an_update_is_the_same_whatever_the_person_said_of_it_and_earned_by_it(m
 def test_no_figure_counts_a_persons_turn_or_the_return_of_its_episode(make_policy):
     policy = make_policy()
     batch = [
-        told(policy, "a", reward=[1.0], parse_failed=[True]),
-        told(policy, "b", reward=[0.0]),
-        told(policy, "cd", reward=[0.0, 9.0], is_trained=[True, False], parse_failed=[False, True]),
+        played(policy, "a", reward=[1.0], parse_failed=[True]),
+        played(policy, "b", reward=[0.0]),
+        played(policy, "cd", reward=[0.0, 9.0], is_trained=[True, False], parse_failed=[False, True]),
     ]
     ppo = PPO(policy, replaced(STILL, kl_coef=0.1, reward_scale=None))
     stats = ppo.update(batch)

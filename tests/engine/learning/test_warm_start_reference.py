@@ -1,4 +1,4 @@
-"""A warm start amid a run: what PPO measures its KL from is the policy that came out of it."""
+"""A warm start amid a run: the policy after it is the new reference of PPO."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch,
     policy = make_policy(lora=lora)
     ppo = PPO(policy, PPOConfig())
 
-    def taught(policy, *_, **__) -> None:
+    def trained(policy, *_, **__) -> None:
         with torch.no_grad():
             for weight in policy.model.pretrained_model.parameters():
                 if weight.requires_grad:
                     weight += 0.1
 
-    monkeypatch.setattr("llamagym_tui.engine.learning.sft.train_on", taught)
+    monkeypatch.setattr("llamagym_tui.engine.learning.sft.train_on", trained)
     before, builders = ppo.reference, Builders(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     builders.warm_start(policy, ppo, [], progress=lambda step, steps, loss: None, should_stop=lambda: False)
     assert ppo.reference is not before
     assert (tmp_path / "start").is_dir(), "a resumed run needs it"
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
-    kept = [then for _, then in ppo.reference._adapter] if lora else list(ppo.reference._copy.lm.parameters())
+    kept = (
+        [then for _, then in ppo.reference.adapter_start] if lora else list(ppo.reference.frozen_copy.lm.parameters())
+    )
     assert all(torch.equal(a, b) for a, b in zip(weights, kept, strict=True))
