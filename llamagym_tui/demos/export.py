@@ -1,12 +1,13 @@
 """Demonstrations in the forms that other programs take: a Parquet table, or pairs of prompt and completion.
 
-Both are read from a file that this program wrote. Parquet comes through `datasets`, which TRL brings and which is
-imported only then.
+Both are made from a file that this program wrote. `datasets`, which TRL depends on, writes Parquet and is imported only
+then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,6 @@ from llamagym_tui.errors import DemoFileError
 
 
 class Exported(NamedTuple):
-    """What an export wrote."""
-
     path: Path
     rows: int
 
@@ -28,7 +27,7 @@ class Exported(NamedTuple):
 def to_pairs(source: Path, output: Path | None = None) -> Exported:
     """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
 
-    Of an episode in which a person acted in the model's place, the person's turns alone.
+    An episode in which a person acted in the model's place gives the person's turns only.
 
     Args:
         source: file of demonstrations.
@@ -38,10 +37,8 @@ def to_pairs(source: Path, output: Path | None = None) -> Exported:
     """
     path = output or source.with_suffix(".pairs.jsonl")
     lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
-    try:
+    with _writing(path):
         jsonl.replace_lines(path, lines)
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return Exported(path, len(lines))
 
 
@@ -60,9 +57,8 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
     path = output or source.with_suffix(".parquet")
     rows = [_row(demo) for demo in demo_files.read(source)]
     try:
-        datasets.Dataset.from_list(rows).to_parquet(str(path))
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        with _writing(path):
+            datasets.Dataset.from_list(rows).to_parquet(str(path))
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
     return Exported(path, len(rows))
@@ -75,10 +71,10 @@ def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
 
 
 def _row(demo: Demonstration) -> dict[str, Any]:
-    """Columns of one kind in every row: replaced replies become a list."""
+    """Replaced replies become a list, so that every row has the same columns."""
     replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
     return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
 
 
-def _unwritable(path: Path, error: OSError) -> DemoFileError:
-    return DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --output.")
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return demo_files.file_errors(f"{path} cannot be written", "choose another place with --output")

@@ -17,14 +17,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 
 from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, open_book, ordered, summary
-from llamagym_tui.screens.demos.episode_list import EpisodeList, EpisodeTitles
+from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
@@ -93,7 +93,7 @@ class DemonstrationsScreen(Screen[None]):
         yield Static(id="demos-summary", markup=False)
         with Container(id="demos-body"):
             with Vertical(id="demos-list"):
-                yield EpisodeTitles()
+                yield Static(id="episode-titles", markup=False)
                 yield EpisodeList(id="episodes")
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
@@ -157,23 +157,15 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_status()
 
     def action_sort(self) -> None:
-        """Sort by the next column."""
-        self._sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
+        self.action_sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._descending = not self._descending
-        self._draw()
+        self.action_sort_by(self._sort)
 
-    @on(EpisodeTitles.SortAsked)
-    def sort_by_column(self, message: EpisodeTitles.SortAsked) -> None:
-        """Sort by a column, or turn its order round."""
-        if message.by == self._sort:
-            self.action_reverse()
-        else:
-            self._sort_by(message.by)
-
-    def _sort_by(self, by: SortKey) -> None:
+    def action_sort_by(self, by: SortKey) -> None:
+        """Sort by a column; if it is sorted already, reverse its order."""
+        if by == self._sort:
+            self._descending = not self._descending
         self._sort = by
         self._draw()
 
@@ -255,8 +247,10 @@ class DemonstrationsScreen(Screen[None]):
             return  # It was left while a thread was at work.
         words = self.query_one(SentenceInput).value
         self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
-        self.query_one(EpisodeTitles).show(self._sort, descending=self._descending)
+        titles = titles_text(self._sort, descending=self._descending)
+        self.query_one("#episode-titles", Static).update(titles)
         self.query_one(EpisodeList).show(self._shown, placeholder=self._nothing(words))
+        self._show_chosen()
         counted = summary(self._shown, self._agent)
         self.query_one("#demos-summary", Static).update(summary_text(counted))
         of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
@@ -287,9 +281,8 @@ class DemonstrationsScreen(Screen[None]):
         status.set_class(bool(self._fault), "-fault")
         self.refresh_bindings()
 
-    @on(EpisodeList.Moved)
-    def show_chosen(self) -> None:
-        """Show the chosen episode in full."""
+    @on(OptionList.OptionHighlighted)
+    def _show_chosen(self) -> None:
         self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
         self.refresh_bindings()

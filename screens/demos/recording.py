@@ -100,7 +100,7 @@ class DemoDesk:
         if isinstance(event, EpisodeCorrected):
             self._add(WatchedEpisode.corrected(event), model)
             return True
-        if not self._recorder.hear(event) or self.keep_at_least is None:
+        if not self._recorder.add(event) or self.keep_at_least is None:
             return False
         last = self.keepable
         if last is None or last.episode_return < self.keep_at_least:

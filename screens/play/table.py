@@ -168,7 +168,7 @@ class HumanTableScreen(Screen[None]):
             case "reason":
                 return True if self._opened and not game.over else None
             case "save":
-                return game.saved.waiting > 0
+                return game.writer.saved.waiting > 0
         return True
 
     def action_choose(self, index: int) -> None:
@@ -275,7 +275,7 @@ class HumanTableScreen(Screen[None]):
 
     @work(group="save")
     async def _save(self) -> None:
-        await asyncio.to_thread(self._game.save)
+        await asyncio.to_thread(self._game.writer.save)
         self._draw()
 
     def _draw(self) -> None:
@@ -296,7 +296,7 @@ class HumanTableScreen(Screen[None]):
         self.query_one("#score", Static).update(score_text(game, self._policy_hint))
         saved = self.query_one("#saved", Static)
         saved.update(saved_text(game, self._fault))
-        saved.set_class(bool(game.saved.fault or self._fault), "-fault")
+        saved.set_class(bool(game.writer.saved.fault or self._fault), "-fault")
         self.refresh_bindings()
 
     def _choices(self, game: HumanGame) -> Content:

@@ -108,12 +108,12 @@ def saved_text(game: HumanGame, fault: str) -> Content:
 
 
 def _saved(game: HumanGame, fault: str) -> str:
-    saved = game.saved
+    saved = game.writer.saved
     if fault:
         return fault
     if saved.fault:
         return f"{saved.waiting} not saved, kept in memory (ctrl+s tries again): {saved.fault}"
     if not saved.episodes:
-        return f"Finished episodes are appended to {game.path}"
+        return f"Finished episodes are appended to {game.writer.path}"
     plural = "" if saved.episodes == 1 else "s"
-    return f"{saved.episodes} episode{plural} saved to {game.path}"
+    return f"{saved.episodes} episode{plural} saved to {game.writer.path}"

@@ -73,7 +73,7 @@ def test_a_faulty_line_can_be_removed(path: Path) -> None:
 
 def test_a_change_waits_for_another_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
-    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="another program holds"):
         edits.remove(path, [line(1)])
     assert seeds(path) == [0, 1, 2, 3]
 

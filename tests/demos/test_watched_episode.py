@@ -23,7 +23,7 @@ TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 20.", 'Stic
 def recorder(*events: object) -> EpisodeRecorder:
     heard = EpisodeRecorder()
     for event in events:
-        heard.hear(event)  # type: ignore[arg-type]
+        heard.add(event)  # type: ignore[arg-type]
     return heard
 
 

@@ -42,7 +42,7 @@ def test_each_episode_that_is_worded_otherwise_is_told_once_by_its_line(path: Pa
     assert [warning.line for warning in found] == [
         number for number, told in enumerate(first, start=1) if not told.startswith("Your total: 21")
     ]
-    assert found[0].sentence.startswith("Turn 1: the agent now says 'Your hand: ")
+    assert found[0].sentence.startswith("Turn 1: the agent now writes 'Your hand: ")
     assert demo_files.check(path, Reworded()) == []
 
 
@@ -69,5 +69,5 @@ def test_check_warns_and_says_that_nothing_is_wrong(path: Path, tmp_path: Path):
     )
     outcome = CliRunner().invoke(app, ["demos", "check", str(path), "--agent", str(agent)])
     assert outcome.exit_code == 0, outcome.output
-    assert f"{path}:1: warning: Turn 1: the agent now says 'Cards: " in outcome.output
+    assert f"{path}:1: warning: Turn 1: the agent now writes 'Cards: " in outcome.output
     assert "6 episodes, nothing wrong" in outcome.output

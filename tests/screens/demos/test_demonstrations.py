@@ -102,9 +102,9 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await pilot.press("slash", *"return>0", "enter")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press("r")
-        await until(pilot, lambda: screen.query_one(EpisodeList)._rows[0].line == 3)
+        await until(pilot, lambda: screen.query_one(EpisodeList).rows[0].line == 3)
         await pilot.press("slash", *["backspace"] * 8, "escape", "r", "s")
-        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList)._rows] == [2, 1, 3])
+        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3])
         await pilot.click(EpisodeList, offset=(4, 2))
         assert cursor_line(screen) == 3
 
