@@ -1,4 +1,4 @@
-"""Demonstrations as text: one episode with what is wrong with it, and many of them counted."""
+"""Demonstrations as text: one episode with its faults, and counts of many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
 MAX_MESSAGES = 600
 """Messages of an episode that are shown."""
 MAX_RETURNS = 6
-"""Returns that are counted one by one; where there are more, their range is told."""
+"""Different returns that are counted one by one; of more, only the range is shown."""
 GUTTER = 8
 """Cells of the labels."""
 BAR = 12
@@ -24,13 +24,7 @@ BAR = 12
 
 
 def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
-    """The conversation of a row, with its faults first.
-
-    Args:
-        row: the episode.
-        agent: names the actions.
-        width: cells that there are; messages are wrapped beside their labels.
-    """
+    """The conversation of a row, its faults first; messages are wrapped next to their labels at `width` cells."""
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
     demo = row.demo
     if demo is None:
@@ -57,7 +51,6 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
 
 
 def summary_text(counted: Summary) -> Content:
-    """Sources, returns and actions, a row each."""
     rows = [
         ("sources", " · ".join(f"{one_line(name)} {count:,}" for name, count in counted.sources.items())),
         ("returns", _returns(counted)),

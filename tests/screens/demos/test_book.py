@@ -23,7 +23,7 @@ def rows(tmp_path: Path) -> list[Row]:
     with open(path, "ab") as file:
         file.write(b"nonsense\n")
     demo_files.append(path, a_demo(seed=2, actions=[1, 1], recorded_at="2026-02-01T12:00:00Z"))
-    return book.open_book(path, AGENT)
+    return book.read_rows(path, AGENT)
 
 
 def lines(rows: list[Row]) -> list[int]:
@@ -37,7 +37,7 @@ def test_faults_stand_beside_their_lines(rows: list[Row]) -> None:
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert book.open_book(tmp_path / "none.jsonl", AGENT) == []
+    assert book.read_rows(tmp_path / "none.jsonl", AGENT) == []
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ async def test_from_home_no_key_is_named_that_is_not_there():
     async with LlamaGymApp().run_test(size=SIZE) as pilot:
         await sees(pilot, "Blackjack")
         await pilot.press("d")
-        await sees(pilot, "There is none yet: they are played, or kept of the model's play, in a run.")
+        await sees(pilot, "There is none yet: start a run")
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
@@ -181,7 +181,7 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
         await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
         assert demo_files.read(path)[0].messages[2] == assistant('Low: {"action": 1}')
         assert demo_files.check(path, AGENT) == []
-        await sees(pilot, "the episode is a correction now")
+        await sees(pilot, "the source is now correction")
         await pilot.press("u")
         await until(pilot, lambda: demo_files.read(path)[0] == a_demo(seed=1), "it is as it was")
 
@@ -246,7 +246,7 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
-        await sees(pilot, "asked for; first the evaluation")
+        await sees(pilot, "requested; first the evaluation")
         evaluate = Evaluate(episodes=300, greedy=True)
         assert client.asked == [evaluate, WarmStart(sft_data=str(path)), evaluate]
         client.tell(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
@@ -310,7 +310,7 @@ async def test_episodes_are_kept_by_rule(make_app: MakeApp):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("K")
-        await sees(pilot, "keep by rule")
+        await sees(pilot, "keep automatically")
         await pilot.press(*"0.5", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
         for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):

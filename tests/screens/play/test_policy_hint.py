@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.protocol.events import ConversationWeighed, RunFinished
-from llamagym_tui.screens.play.policy_hint import PolicyHint, weighed_words
+from llamagym_tui.screens.play.policy_hint import PolicyHint, probabilities_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -32,14 +32,14 @@ def running(tmp_path: Path) -> RunState:
     ("answer", "words"),
     [
         (weighed(stick=0.29, hit=0.71), "hit 71 %, stick 29 %"),
-        (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, other words 30 %"),
+        (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, no action 30 %"),
         (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40 %, d 25 %, c 20 %, a 10 %, …"),
-        (weighed(), "its actions have no names, so none is weighed"),
+        (weighed(), "its actions have no names, so it has no probabilities to show"),
         (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
     ],
 )
 def test_actions_are_told_the_most_probable_first(answer: ConversationWeighed, words: str):
-    assert weighed_words(answer) == words
+    assert probabilities_text(answer) == words
 
 
 def test_a_turn_is_asked_about_once_under_the_same_policy(tmp_path: Path, running: RunState):
@@ -73,11 +73,11 @@ def test_an_answer_counts_for_its_own_turn_alone(tmp_path: Path, running: RunSta
 
 def test_why_there_is_no_answer_is_told(tmp_path: Path, running: RunState):
     hint, game = PolicyHint(), table(tmp_path)
-    assert hint.words(game, replace(running, run=None)) == "the model is still loading"
+    assert hint.text(game, replace(running, run=None)) == "the model is still loading"
     assert hint.question(game, replace(running, run=None)) is None
-    assert hint.words(game, running) == "asked; the trainer answers between two steps"
+    assert hint.text(game, running) == "requested; the trainer answers between two steps"
     finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
-    assert hint.words(game, reduce(running, finished)) == "there is no trainer"
+    assert hint.text(game, reduce(running, finished)) == "there is no trainer"
 
 
 def test_choices_are_counted_beside_what_the_policy_finds_most_probable():

@@ -82,7 +82,7 @@ async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app:
         assert isinstance(table, HumanTableScreen)
         await app.pop_screen()
         assert not table.children
-        table._draw()
+        table.draw()
         assert isinstance(app.screen, PlaygroundScreen)
 
 
@@ -122,7 +122,7 @@ async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_a
     )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
-        await sees(pilot, "There is no table.")
+        await sees(pilot, "cannot be played")
         why = "only discrete actions can be taken with keys"
         await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
         await pilot.press("escape")
@@ -240,7 +240,7 @@ async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
         await sees(pilot, "Your total:")
         assert not questions(client)
         await pilot.press("ctrl+e")
-        await sees(pilot, "policy: asked; the trainer answers between two steps; expert: ")
+        await sees(pilot, "policy: requested; the trainer answers between two steps; expert: ")
         await until(pilot, lambda: questions(client))
         [question] = questions(client)
         assert [message["role"] for message in question.messages] == ["system", "user"]
@@ -248,7 +248,7 @@ async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
         client.tell(weighed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
         await pilot.press("s", "s")
-        await sees(pilot, "as the policy 0 of 1")
+        await sees(pilot, "agreed with the policy 0 of 1")
 
 
 async def test_the_policys_word_on_another_turn_is_not_shown_and_another_policy_is_asked_anew(make_app: MakeApp):

@@ -94,7 +94,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn, all others wait · episode 7, turn 1" in shown(pilot)
-        assert f"The agent would choose hit, saying: {HIT}" in shown(pilot)
+        assert f"The agent would choose hit; its reply: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]
@@ -178,7 +178,7 @@ async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app:
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("w")
-        await sees(pilot, "THE WHEEL IS ASKED FOR")
+        await sees(pilot, "WHEEL REQUESTED")
         await pilot.press("h")
         client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
         await sees(pilot, "updating epoch 1 of 4")
@@ -200,7 +200,7 @@ async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(mak
         ]
         await pilot.press("h")
         await sees(pilot, "not your turn yet")
-        await sees(pilot, "The other environments of the batch play on")
+        await sees(pilot, "The other environments of the batch are playing")
         await pilot.press("h")
         assert len(client.asked) == 2
 
@@ -210,7 +210,7 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         client.tell(PhaseChanged(phase="paused"))
-        await sees(pilot, "Paused: space goes on.")
+        await sees(pilot, "Paused: space resumes.")
         await pilot.press("space")
         await until(pilot, lambda: client.asked[-1] == Resume(), "going on")
         await sees(pilot, "a key takes its action at once")
