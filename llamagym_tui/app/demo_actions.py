@@ -112,7 +112,7 @@ class DemoActions(App[None]):
             self._tell_error(error)
             return
         self.screen.refresh_bindings()
-        self._save(f"Episode {kept.episode:,} (return {kept.episode_return:g}) is kept")
+        self._save(f"Episode {kept.started.episode:,} (return {kept.episode_return:g}) is kept")
 
     def action_keep_rule(self) -> None:
         """Ask from which return on every watched episode is kept."""

@@ -7,7 +7,6 @@ then.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,8 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError
+
+ADVICE = "choose another place with --output"
 
 
 class Exported(NamedTuple):
@@ -29,15 +30,14 @@ def to_pairs(source: Path, output: Path | None = None) -> Exported:
 
     An episode in which a person acted in the model's place gives the person's turns only.
 
-    Args:
-        source: file of demonstrations.
-        output: file to write. None: the source's name with ``.pairs.jsonl``.
+    Without `output` the file is named like the source, with ``.pairs.jsonl``.
+
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
     path = output or source.with_suffix(".pairs.jsonl")
     lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
-    with _writing(path):
+    with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         jsonl.replace_lines(path, lines)
     return Exported(path, len(lines))
 
@@ -45,9 +45,8 @@ def to_pairs(source: Path, output: Path | None = None) -> Exported:
 def to_parquet(source: Path, output: Path | None = None) -> Exported:
     """Write a Parquet table, one row an episode, with the columns of a line of the source.
 
-    Args:
-        source: file of demonstrations.
-        output: file to write. None: the source's name with ``.parquet``.
+    Without `output` the file is named like the source, with ``.parquet``.
+
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
@@ -57,7 +56,7 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
     path = output or source.with_suffix(".parquet")
     rows = [_row(demo) for demo in demo_files.read(source)]
     try:
-        with _writing(path):
+        with demo_files.file_errors(f"{path} cannot be written", ADVICE):
             datasets.Dataset.from_list(rows).to_parquet(str(path))
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
@@ -74,7 +73,3 @@ def _row(demo: Demonstration) -> dict[str, Any]:
     """Replaced replies become a list, so that every row has the same columns."""
     replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
     return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
-
-
-def _writing(path: Path) -> AbstractContextManager[None]:
-    return demo_files.file_errors(f"{path} cannot be written", "choose another place with --output")

@@ -105,9 +105,8 @@ def read(path: Path) -> list[Demonstration]:
 def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
     """What is wrong with a file, by line; empty if it can be trained on.
 
-    Args:
-        path: a file of demonstrations, ours or of any origin.
-        agent: whose reading the replies must agree with; None: replies are not read.
+    Without an agent, replies are not compared with actions.
+
     Raises:
         DemoFileError: the file cannot be read at all.
     """

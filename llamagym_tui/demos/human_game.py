@@ -39,17 +39,7 @@ class HumanGame:
         clock: Callable[[], datetime],
         make_env: MakeEnv | None = None,
     ) -> None:
-        """A game without an environment yet.
-
-        Args:
-            agent: words observations and replies.
-            agent_name: its short name, as it is recorded.
-            writer: takes the finished episodes.
-            system_prompt: the prompt of the next episode.
-            next_seed: the seed of the next episode.
-            clock: time of day, aware of its zone.
-            make_env: makes the environment; None: ``gymnasium.make``.
-        """
+        """`system_prompt` and `next_seed` are called at the start of each episode; `clock` is aware of its zone."""
         self._agent = agent
         self._agent_name = agent_name
         self.writer = writer
@@ -144,18 +134,18 @@ class HumanGame:
         self.chosen = None if self.over else choice
 
     def take(self, reasoning: str = "") -> bool:
-        """Take the chosen action; whether that ended the episode.
+        """Take the chosen action, if there is one; returns whether the episode is over. Raises what `act` raises."""
+        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
+
+    def act(self, action: int, reasoning: str = "") -> bool:
+        """Take an action; returns whether that ended the episode.
 
         Args:
             reasoning: a sentence that the reply begins with.
         Raises:
-            ActionParseError: with this sentence the reply would not be read as the action; it stays chosen.
+            ActionParseError: with this sentence the agent would not read the action in the reply; it stays chosen.
             EnvError: the environment refused the step.
         """
-        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
-
-    def act(self, action: int, reasoning: str = "") -> bool:
-        """Take an action in the episode under way; whether that ended it. Raises what `take` raises."""
         env = self._opened()
         reply = worded(self._agent, action, reasoning)
         try:
@@ -166,7 +156,19 @@ class HumanGame:
             self.over, self.chosen = True, None
             raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
         self.chosen = None
-        self._record_turn(action, reply, reward)
+        turn = TurnFinished(
+            episode=len(self.returns),
+            turn=len(self._actions),
+            reply=reply,
+            action=action,
+            action_name=self._agent.action_name(action),
+            how="human",
+            reward=reward,
+        )
+        self.transcript = self.transcript.tell(turn)
+        self._messages.append(assistant(reply))
+        self._actions.append(action)
+        self._rewards.append(reward)
         self._look(observation)
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated")
@@ -216,21 +218,6 @@ class HumanGame:
 
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)
-
-    def _record_turn(self, action: int, reply: str, reward: float) -> None:
-        turn = TurnFinished(
-            episode=len(self.returns),
-            turn=len(self._actions),
-            reply=reply,
-            action=action,
-            action_name=self._agent.action_name(action),
-            how="human",
-            reward=reward,
-        )
-        self._messages.append(assistant(reply))
-        self._actions.append(action)
-        self._rewards.append(reward)
-        self.transcript = self.transcript.tell(turn)
 
     def _finish(self, end: End) -> None:
         demo = Demonstration.of(

@@ -36,11 +36,8 @@ class TrainingData(NamedTuple):
 
 
 def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingData:
-    """Read demonstrations to train an agent on.
+    """Read demonstrations to train an agent on; without a path, those that ship for it.
 
-    Args:
-        agent: whose reading the replies must agree with.
-        path: the file. None: the one that ships for this agent.
     Raises:
         UsageError: none ships for this agent, or the file is not there.
         DemoFileError: the file has a fault; the message names the first one and its line.

@@ -18,7 +18,6 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EpisodeCorrected,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
@@ -30,41 +29,25 @@ from llamagym_tui.protocol.events import (
 class WatchedEpisode:
     """An episode as the trainer streamed it."""
 
-    episode: int
-    """Index from 0 since the run began."""
-    system_prompt: str
+    started: EpisodeStarted
     observations: list[str] = field(default_factory=list)
-    replies: list[str] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    actions: list[object] = field(default_factory=list)
-    """What the environment got."""
-    replaced: dict[int, str] = field(default_factory=dict)
-    """The model's own replies in the turns in which a person acted."""
+    turns: list[TurnFinished] = field(default_factory=list)
     finished: EpisodeFinished | None = None
 
-    @classmethod
-    def corrected(cls, event: EpisodeCorrected) -> WatchedEpisode:
-        episode = cls(event.started.episode, event.started.system_prompt, list(event.observations))
-        for turn in event.turns:
-            episode.add(turn)
-        episode.finished = event.finished
-        return episode
-
-    def add(self, turn: TurnFinished) -> None:
-        if turn.replaced is not None:
-            self.replaced[len(self.replies)] = turn.replaced
-        self.replies.append(turn.reply)
-        self.rewards.append(turn.reward)
-        self.actions.append(turn.action)
+    @property
+    def replaced(self) -> dict[int, str]:
+        """The model's own replies in the turns (from 0) in which a person acted."""
+        return {at: turn.replaced for at, turn in enumerate(self.turns) if turn.replaced is not None}
 
     @property
     def identity(self) -> int:
         """A hash of number and texts: a resumed run gives some episode numbers twice."""
-        return hash((self.episode, *self.observations, *self.replies, *self.rewards))
+        turns = [(turn.reply, turn.reward) for turn in self.turns]
+        return hash((self.started.episode, *self.observations, *turns))
 
     @property
     def episode_return(self) -> float:
-        return sum(self.rewards)
+        return sum(turn.reward for turn in self.turns)
 
 
 class EpisodeRecorder:
@@ -75,23 +58,22 @@ class EpisodeRecorder:
 
     def add(self, event: AnyEvent) -> bool:
         """Take in an event; returns whether it ended an episode of which none is missing."""
-        match event:
-            case EpisodeStarted():
-                self._under_way = WatchedEpisode(event.episode, event.system_prompt)
-            case ObservationShown() | TurnFinished() | EpisodeFinished():
-                return self._continue(event)
-        return False
-
-    def _continue(self, event: ObservationShown | TurnFinished | EpisodeFinished) -> bool:
+        if isinstance(event, EpisodeStarted):
+            self._under_way = WatchedEpisode(event)
         episode = self._under_way
-        if episode is None or event.episode != episode.episode:
+        if (
+            episode is None
+            or not isinstance(event, (ObservationShown, TurnFinished, EpisodeFinished))
+            or event.episode != episode.started.episode
+        ):
             return False
+        observations, turns = len(episode.observations), len(episode.turns)
         match event:
-            case ObservationShown() if event.turn == len(episode.observations):
+            case ObservationShown() if event.turn == observations:
                 episode.observations.append(event.text)
-            case TurnFinished() if event.turn == len(episode.replies) == len(episode.observations) - 1:
-                episode.add(event)
-            case EpisodeFinished() if event.length == len(episode.replies) == len(episode.observations):
+            case TurnFinished() if event.turn == turns == observations - 1:
+                episode.turns.append(event)
+            case EpisodeFinished() if event.length == turns == observations:
                 episode.finished = event
                 self._under_way, self.last = None, episode
                 return True
@@ -110,27 +92,22 @@ def as_demonstration(
             replies may be of that kind, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
-    actions = []
-    for turn, (reply, got) in enumerate(zip(watched.replies, watched.actions, strict=True), start=1):
-        reading = agent.read(reply)
-        if reading.failed and watched.replaced:
-            actions.append(got)
-            continue
-        if reading.failed:
+    messages, actions = opening(watched.started.system_prompt), []
+    for observation, turn in zip(watched.observations, watched.turns, strict=True):
+        reading = agent.read(turn.reply)
+        if reading.failed and not watched.replaced:
             raise ActionParseError(
-                f"Episode {watched.episode:,} was not kept: the reply of turn {turn} names no action, and would teach "
-                "that."
+                f"Episode {turn.episode:,} was not kept: the reply of turn {turn.turn + 1} names no action, so it is "
+                "no example to train on."
             )
-        actions.append(reading.action)
-    messages = opening(watched.system_prompt)
-    for observation, reply in zip(watched.observations, watched.replies, strict=True):
-        messages += [user(observation), assistant(reply)]
+        actions.append(turn.action if reading.failed else reading.action)
+        messages += [user(observation), assistant(turn.reply)]
     return Demonstration.of(
         agent,
         agent_name,
         messages=messages,
         actions=actions,
-        rewards=watched.rewards,
+        rewards=[turn.reward for turn in watched.turns],
         end=watched.finished.end,
         source="correction" if watched.replaced else "model",
         recorded_at=clock(),

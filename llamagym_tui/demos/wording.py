@@ -25,9 +25,7 @@ LONGEST = 60
 def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fault]:
     """A warning for the first observation of each episode that the agent words differently.
 
-    Args:
-        numbered: demonstrations by their line; those of other environments, or without a seed, are left out.
-        agent: words observations.
+    `numbered` has demonstrations by their line; those of other environments, or without a seed, are left out.
     """
     found: list[Fault] = []
     env: gymnasium.Env[Any, Any] | None = None

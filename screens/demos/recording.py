@@ -88,7 +88,7 @@ class DemoRecorder:
             LlamaGymError: a correction cannot be kept, as the agent cannot be made.
         """
         if isinstance(event, EpisodeCorrected):
-            self._record(WatchedEpisode.corrected(event), model)
+            self._record(WatchedEpisode(event.started, event.observations, event.turns, event.finished), model)
             return True
         if not self._episodes.add(event) or self.keep_at_least is None:
             return False

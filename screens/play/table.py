@@ -8,6 +8,8 @@ demonstrations, so that keys never wait.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -25,13 +27,7 @@ from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.policy_hint import PolicyHint
-from llamagym_tui.screens.play.table_texts import (
-    choices_text,
-    header_text,
-    hint_text,
-    saved_text,
-    score_text,
-)
+from llamagym_tui.screens.play.table_texts import choices_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -114,14 +110,11 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     @work(exclusive=True, group="table")
     async def _open(self) -> None:
-        try:
+        with self._showing_faults():
             await asyncio.to_thread(self._game.open)
             self._opened = True
             if self._game.over and not self._game.returns:
                 self._game.deal()
-        except LlamaGymError as error:
-            self._fault = str(error)
-        self.draw()
 
     def on_key(self, event: Key) -> None:
         """Space is a second key for the next episode."""
@@ -157,24 +150,21 @@ class HumanTableScreen(ChoosingScreen[None]):
         self._game.choose(choice)
         if again or self._one_key:
             self._take()
-        self.draw()
+        else:
+            self.draw()
 
     def action_take(self) -> None:
         """Take the chosen action; with nothing chosen, the sentence waits for a choice."""
         self.query_one(ConversationView).focus()
         if self._game.chosen is not None:
             self._take()
-        self.draw()
+        else:
+            self.draw()
 
     def action_next(self) -> None:
-        if not (self._opened and self._game.over):
-            return
-        try:
-            self._game.deal()
-            self._fault = ""
-        except LlamaGymError as error:
-            self._fault = str(error)
-        self.draw()
+        if self._opened and self._game.over:
+            with self._showing_faults():
+                self._game.deal()
 
     def action_take_back(self) -> None:
         self._game.choose(None)
@@ -183,15 +173,10 @@ class HumanTableScreen(ChoosingScreen[None]):
     @work(exclusive=True, group="save")
     async def action_discard(self) -> None:
         """Take the finished episode out of the file, or put it back."""
-        try:
+        with self._showing_faults():
             await asyncio.to_thread(self._game.discard)
-            self._fault = ""
-        except LlamaGymError as error:
-            self._fault = str(error)
-        self.draw()
 
-    def action_keep(self) -> None:
-        self.action_discard()
+    action_keep = action_discard
 
     def action_reason(self) -> None:
         """Begin a sentence, or leave it as it is."""
@@ -206,8 +191,10 @@ class HumanTableScreen(ChoosingScreen[None]):
         self._one_key = not self._one_key
         self.draw()
 
-    def action_save(self) -> None:
-        self._save()
+    @work(group="save")
+    async def action_save(self) -> None:
+        await asyncio.to_thread(self._game.writer.save)
+        self.draw()
 
     def action_leave(self) -> None:
         """Back from the sentence to the table, from the table to the playground; the episode under way waits."""
@@ -224,19 +211,21 @@ class HumanTableScreen(ChoosingScreen[None]):
     def _take(self) -> None:
         sentence, chosen = self.query_one(SentenceInput), self._game.chosen
         answer = self._policy_hint.answer(self._game, self._state) if self._hints else None
-        try:
+        with self._showing_faults():
             if self._game.take(sentence.value):
-                self._save()
+                self.action_save()
             if chosen is not None:
                 self._policy_hint.taken(chosen.action, answer)
             sentence.value = ""
+
+    @contextmanager
+    def _showing_faults(self) -> Iterator[None]:
+        """Show the error of what is done within, if any, and draw."""
+        try:
+            yield
             self._fault = ""
         except LlamaGymError as error:
             self._fault = str(error)
-
-    @work(group="save")
-    async def _save(self) -> None:
-        await asyncio.to_thread(self._game.writer.save)
         self.draw()
 
     def draw(self) -> None:
