@@ -1,4 +1,4 @@
-"""A file of demonstrations as rows: episodes with their faults, sorted, filtered, counted.
+"""A file of demonstrations as rows: episodes with their faults, sorted and filtered.
 
 Reads only; `edits` changes the file, and the file is read again.
 """
@@ -6,7 +6,6 @@ Reads only; `edits` changes the file, and the file is read again.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
@@ -46,20 +45,6 @@ SORT_VALUES: dict[SortKey, Callable[[Row, Demonstration], Any]] = {
 }
 
 
-class Summary(NamedTuple):
-    episodes: int
-    mean_return: float
-    """0 when there are none."""
-    faulty: int
-    """Lines with a fault."""
-    sources: dict[str, int]
-    """Episodes by source, the most frequent first."""
-    returns: dict[float, int]
-    """Episodes by return, the highest first."""
-    actions: dict[str, int]
-    """Turns by action name, the most frequent first."""
-
-
 def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
     """The lines of a file; an absent file has none. The check for faults takes most of the time.
 
@@ -72,21 +57,6 @@ def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
     for fault in faults(lines, agent) if lines and check else []:
         found.setdefault(fault.line, []).append(fault.sentence)
     return [Row(line.number, line.content, _decoded(line.content), tuple(found.get(line.number, ()))) for line in lines]
-
-
-def summary(rows: Sequence[Row], agent: AgentBase) -> Summary:
-    """Counts of the rows; the agent names the actions."""
-    demos = [row.demo for row in rows if row.demo is not None]
-    actions = Counter(agent.action_name(action) for demo in demos for action in demo.actions)
-    returns = Counter(demo.episode_return for demo in demos)
-    return Summary(
-        episodes=len(demos),
-        mean_return=sum(demo.episode_return for demo in demos) / len(demos) if demos else 0.0,
-        faulty=sum(bool(row.faults) for row in rows),
-        sources=dict(Counter(demo.source for demo in demos).most_common()),
-        returns=dict(sorted(returns.items(), reverse=True)),
-        actions=dict(actions.most_common()),
-    )
 
 
 def matching(rows: Sequence[Row], words: str) -> list[Row]:

@@ -23,7 +23,7 @@ from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, ordered, read_rows, summary
+from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, ordered, read_rows
 from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
@@ -49,14 +49,7 @@ class DemonstrationsScreen(Screen[None]):
         Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
         Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
         Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
-        Binding(
-            "X",
-            "delete_shown",
-            "Delete shown",
-            tooltip="Delete every episode that the filter shows.",
-            show=False,
-            id="demos.delete_shown",
-        ),
+        Binding("X", "delete_shown", "Delete shown", show=False, tooltip="Delete all shown.", id="demos.delete_shown"),
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
@@ -183,13 +176,11 @@ class DemonstrationsScreen(Screen[None]):
 
         def edited(demo: Demonstration | None) -> None:
             if demo is not None:
-                self._exchange(row.content, encode(demo))
+                old, new = row.content, encode(demo)
+                self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
+                self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the source is now correction")
 
         self.app.push_screen(ReplyEditor(row.demo, self._agent), edited)
-
-    def _exchange(self, old: bytes, new: bytes) -> None:
-        self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
-        self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the source is now correction")
 
     def action_undo(self) -> None:
         if self._undo:
@@ -235,10 +226,10 @@ class DemonstrationsScreen(Screen[None]):
         self.query_one("#episode-titles", Static).update(titles)
         self.query_one(EpisodeList).show(self._shown, placeholder=self._nothing(words))
         self._show_chosen()
-        counted = summary(self._shown, self._agent)
-        self.query_one("#demos-summary", Static).update(summary_text(counted))
+        self.query_one("#demos-summary", Static).update(summary_text(self._shown, self._agent))
         of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
-        faulty = f" · ✗ {counted.faulty:,} faulty" if counted.faulty else ""
+        count = sum(bool(row.faults) for row in self._shown)
+        faulty = f" · ✗ {count:,} faulty" if count else ""
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),

@@ -29,6 +29,7 @@ from llamagym_tui.state.run import RunState
 
 EVALUATION = Evaluate(episodes=300, greedy=True)
 """Requested before and after."""
+EVALUATIONS = "Play 300 greedy episodes before and after, or none."
 
 
 class WarmStartDialog(ModalScreen[None]):
@@ -38,13 +39,7 @@ class WarmStartDialog(ModalScreen[None]):
         Binding("up,k", "choose(-1)", "Up", show=False, tooltip="The file above.", id="warm_start.up"),
         Binding("down,j", "choose(1)", "Down", show=False, tooltip="The file below.", id="warm_start.down"),
         Binding("enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"),
-        Binding(
-            "v",
-            "evaluations",
-            "Evaluations",
-            tooltip="Play 300 greedy episodes before and after, or none.",
-            id="warm_start.evaluations",
-        ),
+        Binding("v", "evaluations", "Evaluations", tooltip=EVALUATIONS, id="warm_start.evaluations"),
         Binding(
             "c",
             "cancel",

@@ -48,23 +48,9 @@ class HumanTableScreen(ChoosingScreen[None]):
         Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
         Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
         Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what policy and expert would do.", id="table.hint"),
-        Binding(
-            "ctrl+o",
-            "one_key",
-            "One key",
-            tooltip="One key chooses and takes an action, or only chooses it.",
-            id="table.one_key",
-        ),
-        Binding(
-            "ctrl+s",
-            "save",
-            "Save again",
-            tooltip="Try again to write the episodes that are not on disk.",
-            id="table.save",
-        ),
-        Binding(
-            "escape", "leave", "Back", tooltip="Back to the playground; the table stays as it is.", id="table.leave"
-        ),
+        Binding("ctrl+o", "one_key", "One key", tooltip="A key takes its action at once, or not.", id="table.one_key"),
+        Binding("ctrl+s", "save", "Save again", tooltip="Write the episodes that are not on disk.", id="table.save"),
+        Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays.", id="table.leave"),
     ]
 
     class PolicyAsked(Message):

@@ -10,6 +10,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.screens.demos import book
 from llamagym_tui.screens.demos.book import Row
+from llamagym_tui.screens.demos.texts import summary_text
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()
@@ -67,9 +68,15 @@ def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
 
 
 def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
-    counted = book.summary(rows, AGENT)
-    assert (counted.episodes, counted.faulty) == (3, 2)
-    assert counted.mean_return == pytest.approx(1 / 3)
-    assert counted.sources == {"human": 2, "model": 1}
-    assert counted.returns == {1.0: 2, -1.0: 1}
-    assert counted.actions == {"hit": 4, "stick": 2}
+    sources, returns, actions = (" ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines())
+    assert sources == "sources human 2 · model 1"
+    assert returns == "returns mean +0.333 · +1 ████████████ 2 · −1 ██████ 1"
+    assert actions == "actions hit ████████████ 67% · stick ██████ 33%"
+    assert sum(bool(row.faults) for row in rows) == 2
+
+
+def test_of_many_different_returns_the_range_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "blackjack.jsonl"
+    for seed in range(8):
+        demo_files.append(path, a_demo(seed=seed, rewards=[0.0, float(seed)], episode_return=float(seed)))
+    assert "mean +3.500 · from 0 to +7" in summary_text(book.read_rows(path, AGENT), AGENT).plain
