@@ -64,7 +64,7 @@ class ChoosingScreen(Screen[ScreenResultType]):
 
 def reasoning_input(id: str) -> SentenceInput:
     """The line for a sentence that the reply begins with."""
-    return SentenceInput(id=id, placeholder="why, in a sentence; enter goes on", select_on_focus=False)
+    return SentenceInput(id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False)
 
 
 def choices_row(choices: Sequence[Choice], chosen: object) -> Content:

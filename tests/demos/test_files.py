@@ -78,7 +78,7 @@ def test_numbers_of_numpy_become_plain_ones(path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"actions": [object(), 0]}, {"rewards": [float("nan"), 1.0]}])
-def test_what_json_cannot_tell_is_not_saved(path: Path, changes: dict[str, Any]) -> None:
+def test_what_json_cannot_hold_is_not_saved(path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(DemoFileError, match="not saved"):
         demo_files.append(path, a_demo(**changes))
     assert not path.exists()
@@ -111,7 +111,7 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
     assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [*range(40), *range(1000, 1040)]
 
 
-def test_a_writer_waits_its_turn_and_says_so_when_it_never_comes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_waits_for_the_lock_and_fails_if_it_is_never_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
     demo_files.append(path, a_demo(seed=1))
     with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="another program holds"):
@@ -256,7 +256,7 @@ def test_an_episode_that_is_there_twice_is_a_fault_of_the_later_line(path: Path)
     assert demo_files.check(path) == [Fault(3, sentence), Fault(4, sentence)]
 
 
-def test_a_reply_that_does_not_say_its_action_is_a_fault(path: Path) -> None:
+def test_a_reply_that_does_not_name_its_action_is_a_fault(path: Path) -> None:
     messages = [*a_demo().messages[:3], user("Your total: 20."), assistant("Hm.")]
     demo_files.append(path, a_demo(messages=messages, actions=[0, 0]))
     assert [fault.sentence for fault in demo_files.check(path, BlackjackAgent())] == [
@@ -299,9 +299,7 @@ def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
     assert [demo.seed for demo in demo_files.read(one)] == [1, 3, 2]
 
 
-def test_a_merge_waits_for_its_output_and_says_so_if_it_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_waits_for_its_output_and_fails_if_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, out = tmp_path / "one.jsonl", tmp_path / "out.jsonl"
     demo_files.append(one, a_demo(seed=1))
     monkeypatch.setattr(jsonl, "LOCK_TIMEOUT_S", 0.05)
@@ -343,7 +341,7 @@ def test_the_data_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert demo_files.default_path("blackjack") == tmp_path / "demos" / "blackjack.jsonl"
 
 
-def test_times_are_told_in_utc() -> None:
+def test_times_are_recorded_in_utc() -> None:
     assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
     assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-31T10:00:00Z"
 

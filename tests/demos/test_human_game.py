@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
     assert game.writer.saved == (1, 0, "")
 
 
-def test_turns_are_told_as_a_persons(tmp_path: Path):
+def test_turns_are_marked_as_a_persons(tmp_path: Path):
     game = table(tmp_path)
     game.act(1)
     kinds = [type(entry.fact) for entry in game.transcript.entries]
@@ -156,7 +157,7 @@ def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
     assert len(demo_files.read(game.writer.path)) == 1
 
 
-def test_the_prompt_of_the_next_episode_is_asked_at_its_start(tmp_path: Path):
+def test_the_prompt_of_the_next_episode_is_read_at_its_start(tmp_path: Path):
     prompts = iter(["first", "second"])
     game = HumanGame(
         StepAgent(),
@@ -200,7 +201,7 @@ def test_a_space_that_keys_cannot_play_is_refused_in_a_sentence(space: spaces.Sp
         choices(StepAgent(), space)
 
 
-def test_an_environment_that_breaks_is_told(tmp_path: Path):
+def test_an_environment_that_raises_is_an_env_error(tmp_path: Path):
     class Broken(TwoStep):
         def step(self, action: int) -> Any:
             raise RuntimeError("the wheel came off")
@@ -278,8 +279,9 @@ def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_ste
 
 def test_the_hint_is_the_experts_action(tmp_path: Path):
     game = blackjack_table(tmp_path)
-    total, dealer, ace = game._observation
-    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, ace))]
+    shown = game.messages[-1]["content"]
+    total, dealer = (int(number) for number in re.findall(r"\d+", shown))
+    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, "ace: yes" in shown))]
     assert table(tmp_path).has_expert is False
     assert table(tmp_path).hint() == ""
 

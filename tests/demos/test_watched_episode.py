@@ -21,13 +21,13 @@ TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 20.", 'Stic
 
 
 def recorder(*events: object) -> EpisodeRecorder:
-    heard = EpisodeRecorder()
+    recorder = EpisodeRecorder()
     for event in events:
-        heard.add(event)  # type: ignore[arg-type]
-    return heard
+        recorder.add(event)  # type: ignore[arg-type]
+    return recorder
 
 
-def test_an_episode_is_kept_as_it_was_told(tmp_path: Path) -> None:
+def test_an_episode_is_kept_as_it_was_streamed(tmp_path: Path) -> None:
     last = recorder(*fakes.hand(3, TURNS, 1.0)).last
     assert last is not None
     demo = as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
@@ -68,7 +68,7 @@ def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypa
     assert [demo.episode_return for demo in demo_files.read(recorder.writer.path)] == [1.0]
 
 
-def test_an_episode_that_is_told_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_that_is_shown_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
     recorder.keep_at_least = 0.5

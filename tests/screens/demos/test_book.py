@@ -1,4 +1,4 @@
-"""A file of demonstrations as a person looks at it: faults beside their lines, filters, orders and counts."""
+"""A file of demonstrations as a person looks at it: faults next to their lines, filters, orders and counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines(rows: list[Row]) -> list[int]:
     return [row.line for row in rows]
 
 
-def test_faults_stand_beside_their_lines(rows: list[Row]) -> None:
+def test_faults_belong_to_their_lines(rows: list[Row]) -> None:
     assert [len(row.faults) for row in rows] == [0, 0, 1, 1]
     assert rows[2].demo is None
     assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
