@@ -126,7 +126,7 @@ class DemoActions(App[None]):
         [self.recorder.keep_at_least] = answer
         rule = self.recorder.keep_at_least
         self.notify(
-            f"Episodes are kept only with {key_of(self.screen, 'keep', 'k')}."
+            f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
             if rule is None
             else f"From now on every watched episode with a return of at least {rule:g} is kept.",
             markup=False,

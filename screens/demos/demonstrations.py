@@ -23,9 +23,9 @@ from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, ordered, read_rows
 from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
+from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line

@@ -30,7 +30,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="keep-rule") as frame:
-            frame.border_title = "keep automatically"
+            frame.border_title = "keep by rule"
             frame.border_subtitle = "enter applies · escape cancels"
             yield Static("Keep every watched episode of the model whose return is at least:", markup=False)
             yield SentenceInput(

@@ -123,10 +123,7 @@ def _evaluations(teaching: Teaching) -> Content:
     if not teaching.under_way and (before is None or after is None):
         when = "after" if before is None else "before"
         figures = [(_mean(before or after), "bold"), (f" greedy, {when} it only", ASIDE)]
-    return Content.assemble(
-        ("mean return ±95% ", ASIDE),
-        *figures,
-    )
+    return Content.assemble(("mean return ±95% ", ASIDE), *figures)
 
 
 def _mean(found: EvaluationFinished | None) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 4
 """Actions shown, the most probable first."""
 LEAST_SHOWN = 0.005
-"""Probability of replies that name no action from which it is shown."""
+"""Probability of other words, which name no action, from which it is shown."""
 
 
 class PolicyHint:
@@ -64,7 +64,7 @@ class PolicyHint:
             return "there is no trainer"
         return "the model is still loading" if state.run is None else "requested; the trainer answers between two steps"
 
-    def taken(self, action: int, answer: ConversationWeighed | None) -> None:
+    def compare(self, action: int, answer: ConversationWeighed | None) -> None:
         """Compare a person's action with the policy's answer, if there was one."""
         if answer is not None and answer.shares:
             self.compared += 1
@@ -82,7 +82,7 @@ def probabilities_text(weighed: ConversationWeighed) -> str:
     if len(ranked) > MOST_NAMED:
         named.append("…")
     if (rest := 1 - sum(weighed.shares)) >= LEAST_SHOWN:
-        named.append(f"no action {percent(rest)}")
+        named.append(f"other words {percent(rest)}")
     return ", ".join(named)
 
 

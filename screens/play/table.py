@@ -201,7 +201,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             if self._game.take(sentence.value):
                 self.action_save()
             if chosen is not None:
-                self._policy_hint.taken(chosen.action, answer)
+                self._policy_hint.compare(chosen.action, answer)
             sentence.value = ""
 
     @contextmanager

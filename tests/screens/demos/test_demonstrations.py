@@ -324,7 +324,7 @@ async def test_episodes_are_kept_by_rule(make_app: MakeApp):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("K")
-        await sees(pilot, "keep automatically")
+        await sees(pilot, "keep by rule")
         await pilot.press(*"0.5", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
         for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):

@@ -96,7 +96,7 @@ def test_keep_rule(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "no PPO update yet")
         await pilot.press("K")
-        await sees(pilot, "keep automatically")
+        await sees(pilot, "keep by rule")
         await pilot.press("1")
 
     assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)

@@ -32,7 +32,7 @@ def running(tmp_path: Path) -> RunState:
     ("answer", "words"),
     [
         (weighed(stick=0.29, hit=0.71), "hit 71 %, stick 29 %"),
-        (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, no action 30 %"),
+        (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, other words 30 %"),
         (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40 %, d 25 %, c 20 %, a 10 %, …"),
         (weighed(), "its actions have no names, so it has no probabilities to show"),
         (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
@@ -82,7 +82,7 @@ def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
 
 def test_choices_are_compared_with_the_most_probable_action():
     hint = PolicyHint()
-    hint.taken(0, weighed(left=0.9, right=0.1))
-    hint.taken(1, weighed(left=0.9, right=0.1))
-    hint.taken(1, None)
+    hint.compare(0, weighed(left=0.9, right=0.1))
+    hint.compare(1, weighed(left=0.9, right=0.1))
+    hint.compare(1, None)
     assert (hint.agreed, hint.compared) == (1, 2)
