@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from msgspec import UNSET
 
@@ -25,21 +26,21 @@ from llamagym_tui.protocol.events import (
 )
 
 
-@dataclass(slots=True)
+@dataclass
 class WatchedEpisode:
-    """An episode as the trainer streamed it."""
+    """An episode as the trainer streamed it; what is cached is read only once it is finished."""
 
     started: EpisodeStarted
     observations: list[str] = field(default_factory=list)
     turns: list[TurnFinished] = field(default_factory=list)
     finished: EpisodeFinished | None = None
 
-    @property
+    @cached_property
     def replaced(self) -> dict[int, str]:
         """The model's own replies in the turns (from 0) in which a person acted."""
         return {at: turn.replaced for at, turn in enumerate(self.turns) if turn.replaced is not None}
 
-    @property
+    @cached_property
     def identity(self) -> int:
         """A hash of number and texts: a resumed run gives some episode numbers twice."""
         turns = [(turn.reply, turn.reward) for turn in self.turns]
