@@ -124,7 +124,7 @@ def played(path: Path, *, hands: int, stick_from: int, seed: int) -> dict[Total,
             action = STICK if total >= stick_from else HIT
             turns[total, ace].append(action)
             game.act(action)
-        game.save()
+        game.writer.save()
     game.close()
     assert len(demo_files.read(path)) == hands
     return dict(turns)

@@ -307,7 +307,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
                 f"--resume --run-dir {self.run_state.run_dir}"
             )
-        return reasons + self._reasons_of_desks()
+        return reasons + self._unsaved_reasons()
 
     @work(exclusive=True, group="leave")
     async def _leave(self, timeout_s: float) -> None:
@@ -316,7 +316,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         if self._client is not None and self._state.live:
             self._take_in(stop_asked(self._state))
             await self._client.stop(timeout_s)
-        self._close_desks()
+        self._close_recorders()
         state = self.run_state
         self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
 

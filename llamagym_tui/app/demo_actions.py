@@ -1,7 +1,7 @@
 """The app's actions around demonstrations: a person's table, keeping what the model played, looking, warm starting.
 
-A part of `LlamaGymApp`, which lends its agent, its run and its way to the trainer; every desk it opened stays until
-the app is left, so that nothing that waits to be saved goes with a screen.
+A part of `LlamaGymApp`, which has the agent, the run and the client of the trainer. Recorders stay until the app is
+left, so that episodes that wait to be saved outlive their screen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llamagym_tui.state.run import RunState, warm_start_asked, warm_start_cancel
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import Client
-    from llamagym_tui.screens.demos.recording import DemoDesk
+    from llamagym_tui.screens.demos.recording import DemoRecorder
     from llamagym_tui.screens.demos.warm_start import WarmStartDialog
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.play.table import HumanTableScreen
@@ -40,9 +40,9 @@ class DemoActions(App[None]):
     _client: Client | None
 
     def __init__(self, **settings: Any) -> None:
-        """An app whose desks are not opened yet; `settings` are Textual's."""
+        """`settings` are Textual's."""
         super().__init__(**settings)
-        self._desks: dict[str, DemoDesk] = {}
+        self._recorders: dict[str, DemoRecorder] = {}
 
     def _active_prompt(self) -> str:
         raise NotImplementedError
@@ -51,21 +51,21 @@ class DemoActions(App[None]):
         raise NotImplementedError
 
     @property
-    def desk(self) -> DemoDesk:
-        """The desk of the agent that is played now."""
+    def recorder(self) -> DemoRecorder:
+        """The recorder of the agent that is played now."""
         name = self._agent.name
-        if name not in self._desks:
-            from llamagym_tui.screens.demos.recording import DemoDesk  # not before the first frame
+        if name not in self._recorders:
+            from llamagym_tui.screens.demos.recording import DemoRecorder  # not before the first frame
 
-            self._desks[name] = DemoDesk(self._agent, clock=self._clock, next_seed=self._next_seed)
-        return self._desks[name]
+            self._recorders[name] = DemoRecorder(self._agent, clock=self._clock, next_seed=self._next_seed)
+        return self._recorders[name]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """An episode can be kept once one has ended; a run is needed for a warm start."""
         match action:
             case "keep_episode":
-                desk = self._desks.get(self._agent.name) if self.run_state is not None else None
-                return True if desk is not None and desk.keepable is not None else None
+                recorder = self._recorders.get(self._agent.name) if self.run_state is not None else None
+                return True if recorder is not None and recorder.keepable is not None else None
             case "keep_rule":
                 return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
@@ -80,8 +80,8 @@ class DemoActions(App[None]):
 
         assert self.run_state is not None
         try:
-            game = self.desk.table(self._active_prompt)
-            self.push_screen(HumanTableScreen(game, self._agent.title, self.desk.policy_hint, self.run_state))
+            game = self.recorder.table(self._active_prompt)
+            self.push_screen(HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self.run_state))
         except LlamaGymError as error:
             self._tell_error(error)
 
@@ -94,37 +94,37 @@ class DemoActions(App[None]):
 
     def _hear(self, event: AnyEvent) -> None:
         """Take in what the trainer tells of the watched environment."""
-        desk = self.desk
-        before = desk.keepable
+        recorder = self.recorder
+        before = recorder.keepable
         try:
-            if desk.hear(event, self._model):
+            if recorder.add(event, self._model):
                 self._save()
         except LlamaGymError as error:
             self._tell_error(error)
-        if (desk.keepable is None) != (before is None):
+        if (recorder.keepable is None) != (before is None):
             self.screen.refresh_bindings()
 
     def action_keep_episode(self) -> None:
         """Keep the watched episode that ended last as a demonstration."""
         try:
-            kept = self.desk.keep(self._model)
+            kept = self.recorder.keep(self._model)
         except LlamaGymError as error:
             self._tell_error(error)
             return
         self.screen.refresh_bindings()
-        self._save(f"Episode {kept.episode:,} (return {kept.episode_return:g}) is kept")
+        self._save(f"Episode {kept.started.episode:,} (return {kept.episode_return:g}) is kept")
 
     def action_keep_rule(self) -> None:
         """Ask from which return on every watched episode is kept."""
         from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
 
-        self.push_screen(KeepRuleDialog(self.desk.keep_at_least), self._keep_from)
+        self.push_screen(KeepRuleDialog(self.recorder.keep_at_least), self._keep_from)
 
     def _keep_from(self, answer: tuple[float | None] | None) -> None:
         if answer is None:
             return
-        [self.desk.keep_at_least] = answer
-        rule = self.desk.keep_at_least
+        [self.recorder.keep_at_least] = answer
+        rule = self.recorder.keep_at_least
         self.notify(
             f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
             if rule is None
@@ -134,7 +134,7 @@ class DemoActions(App[None]):
 
     @work(group="save")
     async def _save(self, told: str = "") -> None:
-        writer = self.desk.writer
+        writer = self.recorder.writer
         await asyncio.to_thread(writer.save)
         if writer.saved.fault:
             self.notify(literal(writer.saved.fault), severity="error", markup=False)
@@ -166,7 +166,7 @@ class DemoActions(App[None]):
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
         assert self.run_state is not None
-        self.push_screen(WarmStartDialog(self.run_state, self.desk.offers))
+        self.push_screen(WarmStartDialog(self.run_state, self.recorder.offers))
 
     async def on_warm_start_dialog_commands_asked(self, message: WarmStartDialog.CommandsAsked) -> None:
         """Ask the trainer for a warm start with its evaluations, in order, or for its end."""
@@ -186,17 +186,17 @@ class DemoActions(App[None]):
 
     # Leaving
 
-    def _reasons_of_desks(self) -> list[str]:
+    def _unsaved_reasons(self) -> list[str]:
         """Why a person might not want to leave."""
         return [
-            f"{desk.waiting} of your episodes are not on disk and would be lost. {desk.writer.saved.fault}"
-            for desk in self._desks.values()
-            if desk.waiting
+            f"{recorder.waiting} of your episodes are not on disk and would be lost. {recorder.writer.saved.fault}"
+            for recorder in self._recorders.values()
+            if recorder.waiting
         ]
 
-    def _close_desks(self) -> None:
-        for desk in self._desks.values():
-            desk.close()
+    def _close_recorders(self) -> None:
+        for recorder in self._recorders.values():
+            recorder.close()
 
     @property
     def _model(self) -> str:

@@ -1,12 +1,12 @@
 """`Demonstration`: one finished episode as data to train on, and its one line of JSON.
 
-``messages`` is TRL's conversational form, so a file of such lines is a dataset as it is; the other fields say where
-the episode came from.
+``messages`` is TRL's conversational form, so a file of such lines is a dataset as it is; the other fields record
+where the episode came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from llamagym_tui.errors import DemoFileError
+from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 from llamagym_tui.game.chat import ChatMessage, Conversation
 
 SCHEMA = 1
@@ -43,15 +44,63 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     source: str
     """Whose play: ``human``, ``correction`` (a person in the model's place), ``expert`` or ``model``."""
     model: str | None
-    """Which model said it. None: none did."""
+    """Which model wrote the replies. None: none did."""
     prompt_sha256: str
     """Hex digest of the system prompt."""
     recorded_at: str
     """UTC, ISO 8601 with Z."""
     schema: int = SCHEMA
     replaced_replies: dict[int, str] | UnsetType = UNSET
-    """What the model would have said in the turns (from 0) in which a person acted in its place; those turns alone
-    are trained on. Absent: all turns are of one hand."""
+    """The model's own replies in the turns (from 0) in which a person acted in its place; only those turns are
+    trained on. Absent: one player took all turns."""
+
+    @classmethod
+    def of(
+        cls,
+        agent: AgentBase,
+        agent_name: str,
+        *,
+        messages: Sequence[ChatMessage],
+        actions: Sequence[Any],
+        rewards: Sequence[float],
+        end: Literal["terminated", "truncated"],
+        source: str,
+        recorded_at: datetime,
+        seed: int | None = None,
+        model: str | None = None,
+        replaced_replies: dict[int, str] | UnsetType = UNSET,
+    ) -> Demonstration:
+        """An episode that has just ended; what follows from these arguments (length, return, hash) is computed."""
+        return cls(
+            messages=list(messages),
+            agent=agent_name,
+            env_id=agent.env_id,
+            env_kwargs=dict(agent.env_kwargs),
+            seed=seed,
+            actions=list(actions),
+            rewards=list(rewards),
+            episode_return=sum(rewards),
+            length=len(actions),
+            end=end,
+            source=source,
+            model=model,
+            prompt_sha256=prompt_sha256(system_prompt(messages)),
+            recorded_at=utc_timestamp(recorded_at),
+            replaced_replies=replaced_replies,
+        )
+
+    @property
+    def system_prompt(self) -> str:
+        """Empty if the conversation has no system message."""
+        return system_prompt(self.messages)
+
+    @property
+    def observations(self) -> list[str]:
+        return [message["content"] for message in self.messages if message["role"] == "user"]
+
+    @property
+    def replies(self) -> list[str]:
+        return [message["content"] for message in self.messages if message["role"] == "assistant"]
 
     @property
     def corrected(self) -> dict[int, str]:
@@ -60,7 +109,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
     @property
     def lesson(self) -> Conversation:
-        """The messages to train on: what a model said around a person's turns has a weight of 0."""
+        """The messages to train on: the model's own replies next to a person's turns have a weight of 0."""
         lesson, turn = list(self.messages), 0
         for at, message in enumerate(self.messages):
             if message["role"] == "assistant":
@@ -70,36 +119,36 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         return lesson
 
 
+def system_prompt(messages: Sequence[ChatMessage]) -> str:
+    """The prompt at the start of a conversation; empty if it has none."""
+    return messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
+
+
 def utc_timestamp(now: datetime) -> str:
     """A time zone aware moment as `recorded_at` has it."""
     return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def encode(demo: Demonstration) -> bytes:
-    """A demonstration as one line of JSON, without its end; numbers of numpy become plain ones.
+    """A demonstration as one line of JSON without its newline; NumPy numbers become plain ones.
 
     Raises:
-        DemoFileError: something in it has no place in JSON (an object, a number that is not finite).
+        DemoFileError: JSON cannot hold a value of it (an object, a number that is not finite).
     """
     try:
         line = msgspec.json.encode(demo, enc_hook=_plain)
         decode(line)
     except (TypeError, NotImplementedError, msgspec.MsgspecError) as error:
-        raise DemoFileError(f"The episode cannot be told in JSON and was not saved: {error}.") from error
+        raise DemoFileError(f"The episode cannot be written as JSON and was not saved: {error}.") from error
     return line
 
 
 def decode(line: bytes) -> Demonstration:
-    """The demonstration of one line.
-
-    Raises:
-        msgspec.DecodeError: the line is no JSON, or not of this form.
-    """
+    """Raises msgspec.DecodeError if the line is no JSON, or not of this form."""
     return msgspec.json.decode(line, type=Demonstration)
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line is a demonstration from its first to its last byte."""
     try:
         decode(line)
     except msgspec.DecodeError:

@@ -1,8 +1,8 @@
-"""Taking back and mending what was recorded: episodes out of a file and back into it, replies worded anew.
+"""Changes to recorded episodes: delete them from a file, put them back, edit a reply.
 
-Guarantees that nothing recorded is lost: a file is written anew as a whole, under the lock that appends take, and what
-is removed stands in ``<path>.trash`` before it leaves the file. Lines are known by their bytes, so that what another
-program added meanwhile stays.
+Guarantees that nothing recorded is lost: a file is replaced as a whole, under the lock that appends take, and removed
+lines are written to ``<path>.trash`` first. Lines are identified by their bytes, so that lines added meanwhile by
+another program stay.
 """
 
 from __future__ import annotations
@@ -11,38 +11,36 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from filelock import Timeout
 from msgspec.structs import replace
 
 from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration, is_whole
+from llamagym_tui.demos.files import file_errors
 from llamagym_tui.errors import ActionParseError, DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant
 
 SOURCE = "correction"
-"""Source of an episode whose reply a person has worded anew."""
+"""Source of an episode of which a person has edited a reply."""
 
 
 class Removed(NamedTuple):
-    """A line that was taken out of a file."""
-
     place: int
-    """Where it stood, from 0, among the lines that there were."""
+    """Index of the line before the removal, from 0."""
     content: bytes
-    """Without its end."""
+    """Without its newline."""
 
 
 def trash_path(path: Path) -> Path:
-    """Where removed lines of a file are kept; nothing empties it but a person."""
+    """File of the removed lines; the app never empties it."""
     return path.with_name(f"{path.name}.trash")
 
 
 def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
-    """Take lines out of a file and into its trash; one for each content.
+    """Move lines from a file to its trash, one for each content.
 
     Raises:
-        DemoFileError: a line is not there any more, or nothing can be written; the file has what it had.
+        DemoFileError: a line is not there any more, or nothing can be written; the file is unchanged.
     """
     removed: list[Removed] = []
 
@@ -61,7 +59,7 @@ def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
 
 
 def put_back(path: Path, removed: Sequence[Removed]) -> None:
-    """Put removed lines back where they stood, and out of the trash.
+    """Move removed lines from the trash back to their places.
 
     Raises:
         DemoFileError: nothing can be written; the lines are in the trash, or in both places.
@@ -83,10 +81,10 @@ def put_back(path: Path, removed: Sequence[Removed]) -> None:
 
 
 def exchange(path: Path, old: bytes, new: bytes) -> None:
-    """Put one line in another one's place.
+    """Replace one line by another.
 
     Raises:
-        DemoFileError: the old line is not there any more, or nothing can be written; the file has what it had.
+        DemoFileError: the old line is not there any more, or nothing can be written; the file is unchanged.
     """
 
     def change(lines: list[bytes]) -> list[bytes]:
@@ -97,18 +95,13 @@ def exchange(path: Path, old: bytes, new: bytes) -> None:
 
 
 def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> Demonstration:
-    """The episode with another reply in a turn; a correction from then on.
+    """The episode with another reply in a turn (from 0); its source becomes a correction.
 
     A reply that names the same action leaves everything else as it was. One that names another action ends the
-    episode there, as truncated and with reward 0: what came after it did not follow from this action.
+    episode there, as truncated and with reward 0: the recorded rest did not follow from this action.
 
-    Args:
-        demo: as it was recorded.
-        turn: index from 0.
-        reply: the new one.
-        agent: by whose reading it must name an action.
     Raises:
-        ActionParseError: it names none, or none that there is.
+        ActionParseError: the agent reads no action in the reply, or one that does not exist.
     """
     action = legal_action(reply, agent)
     at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][turn]
@@ -129,7 +122,7 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> 
         length=turn + 1,
         end="truncated",
         source=SOURCE,
-        replaced_replies={at: told for at, told in replaced.items() if at <= turn} if replaced else replaced,
+        replaced_replies={at: old for at, old in replaced.items() if at <= turn} if replaced else replaced,
     )
 
 
@@ -137,14 +130,16 @@ def legal_action(reply: str, agent: AgentBase) -> object:
     """The action that a reply names.
 
     Raises:
-        ActionParseError: it names none, or none that there is.
+        ActionParseError: the agent reads no action in it, or one that does not exist.
     """
     reading = agent.read(reply)
     if reading.failed:
-        raise ActionParseError(f"The agent reads no action in this reply; it reads {agent.format_action(0)}, say.")
+        raise ActionParseError(
+            f"The agent reads no action in this reply; for example, {agent.format_action(0)} names one."
+        )
     known = len(agent.action_names)
     if known and reading.action not in range(known):
-        raise ActionParseError(f"The reply names {reading.action!r}, and there is no such action.")
+        raise ActionParseError(f"The reply names {reading.action!r}, which is no action of this game.")
     return reading.action
 
 
@@ -152,15 +147,11 @@ def _index(path: Path, lines: Sequence[bytes | None], content: bytes) -> int:
     try:
         return lines.index(content)
     except ValueError as error:
-        raise DemoFileError(f"The episode is no longer in {path}: another program changed it; open it anew.") from error
+        raise DemoFileError(
+            f"The episode is no longer in {path}: another program changed it; open it again."
+        ) from error
 
 
 def _rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]]) -> None:
-    try:
+    with file_errors(f"{path} was not changed", "make room, or check its rights"):
         jsonl.rewrite(path, change, is_whole=is_whole)
-    except Timeout as error:
-        raise DemoFileError(f"{path} is held by another program; try again when that one is done.") from error
-    except OSError as error:
-        raise DemoFileError(
-            f"{path} was not changed ({error.strerror or error}); make room, or check its rights."
-        ) from error

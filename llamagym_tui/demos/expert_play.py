@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.demos.demonstration import Demonstration, utc_timestamp
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import EnvError, UsageError
-from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
-from llamagym_tui.game.chat import ChatMessage, assistant, opening, user
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.chat import assistant, opening, user
 
 if TYPE_CHECKING:
     import gymnasium
 
 FIRST_SEED = 5_000_000
-"""Seed of the first episode unless another is asked for; far from those of runs and of evaluations."""
+"""Default seed of the first episode; far from those of runs and of evaluations."""
 MAX_TURNS = 1000
 """Turns after which an episode that does not end is truncated."""
 
@@ -26,14 +26,8 @@ MAX_TURNS = 1000
 def expert_episodes(
     agent: AgentBase, agent_name: str, *, episodes: int, seed: int, clock: Callable[[], datetime]
 ) -> Iterator[Demonstration]:
-    """Episodes that the agent's expert plays, one for each seed.
+    """Episodes that the agent's expert plays; the first reset takes `seed`, the next ones count up.
 
-    Args:
-        agent: tells observations and has an expert.
-        agent_name: its short name.
-        episodes: to play.
-        seed: of the first reset; the next ones count up.
-        clock: the time of day.
     Raises:
         UsageError: the agent has no expert.
         EnvError: the environment cannot be made, or refused a reset or a step.
@@ -53,8 +47,7 @@ def expert_episodes(
 def _episode(
     agent: AgentBase, agent_name: str, env: gymnasium.Env[Any, Any], seed: int, clock: Callable[[], datetime]
 ) -> Demonstration:
-    prompt = agent.get_system_prompt()
-    messages: list[ChatMessage] = [*opening(prompt)]
+    messages = opening(agent.get_system_prompt())
     actions: list[Any] = []
     rewards: list[float] = []
     observation, _ = env.reset(seed=seed)
@@ -71,21 +64,16 @@ def _episode(
         actions.append(action)
         rewards.append(float(reward))
         truncated = truncated or len(actions) >= MAX_TURNS
-    return Demonstration(
+    return Demonstration.of(
+        agent,
+        agent_name,
         messages=messages,
-        agent=agent_name,
-        env_id=agent.env_id,
-        env_kwargs=dict(agent.env_kwargs),
-        seed=seed,
         actions=actions,
         rewards=rewards,
-        episode_return=sum(rewards),
-        length=len(actions),
         end="terminated" if terminated else "truncated",
         source="expert",
-        model=None,
-        prompt_sha256=prompt_sha256(prompt),
-        recorded_at=utc_timestamp(clock()),
+        recorded_at=clock(),
+        seed=seed,
     )
 
 

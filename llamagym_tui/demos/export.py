@@ -1,7 +1,7 @@
 """Demonstrations in the forms that other programs take: a Parquet table, or pairs of prompt and completion.
 
-Both are read from a file that this program wrote. Parquet comes through `datasets`, which TRL brings and which is
-imported only then.
+Both are made from a file that this program wrote. `datasets`, which TRL depends on, writes Parquet and is imported only
+then.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError
 
+ADVICE = "choose another place with --output"
+
 
 class Exported(NamedTuple):
-    """What an export wrote."""
-
     path: Path
     rows: int
 
@@ -28,29 +28,25 @@ class Exported(NamedTuple):
 def to_pairs(source: Path, output: Path | None = None) -> Exported:
     """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
 
-    Of an episode in which a person acted in the model's place, the person's turns alone.
+    An episode in which a person acted in the model's place gives the person's turns only.
 
-    Args:
-        source: file of demonstrations.
-        output: file to write. None: the source's name with ``.pairs.jsonl``.
+    Without `output` the file is named like the source, with ``.pairs.jsonl``.
+
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
     path = output or source.with_suffix(".pairs.jsonl")
     lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
-    try:
+    with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         jsonl.replace_lines(path, lines)
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return Exported(path, len(lines))
 
 
 def to_parquet(source: Path, output: Path | None = None) -> Exported:
     """Write a Parquet table, one row an episode, with the columns of a line of the source.
 
-    Args:
-        source: file of demonstrations.
-        output: file to write. None: the source's name with ``.parquet``.
+    Without `output` the file is named like the source, with ``.parquet``.
+
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
@@ -60,9 +56,8 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
     path = output or source.with_suffix(".parquet")
     rows = [_row(demo) for demo in demo_files.read(source)]
     try:
-        datasets.Dataset.from_list(rows).to_parquet(str(path))
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        with demo_files.file_errors(f"{path} cannot be written", ADVICE):
+            datasets.Dataset.from_list(rows).to_parquet(str(path))
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
     return Exported(path, len(rows))
@@ -75,10 +70,6 @@ def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
 
 
 def _row(demo: Demonstration) -> dict[str, Any]:
-    """Columns of one kind in every row: replaced replies become a list."""
+    """Replaced replies become a list, so that every row has the same columns."""
     replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
     return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
-
-
-def _unwritable(path: Path, error: OSError) -> DemoFileError:
-    return DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place with --output.")

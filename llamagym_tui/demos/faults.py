@@ -1,12 +1,11 @@
-"""What can be wrong with a file of demonstrations, found line by line and told in sentences.
+"""What can be wrong with a file of demonstrations: a sentence for each fault, line by line.
 
-Rules run from the outside in: bytes, JSON, form, conversation, figures; a line that fails one is not asked the
+Rules run from the outside in: bytes, JSON, form, conversation, figures; a line that fails one is not checked by the
 later ones that build on it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -16,29 +15,21 @@ import msgspec
 
 from llamagym_tui.demos.demonstration import SCHEMA, Demonstration
 from llamagym_tui.demos.jsonl import Line
-from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 
 RETURN_TOLERANCE = 1e-6
 """By how much `episode_return` may differ from the sum of rewards, relative to the larger one or to 1."""
 REQUIRED = tuple(field.name for field in msgspec.structs.fields(Demonstration) if field.required)
-"""Fields that each line has."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong."""
-
     line: int
     """From 1; 0: the file as a whole."""
     sentence: str
 
 
 def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]:
-    """Everything that is wrong, in the order of the lines.
-
-    Args:
-        lines: of one file.
-        agent: whose reading the replies must agree with; None: replies are not read.
-    """
+    """Everything that is wrong, in the order of the lines; without an agent, replies are not compared with actions."""
     found: list[Fault] = []
     first_seen: dict[bytes, int] = {}
     count = 0
@@ -67,7 +58,7 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
         return
     value = _parsed(line.content)
     if isinstance(value, str):
-        yield "The line breaks off; a crash may have torn it." if line.torn else value
+        yield "The line is incomplete; a crash may have interrupted its writing." if line.torn else value
         return
     if line.torn:
         yield "The last line has no end of line."
@@ -121,8 +112,7 @@ def _conversation_faults(demo: Demonstration) -> Iterator[str]:
 
 
 def _figure_faults(demo: Demonstration) -> Iterator[str]:
-    replies = sum(message["role"] == "assistant" for message in demo.messages)
-    if replies != len(demo.actions):
+    if (replies := len(demo.replies)) != len(demo.actions):
         yield f"There are {replies} replies but {len(demo.actions)} actions."
     if len(demo.rewards) != len(demo.actions):
         yield f"There are {len(demo.rewards)} rewards but {len(demo.actions)} actions."
@@ -134,7 +124,7 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
 
 
 def _correction_faults(demo: Demonstration) -> Iterator[str]:
-    """A person's turns are turns of the episode; msgspec reads "1" and "01" as the same one."""
+    """A person's turns must be turns of the episode; msgspec reads "1" and "01" as the same one."""
     for turn in sorted(demo.corrected):
         if not 0 <= turn < len(demo.actions):
             yield f"There is a replaced reply of turn {turn} (from 0), but there are {len(demo.actions)} actions."
@@ -143,9 +133,7 @@ def _correction_faults(demo: Demonstration) -> Iterator[str]:
 
 
 def _origin_faults(demo: Demonstration) -> Iterator[str]:
-    first = demo.messages[0] if demo.messages else None
-    prompt = first["content"] if first is not None and first["role"] == "system" else ""
-    if hashlib.sha256(prompt.encode()).hexdigest() != demo.prompt_sha256:
+    if prompt_sha256(demo.system_prompt) != demo.prompt_sha256:
         yield "The prompt's hash does not belong to the system message."
     for name in ("agent", "env_id", "source"):
         if not getattr(demo, name):
@@ -162,8 +150,7 @@ def _is_utc(timestamp: str) -> bool:
 
 
 def _reply_faults(demo: Demonstration, agent: AgentBase) -> Iterator[str]:
-    replies = [message["content"] for message in demo.messages if message["role"] == "assistant"]
-    for turn, (reply, action) in enumerate(zip(replies, demo.actions, strict=False), start=1):
+    for turn, (reply, action) in enumerate(zip(demo.replies, demo.actions, strict=False), start=1):
         reading = agent.read(reply)
         if reading.failed and demo.corrected and turn - 1 not in demo.corrected:
             continue  # the model's own, and not trained on

@@ -1,13 +1,13 @@
 """Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
 
 A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
-The line's form is `demonstration`'s, its safety on disk `jsonl`'s, its faults `demo_faults`'.
+`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,33 +15,14 @@ import msgspec
 from filelock import Timeout
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import Demonstration, decode, encode, is_whole, utc_timestamp
+from llamagym_tui.demos.demonstration import Demonstration, decode, encode, is_whole
 from llamagym_tui.demos.faults import Fault, faults
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.user_files import data_dir
 
-__all__ = [
-    "DemoFile",
-    "Demonstration",
-    "Fault",
-    "Merged",
-    "append",
-    "check",
-    "default_path",
-    "demos_dir",
-    "merge",
-    "read",
-    "reworded",
-    "summaries",
-    "utc_timestamp",
-    "write",
-]
-
 
 class DemoFile(NamedTuple):
-    """A file of demonstrations, summed up."""
-
     path: Path
     episodes: int
     mean_return: float
@@ -51,8 +32,6 @@ class DemoFile(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What a merge wrote."""
-
     episodes: int
     duplicates: int
     """Episodes left out because an equal one came before."""
@@ -68,6 +47,17 @@ def default_path(agent_name: str) -> Path:
     return demos_dir() / f"{agent_name}.jsonl"
 
 
+@contextlib.contextmanager
+def file_errors(failed: str, advice: str = "choose another place") -> Iterator[None]:
+    """Turns errors of files and locks into DemoFileError: what failed, why, and what to do."""
+    try:
+        yield
+    except Timeout as error:
+        raise DemoFileError(f"{failed}: another program holds the file; try again when that one is done.") from error
+    except OSError as error:
+        raise DemoFileError(f"{failed} ({error.strerror or error}); {advice}.") from error
+
+
 def append(path: Path, demo: Demonstration) -> None:
     """Add one demonstration as the last line, on disk when this returns.
 
@@ -77,25 +67,19 @@ def append(path: Path, demo: Demonstration) -> None:
         DemoFileError: the episode was not saved, and the file has what it had before.
     """
     line = encode(demo)
-    try:
+    with file_errors(f"The episode was not saved to {path}", "make room, or check its rights"):
         jsonl.append_line(path, line, is_whole=is_whole)
-    except Timeout as error:
-        raise DemoFileError(f"{path} is held by another program; try again when that one is done.") from error
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DemoFileError(
-            f"The episode was not saved to {path} ({reason}); make room, or check its rights."
-        ) from error
 
 
 def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
-    """Write a file anew; until it is whole the old one stays. How many episodes it has.
+    """Replace a file as a whole; returns how many episodes it has.
 
     Raises:
-        DemoFileError: an episode has no place in JSON, or the file cannot be written; it is then left as it was.
+        DemoFileError: JSON cannot hold an episode, or the file cannot be written; it is then left as it was.
     """
     lines = [encode(demo) for demo in demonstrations]
-    _replace(path, lines)
+    with file_errors(f"{path} cannot be written"):
+        jsonl.replace_lines(path, lines)
     return len(lines)
 
 
@@ -119,11 +103,10 @@ def read(path: Path) -> list[Demonstration]:
 
 
 def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
-    """What is wrong with a file, by line; an empty list says that it can be trained on.
+    """What is wrong with a file, by line; empty if it can be trained on.
 
-    Args:
-        path: a file of demonstrations, ours or of any origin.
-        agent: whose reading the replies must agree with; None: replies are not read.
+    Without an agent, replies are not compared with actions.
+
     Raises:
         DemoFileError: the file cannot be read at all.
     """
@@ -131,7 +114,7 @@ def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
 
 
 def reworded(path: Path, agent: AgentBase) -> list[Fault]:
-    """What the agent words otherwise now, by line: a warning, and no fault. Lines that are no demonstration have none.
+    """Observations that the agent words differently now, by line: warnings, no faults. Unreadable lines have none.
 
     Raises:
         DemoFileError: the file cannot be read at all.
@@ -159,12 +142,8 @@ def merge(paths: Sequence[Path], output: Path) -> Merged:
         episodes[:] = _encoded(paths)
         return list(dict.fromkeys(episodes))
 
-    try:
+    with file_errors(f"{output} cannot be written"):
         jsonl.rewrite(output, change, is_whole=is_whole)
-    except Timeout as error:
-        raise DemoFileError(f"{output} is held by another program; try again when that one is done.") from error
-    except OSError as error:
-        raise DemoFileError(f"{output} cannot be written ({error.strerror or error}); choose another place.") from error
     different = len(set(episodes))
     return Merged(different, len(episodes) - different)
 
@@ -179,18 +158,9 @@ def summaries(place: Path) -> list[DemoFile]:
     return [_summary(path) for path in files]
 
 
-def _replace(path: Path, lines: Sequence[bytes]) -> None:
-    try:
-        jsonl.replace_lines(path, lines)
-    except OSError as error:
-        raise DemoFileError(f"{path} cannot be written ({error.strerror or error}); choose another place.") from error
-
-
 def _lines(path: Path) -> list[jsonl.Line]:
-    try:
+    with file_errors(f"{path} cannot be read", "check the path and its rights"):
         return list(jsonl.lines(path))
-    except OSError as error:
-        raise DemoFileError(f"{path} cannot be read ({error.strerror or error}); check the path.") from error
 
 
 def _summary(path: Path) -> DemoFile:

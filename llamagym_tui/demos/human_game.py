@@ -1,21 +1,20 @@
-"""A person's episodes in an environment of their own, told as the agent would be told them.
+"""A person's episodes in an environment of their own, with the observations in the agent's words.
 
-An action is chosen, and taken back or taken. Each finished episode becomes a demonstration and goes to the
+An action is chosen, then taken or taken back. Each finished episode becomes a demonstration and goes to the
 `DemoWriter` at once; one that is discarded leaves the file again. Needs no model, no trainer and no screen; gymnasium
-is imported when the table is opened.
+is imported when the environment is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.writer import DemoWriter, Saved
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import EnvError
-from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawing, draws, renders_text
@@ -29,8 +28,6 @@ MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
 
 
 class HumanGame:
-    """One person at one table."""
-
     def __init__(
         self,
         agent: AgentBase,
@@ -42,20 +39,10 @@ class HumanGame:
         clock: Callable[[], datetime],
         make_env: MakeEnv | None = None,
     ) -> None:
-        """A table at which nobody sits yet.
-
-        Args:
-            agent: whose prompting is used.
-            agent_name: its short name, for the record.
-            writer: takes the finished episodes.
-            system_prompt: the prompt of the next episode.
-            next_seed: the seed of the next episode.
-            clock: time of day, aware of its zone.
-            make_env: makes the environment; None: ``gymnasium.make``.
-        """
+        """`system_prompt` and `next_seed` are called at the start of each episode; `clock` is aware of its zone."""
         self._agent = agent
         self._agent_name = agent_name
-        self._writer = writer
+        self.writer = writer
         self._system_prompt = system_prompt
         self._next_seed = next_seed
         self._clock = clock
@@ -66,7 +53,7 @@ class HumanGame:
         self.chosen: Choice | None = None
         """Chosen and not taken yet."""
         self.drawing = ""
-        """The state, drawn for people; empty if nobody draws it."""
+        """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
         """Returns of the finished episodes."""
@@ -76,10 +63,9 @@ class HumanGame:
         self._seed = 0
         self.over = True
         """Whether no episode is under way."""
-        self.last: demo_files.Demonstration | None = None
+        self.last: Demonstration | None = None
         """The episode that ended last, discarded or not, until the next one begins."""
         self.discarded = False
-        """Whether it was discarded."""
 
     @property
     def score(self) -> float:
@@ -88,31 +74,20 @@ class HumanGame:
 
     @property
     def messages(self) -> Conversation:
-        """What the agent would have been told so far, and what was said."""
+        """The prompt, the observations and the person's replies so far."""
         return list(self._messages)
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """Seed, episode and turn: another one wherever something else is to be chosen."""
+        """Seed, episode and turn: another one for every decision."""
         return (self._seed, len(self.returns), len(self._actions))
 
     @property
-    def path(self) -> Path:
-        """File of the finished episodes."""
-        return self._writer.path
-
-    @property
-    def saved(self) -> Saved:
-        """What became of the finished episodes."""
-        return self._writer.saved
-
-    @property
     def has_expert(self) -> bool:
-        """Whether the agent can give a hint."""
         return type(self._agent).expert is not AgentBase.expert
 
     def open(self) -> None:
-        """Make the environment and find the actions; again does nothing.
+        """Make the environment and find the actions; a second call does nothing.
 
         Raises:
             EnvError: it cannot be made, or cannot be played by keys.
@@ -123,7 +98,7 @@ class HumanGame:
         self.choices = choices(self._agent, self._env.action_space)
 
     def _made(self) -> gymnasium.Env[Any, Any]:
-        """The environment, one that renders text if it can and the agent draws nothing."""
+        """With render mode ``ansi`` if there is one and the agent draws nothing."""
         env_id, env_kwargs = self._agent.env_id, self._agent.env_kwargs
         try:
             env = self._make_env(env_id, env_kwargs)
@@ -156,22 +131,21 @@ class HumanGame:
         self.transcript = self.transcript.tell(started).tell(self._shown(text))
 
     def choose(self, choice: Choice | None) -> None:
-        """Choose an action, or none; nothing is taken yet."""
         self.chosen = None if self.over else choice
 
     def take(self, reasoning: str = "") -> bool:
-        """Take the chosen action; whether that ended the episode.
+        """Take the chosen action, if there is one; returns whether the episode is over. Raises what `act` raises."""
+        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
+
+    def act(self, action: int, reasoning: str = "") -> bool:
+        """Take an action; returns whether that ended the episode.
 
         Args:
             reasoning: a sentence that the reply begins with.
         Raises:
-            ActionParseError: with this sentence the reply would not be read as the action; it stays chosen.
+            ActionParseError: with this sentence the agent would not read the action in the reply; it stays chosen.
             EnvError: the environment refused the step.
         """
-        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
-
-    def act(self, action: int, reasoning: str = "") -> bool:
-        """Take an action in the episode under way; whether that ended it. Errors are those of `take`."""
         env = self._opened()
         reply = worded(self._agent, action, reasoning)
         try:
@@ -182,7 +156,19 @@ class HumanGame:
             self.over, self.chosen = True, None
             raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
         self.chosen = None
-        self._tell_turn(action, reply, reward)
+        turn = TurnFinished(
+            episode=len(self.returns),
+            turn=len(self._actions),
+            reply=reply,
+            action=action,
+            action_name=self._agent.action_name(action),
+            how="human",
+            reward=reward,
+        )
+        self.transcript = self.transcript.tell(turn)
+        self._messages.append(assistant(reply))
+        self._actions.append(action)
+        self._rewards.append(reward)
         self._look(observation)
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated")
@@ -192,7 +178,7 @@ class HumanGame:
         return self.over
 
     def hint(self) -> str:
-        """What the agent's expert would do now, by name; empty if it does not say."""
+        """Name of the expert's action in this state; empty if it has none."""
         if self.over or not self.has_expert:
             return ""
         try:
@@ -200,10 +186,6 @@ class HumanGame:
         except Exception:  # a user's own code
             return ""
         return "" if action is None else self._agent.action_name(action)
-
-    def save(self) -> None:
-        """Write what waits to be written; may block for a moment, in any thread. `saved` tells how it went."""
-        self._writer.save()
 
     def discard(self) -> None:
         """Discard the episode that ended last, or keep it after all; may block for a moment, in any thread.
@@ -214,21 +196,20 @@ class HumanGame:
         if self.last is None:
             return
         if self.discarded:
-            self._writer.add(self.last)
-            self._writer.save()
+            self.writer.add(self.last)
+            self.writer.save()
         else:
-            self._writer.take_back(self.last)
+            self.writer.take_back(self.last)
         self.discarded = not self.discarded
 
     def close(self) -> None:
-        """Close the environment."""
         if self._env is not None:
             self._env.close()
             self._env = None
 
     def _opened(self) -> gymnasium.Env[Any, Any]:
         if self._env is None:
-            raise EnvError("The table is not open.")
+            raise EnvError("There is no environment yet: `open` makes it.")
         return self._env
 
     def _look(self, observation: Any) -> None:
@@ -238,49 +219,26 @@ class HumanGame:
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)
 
-    def _tell_turn(self, action: int, reply: str, reward: float) -> None:
-        told = TurnFinished(
-            episode=len(self.returns),
-            turn=len(self._actions),
-            reply=reply,
-            action=action,
-            action_name=self._agent.action_name(action),
-            how="human",
-            reward=reward,
-        )
-        self._messages.append(assistant(reply))
-        self._actions.append(action)
-        self._rewards.append(reward)
-        self.transcript = self.transcript.tell(told)
-
     def _finish(self, end: End) -> None:
+        demo = Demonstration.of(
+            self._agent,
+            self._agent_name,
+            messages=self._messages,
+            actions=self._actions,
+            rewards=self._rewards,
+            end=end,
+            source="human",
+            recorded_at=self._clock(),
+            seed=self._seed,
+        )
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._actions), end=end
         )
-        self.last, self.discarded = self._demonstration(end), False
-        self._writer.add(self.last)
+        self.last, self.discarded = demo, False
+        self.writer.add(self.last)
         self.transcript = self.transcript.tell(finished)
         self.returns.append(self.score)
         self.over = True
-
-    def _demonstration(self, end: End) -> demo_files.Demonstration:
-        first = self._messages[0]
-        return demo_files.Demonstration(
-            messages=list(self._messages),
-            agent=self._agent_name,
-            env_id=self._agent.env_id,
-            env_kwargs=dict(self._agent.env_kwargs),
-            seed=self._seed,
-            actions=list(self._actions),
-            rewards=list(self._rewards),
-            episode_return=self.score,
-            length=len(self._actions),
-            end=end,
-            source="human",
-            model=None,
-            prompt_sha256=prompt_sha256(first["content"] if first["role"] == "system" else ""),
-            recorded_at=demo_files.utc_timestamp(self._clock()),
-        )
 
 
 def _gymnasium_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

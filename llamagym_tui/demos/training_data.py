@@ -1,6 +1,6 @@
 """Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked whole.
 
-Nothing is ever trained on a file in which `demos check` finds a fault, or whose replies the agent reads otherwise.
+A file in which `demos check` finds a fault, or whose replies the agent reads as other actions, is never trained on.
 """
 
 from __future__ import annotations
@@ -27,20 +27,17 @@ class TrainingData(NamedTuple):
 
     @property
     def conversations(self) -> list[Conversation]:
-        """What is trained on."""
+        """The conversations with their weights, as `sft` takes them."""
         return [demo.lesson for demo in self.demonstrations]
 
     def under_another_prompt(self, system_prompt: str) -> int:
-        """How many were recorded under another system prompt than this one."""
-        return sum(_prompt(demo) != system_prompt for demo in self.demonstrations)
+        """How many episodes were recorded under another system prompt than this one."""
+        return sum(demo.system_prompt != system_prompt for demo in self.demonstrations)
 
 
 def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingData:
-    """Read demonstrations to train an agent on.
+    """Read demonstrations to train an agent on; without a path, those that ship for it.
 
-    Args:
-        agent: whose reading the replies must agree with.
-        path: the file. None: the one that ships for this agent.
     Raises:
         UsageError: none ships for this agent, or the file is not there.
         DemoFileError: the file has a fault; the message names the first one and its line.
@@ -58,7 +55,7 @@ def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingD
         more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
         raise DemoFileError(
             f"{place}, line {faults[0].line}: {faults[0].sentence.rstrip('.')}{more}; nothing was trained: "
-            f"mend the file, `llamagym-tui demos check {place}` lists what is wrong."
+            f"correct the file; `llamagym-tui demos check {place}` lists what is wrong."
         )
     found = demo_files.read(place)
     for number, demo in enumerate(found, start=1):
@@ -71,14 +68,9 @@ def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingD
 
 
 def shipped(agent: AgentBase) -> Path | None:
-    """The file that ships for an agent; None if there is none."""
+    """None if no file ships for this agent."""
     module = type(agent).__module__
     if not module.startswith(AGENTS):
         return None
     path = Path(str(files("llamagym_tui.sft_data"))) / f"{module.removeprefix(AGENTS)}.jsonl"
     return path if path.is_file() else None
-
-
-def _prompt(demo: Demonstration) -> str:
-    first = demo.messages[0]
-    return first["content"] if first["role"] == "system" else ""

@@ -1,8 +1,8 @@
-"""Demonstrations that tell their observations otherwise than the agent does now.
+"""Demonstrations whose observations the agent words differently now.
 
-An episode with a seed is played again by its actions, and what the agent says of each observation is compared with the
-file. It is no fault: such a file can be trained on, but it teaches what to say after words that nobody says any more.
-What cannot be played again is not compared.
+An episode with a seed is played again by its actions, and the agent's text of each observation is compared with the
+file. A difference is no fault: such a file can be trained on, but the policy learns replies to prompts that it will
+never get. What cannot be played again is not compared.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     import gymnasium
 
 LONGEST = 60
-"""Characters of an observation that are told."""
+"""Characters of an observation that a warning quotes."""
 
 
 def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fault]:
-    """The first observation of each episode that the agent words otherwise, by line; they are warnings.
+    """A warning for the first observation of each episode that the agent words differently.
 
-    Args:
-        numbered: demonstrations by their line; those of other environments, or without a seed, are left out.
-        agent: tells observations.
+    `numbered` has demonstrations by their line; those of other environments, or without a seed, are left out.
     """
     found: list[Fault] = []
     env: gymnasium.Env[Any, Any] | None = None
@@ -35,11 +33,11 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
         if demo.env_id != agent.env_id or demo.env_kwargs != dict(agent.env_kwargs) or demo.seed is None:
             continue
         env = env or _made(agent)
-        told = [message["content"] for message in demo.messages if message["role"] == "user"]
-        for turn, (now, then) in enumerate(zip(_played_again(env, demo, agent), told, strict=False), start=1):
+        pairs = zip(_played_again(env, demo, agent), demo.observations, strict=False)
+        for turn, (now, then) in enumerate(pairs, start=1):
             if now != then:
-                words = f"the agent now says {_short(now)} where the file says {_short(then)}"
-                found.append(Fault(line, f"Turn {turn}: {words}; record it anew, or what it teaches is not used."))
+                words = f"the agent now writes {_short(now)} where the file has {_short(then)}"
+                found.append(Fault(line, f"Turn {turn}: {words}; record it again to train on the new text."))
                 break
     if env is not None:
         env.close()
@@ -53,7 +51,7 @@ def _made(agent: AgentBase) -> gymnasium.Env[Any, Any]:
 
 
 def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: AgentBase) -> Iterator[str]:
-    """What the agent says of each observation before an action, until the episode ends or cannot go on."""
+    """The agent's text of each observation before an action, until the episode ends or cannot go on."""
     with contextlib.suppress(Exception):  # an action of a faulty line, or a user's own code
         observation, _ = env.reset(seed=demo.seed)
         for action in demo.actions:

@@ -1,6 +1,6 @@
 """A person's finished episodes on their way to disk: what could not be written is kept, and tried again.
 
-Adding and asking is quick; `save` and `take_back` may block for a moment and may be called in any thread.
+`add` and `saved` return at once; `save` and `take_back` may block for a moment and may be called in any thread.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from llamagym_tui.errors import DemoFileError
 
 
 class Saved(NamedTuple):
-    """What became of the finished episodes."""
-
     episodes: int
     """On disk."""
     waiting: int
     """Not on disk yet."""
     fault: str
-    """Why, for people; empty if nothing waits."""
+    """Why episodes wait, for people; empty if none does."""
 
 
 class DemoWriter:
-    """Appends episodes to one file, in order."""
+    """Appends episodes to one file, in order; the file is made with its first episode."""
 
     def __init__(self, path: Path) -> None:
-        """A writer that has written nothing; the file is made with its first episode."""
         self.path = path
         self._saved = 0
         self._waiting: list[Demonstration] = []
@@ -39,15 +36,13 @@ class DemoWriter:
 
     @property
     def saved(self) -> Saved:
-        """What became of the episodes so far."""
         return Saved(self._saved, len(self._waiting), self._fault)
 
     def add(self, demo: Demonstration) -> None:
-        """Let an episode wait for the next `save`."""
         self._waiting.append(demo)
 
     def save(self) -> None:
-        """Write what waits; `saved` tells how it went."""
+        """Write what waits; `saved` has the result, errors included."""
         with self._writing:
             self._fault = ""
             while self._waiting:

@@ -1,7 +1,7 @@
-"""The demonstrations of an agent: all episodes of its file, the chosen one in full, and ways to sort them out.
+"""The demonstrations of an agent: the episodes of its file, the chosen one in full, filters, sorting and edits.
 
-Reads, checks and changes the file in threads, one after the other; what was deleted or edited can be undone until the
-screen is left, and what was deleted stays in the file's trash.
+Threads read, check and change the file, one after the other. Deletions and edits can be undone until the screen is
+left, and deleted episodes stay in the file's trash.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 
 from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.screens.demos.book import SORT_KEYS, Row, SortKey, matching, open_book, ordered, summary
-from llamagym_tui.screens.demos.episode_list import EpisodeList, EpisodeTitles
+from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
+from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
@@ -34,8 +34,6 @@ from llamagym_tui.screens.widgets.too_small import TooSmall
 
 
 class DemonstrationsScreen(Screen[None]):
-    """A file of demonstrations."""
-
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,17 +46,10 @@ class DemonstrationsScreen(Screen[None]):
             id="demos.filter",
         ),
         Binding("s", "sort", "Sort", tooltip="Sort by the next column.", id="demos.sort"),
-        Binding("r", "reverse", "Reverse", tooltip="Turn the order round.", id="demos.reverse"),
-        Binding("e", "edit", "Edit", tooltip="Word a reply of this episode anew.", id="demos.edit"),
+        Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
+        Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
         Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
-        Binding(
-            "X",
-            "delete_shown",
-            "Delete shown",
-            tooltip="Delete every episode that the filter shows.",
-            show=False,
-            id="demos.delete_shown",
-        ),
+        Binding("X", "delete_shown", "Delete shown", show=False, tooltip="Delete all shown.", id="demos.delete_shown"),
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
@@ -66,13 +57,7 @@ class DemonstrationsScreen(Screen[None]):
     ]
 
     def __init__(self, path: Path, agent: AgentBase, title: str) -> None:
-        """A screen of a file that is read when it is shown.
-
-        Args:
-            path: the file; it need not be there.
-            agent: reads replies and names actions.
-            title: name of what is played.
-        """
+        """The file at `path` may be absent; it is read when the screen is shown."""
         super().__init__()
         self._path, self._agent, self._title = path, agent, title
         self._rows: list[Row] = []
@@ -87,13 +72,12 @@ class DemonstrationsScreen(Screen[None]):
         self._changes = 0
 
     def compose(self) -> ComposeResult:
-        """Structure only."""
         yield TooSmall()
         yield Static(id="demos-header", markup=False)
         yield Static(id="demos-summary", markup=False)
         with Container(id="demos-body"):
             with Vertical(id="demos-list"):
-                yield EpisodeTitles()
+                yield Static(id="episode-titles", markup=False)
                 yield EpisodeList(id="episodes")
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
@@ -104,13 +88,11 @@ class DemonstrationsScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Read the file."""
         self.query_one(EpisodeList).focus()
         self._draw()
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What can be done with the chosen episode."""
         match action:
             case "edit":
                 row = self._chosen
@@ -129,11 +111,11 @@ class DemonstrationsScreen(Screen[None]):
 
     @work(exclusive=True, group="read")
     async def _load(self) -> None:
-        """Show the lines at once, and what is wrong with them when that is known."""
+        """Show the lines at once, and their faults when those are known."""
         known = {row.content: row.faults for row in self._rows}
         for check in (False, True):
             try:
-                rows = await asyncio.to_thread(open_book, self._path, self._agent, check=check)
+                rows = await asyncio.to_thread(read_rows, self._path, self._agent, check=check)
                 self._rows = rows if check else [row._replace(faults=known.get(row.content, ())) for row in rows]
             except LlamaGymError as error:
                 self._fault = str(error)
@@ -143,7 +125,6 @@ class DemonstrationsScreen(Screen[None]):
     # Looking
 
     def action_filter(self) -> None:
-        """Write what to show."""
         self.query_one(SentenceInput).focus()
         self._draw_status()
 
@@ -157,35 +138,25 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_status()
 
     def action_sort(self) -> None:
-        """Sort by the next column."""
-        self._sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
+        self.action_sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._descending = not self._descending
-        self._draw()
+        self.action_sort_by(self._sort)
 
-    @on(EpisodeTitles.SortAsked)
-    def sort_by_column(self, message: EpisodeTitles.SortAsked) -> None:
-        """Sort by a column, or turn its order round."""
-        if message.by == self._sort:
-            self.action_reverse()
-        else:
-            self._sort_by(message.by)
-
-    def _sort_by(self, by: SortKey) -> None:
+    def action_sort_by(self, by: SortKey) -> None:
+        """Sort by a column; if it is sorted already, reverse its order."""
+        if by == self._sort:
+            self._descending = not self._descending
         self._sort = by
         self._draw()
 
     # Changing
 
     def action_delete(self) -> None:
-        """Delete the chosen episode."""
         if self._chosen is not None:
             self._delete([self._chosen])
 
     def action_delete_shown(self) -> None:
-        """Delete all that the filter shows."""
         self._delete(self._shown)
 
     def _delete(self, rows: list[Row]) -> None:
@@ -194,44 +165,40 @@ class DemonstrationsScreen(Screen[None]):
         self._rows = [row for row in self._rows if row.line not in gone]
         removed: list[edits.Removed] = []
         plural = "" if len(rows) == 1 else "s"
-        told = f"{len(rows):,} episode{plural} deleted, kept in {edits.trash_path(self._path).name}"
+        status = f"{len(rows):,} episode{plural} deleted, kept in {edits.trash_path(self._path).name}"
         self._undo.append(("deletion", lambda: edits.put_back(self._path, removed)))
-        self._change(lambda: removed.extend(edits.remove(self._path, contents)), told)
+        self._change(lambda: removed.extend(edits.remove(self._path, contents)), status)
 
     def action_edit(self) -> None:
-        """Open the editor of the chosen episode's replies."""
         row = self._chosen
         if row is None or row.demo is None:
             return
 
         def edited(demo: Demonstration | None) -> None:
             if demo is not None:
-                self._exchange(row.content, encode(demo))
+                old, new = row.content, encode(demo)
+                self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
+                self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the source is now correction")
 
         self.app.push_screen(ReplyEditor(row.demo, self._agent), edited)
 
-    def _exchange(self, old: bytes, new: bytes) -> None:
-        self._undo.append(("edit", lambda: edits.exchange(self._path, new, old)))
-        self._change(lambda: edits.exchange(self._path, old, new), "reply edited; the episode is a correction now")
-
     def action_undo(self) -> None:
-        """Undo the last change."""
         if self._undo:
             what, undo = self._undo.pop()
             self._change(undo, f"{what} undone")
 
-    def _change(self, operation: Callable[[], None], told: str) -> None:
+    def _change(self, operation: Callable[[], None], status: str) -> None:
         self._changes += 1
         self._draw()
-        self._carry_out(operation, told)
+        self._carry_out(operation, status)
 
     @work(group="change")
-    async def _carry_out(self, operation: Callable[[], None], told: str) -> None:
+    async def _carry_out(self, operation: Callable[[], None], status: str) -> None:
         """Change the file, one change after the other, and read it again after the last."""
         async with self._turn:
             try:
                 await asyncio.to_thread(operation)
-                self._status, self._fault = told, ""
+                self._status, self._fault = status, ""
             except LlamaGymError as error:
                 self._fault = str(error)
                 self._undo.clear()
@@ -240,7 +207,7 @@ class DemonstrationsScreen(Screen[None]):
             self._load()
 
     def action_leave(self) -> None:
-        """End the filter, if there is one; else back to where one came from."""
+        """End the filter if there is one; else close the screen."""
         field = self.query_one(SentenceInput)
         if field.value or field.has_focus:
             field.value = ""
@@ -255,12 +222,14 @@ class DemonstrationsScreen(Screen[None]):
             return  # It was left while a thread was at work.
         words = self.query_one(SentenceInput).value
         self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
-        self.query_one(EpisodeTitles).show(self._sort, descending=self._descending)
+        titles = titles_text(self._sort, descending=self._descending)
+        self.query_one("#episode-titles", Static).update(titles)
         self.query_one(EpisodeList).show(self._shown, placeholder=self._nothing(words))
-        counted = summary(self._shown, self._agent)
-        self.query_one("#demos-summary", Static).update(summary_text(counted))
+        self._show_chosen()
+        self.query_one("#demos-summary", Static).update(summary_text(self._shown, self._agent))
         of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
-        faulty = f" · ✗ {counted.faulty:,} faulty" if counted.faulty else ""
+        count = sum(bool(row.faults) for row in self._shown)
+        faulty = f" · ✗ {count:,} faulty" if count else ""
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),
@@ -273,10 +242,10 @@ class DemonstrationsScreen(Screen[None]):
         if not self._read:
             return "reading the file …"
         if words and self._rows:
-            return "No episode is like that."
+            return "No episode matches."
         play, keep = key_of(self, "table", ""), key_of(self, "keep", "")
         if not play or not keep:
-            return "There is none yet: they are played, or kept of the model's play, in a run."
+            return "There is none yet: start a run to play episodes or to keep the model's."
         return f"There is none yet: {play} plays, {keep} keeps the model's."
 
     def _draw_status(self) -> None:
@@ -287,15 +256,13 @@ class DemonstrationsScreen(Screen[None]):
         status.set_class(bool(self._fault), "-fault")
         self.refresh_bindings()
 
-    @on(EpisodeList.Moved)
-    def show_chosen(self) -> None:
-        """Show the chosen episode in full."""
+    @on(OptionList.OptionHighlighted)
+    def _show_chosen(self) -> None:
         self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)
         self.refresh_bindings()
 
     def on_resize(self) -> None:
-        """The episode is wrapped at another width."""
         self.call_after_refresh(self._draw_episode)
 
     def _draw_episode(self) -> None:

@@ -1,4 +1,4 @@
-"""The dialog that asks from which return on every watched episode of the model is kept."""
+"""The dialog for the least return of the model's watched episodes that are kept automatically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
 class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
-    """Asks for a return; dismissed with it alone in a tuple (None: keep by hand), or with None if all is to stay."""
+    """Dismissed with the return in a tuple (None in it: keep no episode automatically), or None if nothing changes."""
 
     CSS_PATH = "keep_rule.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -25,19 +25,13 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
     ]
 
     def __init__(self, rule: float | None) -> None:
-        """A dialog.
-
-        Args:
-            rule: the return from which episodes are kept now; None: none are.
-        """
         super().__init__()
         self._rule = rule
 
     def compose(self) -> ComposeResult:
-        """A question and a field."""
         with Vertical(id="keep-rule") as frame:
             frame.border_title = "keep by rule"
-            frame.border_subtitle = "enter applies · escape leaves it"
+            frame.border_subtitle = "enter applies · escape cancels"
             yield Static("Keep every watched episode of the model whose return is at least:", markup=False)
             yield SentenceInput(
                 "" if self._rule is None else f"{self._rule:g}",
@@ -49,10 +43,8 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
 
     @on(Input.Submitted)
     def apply(self, message: Input.Submitted) -> None:
-        """Apply a number, or its absence."""
         if message.validation_result is None or message.validation_result.is_valid:
             self.dismiss((float(message.value) if message.value else None,))
 
     def action_stay(self) -> None:
-        """Back."""
         self.dismiss(None)

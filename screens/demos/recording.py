@@ -1,7 +1,7 @@
-"""What a person does with the demonstrations of one agent: play at a table, keep what the model played, train on them.
+"""Records the demonstrations of one agent: a person's games, kept episodes of the model, and corrections.
 
-Everything goes through one writer, so that one file grows and one place knows what is not on disk yet. Knows neither
-the screen nor the trainer.
+Everything goes through one writer, so that one file grows and one place knows what is not on disk yet. Also lists the
+files that a warm start could train on. Knows neither the screen nor the trainer.
 """
 
 from __future__ import annotations
@@ -31,37 +31,27 @@ class Offer(NamedTuple):
     episodes: int
     mean_return: float
     fault: str
-    """Why nothing would be trained on it, for people; empty: it is sound."""
+    """Why it cannot be trained on, for people; empty if it can."""
 
 
-class DemoDesk:
-    """One agent's desk; nothing is looked up before it is needed."""
+class DemoRecorder:
+    """Recorder for one agent's demonstrations; loads nothing before it is needed."""
 
     def __init__(self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]) -> None:
-        """A desk on which nothing lies.
-
-        Args:
-            agent: of the run.
-            clock: time of day.
-            next_seed: seeds of a person's episodes.
-        """
         self._agent, self._clock, self._next_seed = agent, clock, next_seed
-        self._recorder = EpisodeRecorder()
+        self._episodes = EpisodeRecorder()
         self._kept: set[int] = set()
-        """Hashes of the model's episodes that were kept: one that is told again is not kept again."""
+        """Hashes of the model's episodes that were kept: one that is shown again is not kept again."""
         self._just_kept: list[Demonstration] = []
-        """Those of the present second: two that are equal to the second would be one episode twice in the file."""
+        """Episodes of the present second: `recorded_at` counts seconds, so equal ones would be duplicate lines."""
         self._writer: DemoWriter | None = None
         self.game: HumanGame | None = None
-        """The person's table, once it was opened."""
         self.policy_hint = PolicyHint()
-        """What the policy would do there."""
         self.keep_at_least: float | None = None
-        """Return from which each watched episode of the model is kept; None: only by hand."""
+        """Least return of a watched episode that is kept automatically; None: only a key keeps one."""
 
     @property
     def writer(self) -> DemoWriter:
-        """Takes whatever is recorded."""
         if self._writer is None:
             from llamagym_tui.demos.writer import DemoWriter
 
@@ -70,11 +60,11 @@ class DemoDesk:
 
     @property
     def waiting(self) -> int:
-        """Episodes that are not on disk."""
+        """Number of episodes that are not on disk."""
         return self._writer.saved.waiting if self._writer is not None else 0
 
     def table(self, system_prompt: Callable[[], str]) -> HumanGame:
-        """The person's table, which stays as it was left.
+        """The person's game, which stays as it was left.
 
         Raises:
             LlamaGymError: the agent cannot be made.
@@ -87,20 +77,20 @@ class DemoDesk:
 
     @property
     def keepable(self) -> WatchedEpisode | None:
-        """The watched episode that ended last, unless it was kept; corrections keep themselves."""
-        last = self._recorder.last
+        """The watched episode that ended last, unless it was kept; corrections are always kept."""
+        last = self._episodes.last
         return None if last is None or last.replaced or last.identity in self._kept else last
 
-    def hear(self, event: AnyEvent, model: str) -> bool:
-        """Take in what the trainer tells; whether an episode was kept, by rule or as a correction, and is to be saved.
+    def add(self, event: AnyEvent, model: str) -> bool:
+        """Take in an event; whether an episode was kept, by rule or as a correction, and is to be saved.
 
         Raises:
             LlamaGymError: a correction cannot be kept, as the agent cannot be made.
         """
         if isinstance(event, EpisodeCorrected):
-            self._add(WatchedEpisode.corrected(event), model)
+            self._record(WatchedEpisode(event.started, event.observations, event.turns, event.finished), model)
             return True
-        if not self._recorder.hear(event) or self.keep_at_least is None:
+        if not self._episodes.add(event) or self.keep_at_least is None:
             return False
         last = self.keepable
         if last is None or last.episode_return < self.keep_at_least:
@@ -108,23 +98,21 @@ class DemoDesk:
         try:
             self.keep(model)
         except LlamaGymError:
-            return False  # a reply names no action: nobody asked for this very episode
+            return False  # A reply names no action; the rule skips such an episode silently.
         return True
 
     def keep(self, model: str) -> WatchedEpisode:
-        """Let the watched episode that ended last wait to be saved, once.
+        """Add the watched episode that ended last to those that wait to be saved.
 
-        Args:
-            model: that played it.
         Raises:
             LlamaGymError: a reply names no action, or the agent cannot be made.
         """
         watched = self.keepable
-        assert watched is not None, "the key is grey then"
-        self._add(watched, model)
+        assert watched is not None, "the key is disabled then"
+        self._record(watched, model)
         return watched
 
-    def _add(self, watched: WatchedEpisode, model: str) -> None:
+    def _record(self, watched: WatchedEpisode, model: str) -> None:
         demo = as_demonstration(watched, self._agent.agent, self._agent.name, model=model, clock=self._clock)
         self._just_kept = [other for other in self._just_kept if other.recorded_at == demo.recorded_at]
         if demo not in self._just_kept:
@@ -133,7 +121,7 @@ class DemoDesk:
         self._kept.add(watched.identity)
 
     def offers(self) -> list[Offer]:
-        """The files that a warm start could train on, checked whole; may take a moment.
+        """The files that a warm start could train on, checked as a whole; may take a moment.
 
         Raises:
             LlamaGymError: the agent cannot be made.
@@ -156,7 +144,7 @@ class DemoDesk:
         return offers
 
     def close(self) -> None:
-        """Close the table; what waits is written, if it can be."""
+        """Close the game; what waits is written, if it can be."""
         if self.waiting:
             self.writer.save()
         if self.game is not None:

@@ -1,12 +1,15 @@
-"""Demonstrations as text: one episode with what is wrong with it, and many of them counted."""
+"""Demonstrations as text: one episode with its faults, and counts of many."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
 
 from textual.content import Content
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.screens.demos.book import Row, Summary
+from llamagym_tui.screens.demos.rows import Row
 from llamagym_tui.screens.widgets.literal import literal_content, one_line
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.transcript import clipped
@@ -16,7 +19,7 @@ SPEAKERS = {"system": "system", "user": "env", "assistant": "agent"}
 MAX_MESSAGES = 600
 """Messages of an episode that are shown."""
 MAX_RETURNS = 6
-"""Returns that are counted one by one; where there are more, their range is told."""
+"""Different returns that are counted one by one; of more, only the range is shown."""
 GUTTER = 8
 """Cells of the labels."""
 BAR = 12
@@ -24,13 +27,7 @@ BAR = 12
 
 
 def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
-    """The conversation of a row, with its faults first.
-
-    Args:
-        row: the episode.
-        agent: names the actions.
-        width: cells that there are; messages are wrapped beside their labels.
-    """
+    """The conversation of a row, its faults first; messages are wrapped next to their labels at `width` cells."""
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
     demo = row.demo
     if demo is None:
@@ -56,15 +53,18 @@ def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
     return Content("\n").join(parts)
 
 
-def summary_text(counted: Summary) -> Content:
-    """Sources, returns and actions, a row each."""
-    rows = [
-        ("sources", " · ".join(f"{one_line(name)} {count:,}" for name, count in counted.sources.items())),
-        ("returns", _returns(counted)),
-        ("actions", _actions(counted)),
-    ]
-    lines = [Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in rows]
-    return Content("\n").join(lines)
+def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
+    """Episodes by source and by return, turns by action; a line each."""
+    demos = [row.demo for row in rows if row.demo is not None]
+    sources = Counter(one_line(demo.source) for demo in demos).most_common()
+    actions = Counter(one_line(agent.action_name(action)) for demo in demos for action in demo.actions)
+    turns, most = actions.total(), max(actions.values(), default=0)
+    lines = {
+        "sources": " · ".join(f"{name} {count:,}" for name, count in sources),
+        "returns": _returns([demo.episode_return for demo in demos]),
+        "actions": " · ".join(f"{name} {_bar(n, most)} {n / turns:.0%}" for name, n in actions.most_common()),
+    }
+    return Content("\n").join(Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in lines.items())
 
 
 def _message(label: Content, text: str, width: int) -> Content:
@@ -84,24 +84,16 @@ def _turn(demo: Demonstration, turn: int, agent: AgentBase) -> Content:
     return Content.assemble(("action  ", ASIDE), (name, "bold"), (f" · reward {number(demo.rewards[turn])}", ASIDE))
 
 
-def _returns(counted: Summary) -> str:
-    if not counted.returns:
+def _returns(returns: list[float]) -> str:
+    if not returns:
         return ""
-    mean = f"mean {number(counted.mean_return, 3)}"
-    if len(counted.returns) > MAX_RETURNS:
-        best, worst = next(iter(counted.returns)), next(reversed(counted.returns))
-        return f"{mean} · from {number(worst)} to {number(best)}"
-    most = max(counted.returns.values())
-    bars = [f"{number(value)} {_bar(count, most)} {count:,}" for value, count in counted.returns.items()]
-    return f"{mean} · " + " · ".join(bars)
-
-
-def _actions(counted: Summary) -> str:
-    turns = sum(counted.actions.values())
-    most = max(counted.actions.values(), default=0)
-    return " · ".join(
-        f"{one_line(name)} {_bar(count, most)} {count / turns:.0%}" for name, count in counted.actions.items()
-    )
+    mean = f"mean {number(sum(returns) / len(returns), 3)}"
+    counted = Counter(returns)
+    if len(counted) > MAX_RETURNS:
+        return f"{mean} · from {number(min(returns))} to {number(max(returns))}"
+    most = max(counted.values())
+    bars = (f"{number(value)} {_bar(n, most)} {n:,}" for value, n in sorted(counted.items(), reverse=True))
+    return " · ".join([mean, *bars])
 
 
 def _bar(count: int, most: int) -> str:

@@ -1,7 +1,7 @@
-"""The warm start: which demonstrations to train on, and how the training goes while it lasts.
+"""The warm start: which demonstrations to train on, and the progress of the training.
 
-Files are checked whole before anything is asked for, and what is wrong with them stands there. The training goes on
-behind the dialog when it is closed.
+Files are checked as a whole before training is requested, and their faults are shown. The training continues when the
+dialog is closed.
 """
 
 from __future__ import annotations
@@ -28,42 +28,36 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.state.run import RunState
 
 EVALUATION = Evaluate(episodes=300, greedy=True)
-"""Asked for before and after."""
+"""Requested before and after."""
+EVALUATIONS = "Play 300 greedy episodes before and after, or none."
 
 
 class WarmStartDialog(ModalScreen[None]):
-    """Trains on demonstrations."""
-
     CSS_PATH = "warm_start.tcss"
     BINDING_GROUP_TITLE = "Warm start"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "choose(-1)", "Up", show=False, tooltip="The file above.", id="warm_start.up"),
         Binding("down,j", "choose(1)", "Down", show=False, tooltip="The file below.", id="warm_start.down"),
         Binding("enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"),
+        Binding("v", "evaluations", "Evaluations", tooltip=EVALUATIONS, id="warm_start.evaluations"),
         Binding(
-            "v",
-            "evaluations",
-            "Evaluations",
-            tooltip="Play 300 greedy episodes before and after, or do without.",
-            id="warm_start.evaluations",
+            "c",
+            "cancel",
+            "Cancel",
+            tooltip="End the training, keep its weights.",
+            id="warm_start.cancel",
         ),
-        Binding("c", "cancel", "Cancel", tooltip="End the training; what was learnt stays.", id="warm_start.cancel"),
-        Binding("escape,q", "close", "Close", tooltip="Back; a training goes on.", id="warm_start.close"),
+        Binding("escape,q", "close", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
     ]
 
     @dataclass
     class CommandsAsked(Message):
-        """A key asked something of the trainer, in this order."""
+        """Commands for the trainer, in this order."""
 
         commands: Sequence[AnyCommand]
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
-        """A dialog.
-
-        Args:
-            state: of the run.
-            offers: reads and checks the files that there are; called in a thread.
-        """
+        """`offers` reads and checks the files; it is called in a thread."""
         super().__init__()
         self._state = state
         self._find_offers = offers
@@ -73,7 +67,6 @@ class WarmStartDialog(ModalScreen[None]):
         self._evaluates = True
 
     def compose(self) -> ComposeResult:
-        """Structure only."""
         with VerticalScroll(id="warm-start") as frame:
             frame.border_title = "warm start"
             yield Static(id="offers", markup=False)
@@ -81,12 +74,11 @@ class WarmStartDialog(ModalScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Look what there is to train on."""
         self.show(self._state)
-        self._look()
+        self._read_offers()
 
     @work(exclusive=True)
-    async def _look(self) -> None:
+    async def _read_offers(self) -> None:
         try:
             self._offers = await asyncio.to_thread(self._find_offers)
         except LlamaGymError as error:
@@ -94,7 +86,7 @@ class WarmStartDialog(ModalScreen[None]):
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Tell how the training goes."""
+        """Show another state of the run."""
         self._state = state
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
@@ -121,28 +113,23 @@ class WarmStartDialog(ModalScreen[None]):
         return True
 
     def action_choose(self, by: int) -> None:
-        """Choose another file."""
         if self._offers:
             self._at = (self._at + by) % len(self._offers)
             self.show(self._state)
 
     def action_evaluations(self) -> None:
-        """Evaluate before and after, or do without."""
         self._evaluates = not self._evaluates
         self.show(self._state)
 
     def action_begin(self) -> None:
-        """Ask for the training."""
         if self._chosen is None:
             return
         around: list[AnyCommand] = [EVALUATION] if self._evaluates else []
-        asked = [*around, WarmStart(sft_data=str(self._chosen.path)), *around]
-        self.post_message(self.CommandsAsked(asked))
+        commands = [*around, WarmStart(sft_data=str(self._chosen.path)), *around]
+        self.post_message(self.CommandsAsked(commands))
 
     def action_cancel(self) -> None:
-        """Ask for the end of the training."""
         self.post_message(self.CommandsAsked([CancelWarmStart()]))
 
     def action_close(self) -> None:
-        """Back; a training goes on."""
         self.dismiss()

@@ -1,4 +1,4 @@
-"""A warm start as text: the files there are, how far the training is, and what it changed."""
+"""A warm start as text: the files, the progress of the training, and the evaluations before and after."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CURVE = 60
 
 
 def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool) -> Content:
-    """The files that could be trained on, with what is wrong with each.
+    """The files that could be trained on, with the fault of each.
 
     Args:
         offers: None: they are being read.
         chosen: index of the chosen one.
         fault: why they cannot be read; empty if they can.
-        key: tells the key of a binding, from its id and what to say if it has none.
+        key: the key of a binding, from its id and a default.
         evaluates: whether the model is evaluated before and after.
     """
     if fault:
@@ -44,15 +44,9 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: Ke
 
 
 def teaching_text(teaching: Teaching, width: int) -> Content:
-    """How far the last warm start is.
-
-    Args:
-        teaching: the warm start.
-        width: cells that there are.
-    """
     if teaching.stage is Stage.NONE:
         return Content("")
-    lead = [] if teaching.under_way else [Content("")]  # the files stand above then
+    lead = [] if teaching.under_way else [Content("")]  # a gap below the list of files
     parts = [*lead, Content.styled(_stage(teaching), "bold")]
     if teaching.stage is Stage.REFUSED:
         parts.append(Content.styled(literal(teaching.detail), "$text-error"))
@@ -81,15 +75,15 @@ def _stage(teaching: Teaching) -> str:
         case Stage.NONE:
             return ""
         case Stage.ASKED if teaching.cancelling:
-            return "asked for, to be cancelled"
+            return "requested, to be cancelled"
         case Stage.ASKED:
-            return "asked for; first the evaluation" if teaching.evaluates and not teaching.before else "asked for"
+            return "requested; first the evaluation" if teaching.evaluates and not teaching.before else "requested"
         case Stage.TRAINING:
             return "training, to be cancelled" if teaching.cancelling else "training"
         case Stage.EVALUATING:
             return "trained; now the evaluation"
         case Stage.REFUSED:
-            return "refused, and nothing was trained"
+            return "refused; nothing was trained"
         case Stage.OVER:
             return _over(teaching)
         case _:
@@ -129,10 +123,7 @@ def _evaluations(teaching: Teaching) -> Content:
     if not teaching.under_way and (before is None or after is None):
         when = "after" if before is None else "before"
         figures = [(_mean(before or after), "bold"), (f" greedy, {when} it only", ASIDE)]
-    return Content.assemble(
-        ("mean return ±95% ", ASIDE),
-        *figures,
-    )
+    return Content.assemble(("mean return ±95% ", ASIDE), *figures)
 
 
 def _mean(found: EvaluationFinished | None) -> str:

@@ -1,24 +1,25 @@
 """The wheel: a person acts in the watched environment in the agent's place, while the run waits at their turns.
 
-Shows the run's own conversation, what the agent would say, and the actions on keys. The trainer steps the
-environment; a key acts only in a turn that the trainer has said waits. Closes when the wheel is let go.
+Shows the run's own conversation, the reply that the agent would give, and the actions on keys. The trainer steps the
+environment; a key acts only in a turn for which the trainer awaits an action. Closes when the wheel is let go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import DescendantFocus, Key, ScreenResume
-from textual.screen import Screen
+from textual.events import ScreenResume
 from textual.widgets import Static
 
+from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Resume
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_text, header_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
@@ -30,49 +31,44 @@ from llamagym_tui.state.run import RunState, command_asked
 
 
 class WheelHeader(StateText):
-    """The row that says who acts."""
-
     def content_at(self, width: int) -> Content:
-        """The row at a width."""
         return header_text(self.state, width)
 
 
-class WheelScreen(Screen[RunState]):
+class WheelScreen(ChoosingScreen[RunState]):
     """A person at the wheel; dismissed with the state of the run by then."""
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "reason", "Say why", tooltip="Write a sentence that your reply begins with.", id="wheel.reason"),
-        Binding("enter", "end_reason", "Done", tooltip="The sentence stands; choose.", priority=True, id="wheel.done"),
-        Binding("space", "resume", "Go on", tooltip="End the pause.", id="wheel.resume"),
+        Binding(
+            "enter",
+            "end_reason",
+            "Done",
+            tooltip="Leave the sentence.",
+            priority=True,
+            id="wheel.done",
+        ),
+        Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
         Binding("escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"),
     ]
 
     def __init__(self, state: RunState) -> None:
-        """A screen for a wheel that was asked for.
-
-        Args:
-            state: of the run.
-        """
         super().__init__()
         self._state = state
 
     def compose(self) -> ComposeResult:
-        """Structure only."""
         yield TooSmall()
         yield WheelHeader(self._state, id="wheel-header")
         yield ConversationView(id="wheel-conversation")
         yield Static(id="agent-says", markup=False)
         yield Static(id="wheel-choices", markup=False)
-        yield SentenceInput(
-            id="wheel-reasoning", placeholder="why, in a sentence; enter goes on", select_on_focus=False
-        )
+        yield reasoning_input("wheel-reasoning")
         yield Static(id="wheel-fault", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The keys work at once."""
         self.query_one(ConversationView).focus()
         self.show(self._state)
 
@@ -81,7 +77,7 @@ class WheelScreen(Screen[RunState]):
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run; nobody has the wheel: close."""
+        """Show another state of the run; close if nobody has the wheel."""
         if state.wheel.awaited != self._state.wheel.awaited:
             self.query_one(SentenceInput).value = ""
         self._state = state
@@ -90,36 +86,23 @@ class WheelScreen(Screen[RunState]):
                 self.dismiss(state)
             return
         self.query_one(ConversationView).show(state.transcript.entries)
-        self._draw()
-
-    def on_key(self, event: Key) -> None:
-        """Actions are on the agent's keys, before any other meaning of them, unless a sentence is being written."""
-        if self._writing or self._state.wheel.taken is None:
-            return
-        for index, choice in enumerate(self._state.wheel.taken.choices):
-            if choice.key in (event.key, event.character):
-                event.stop()
-                event.prevent_default()
-                self.action_choose(index)
-                return
+        self.draw()
 
     @property
-    def _writing(self) -> bool:
-        return isinstance(self.focused, SentenceInput)
+    def choices(self) -> Sequence[Choice]:
+        return self._state.wheel.taken.choices if self._state.wheel.taken else ()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A sentence can be written while the turn waits, and a pause ended while there is one."""
         match action:
             case "reason":
                 return True if self._state.wheel.is_persons_turn else None
             case "end_reason":
-                return self._writing
+                return self.writing
             case "resume":
-                return self._state.phase == "paused" and not self._writing
+                return self._state.phase == "paused" and not self.writing
         return True
 
     def action_choose(self, index: int) -> None:
-        """Take an action, by its key or a click."""
         wheel = self._state.wheel
         if not wheel.is_persons_turn or wheel.taken is None or wheel.awaited is None:
             return
@@ -133,28 +116,22 @@ class WheelScreen(Screen[RunState]):
         )
 
     def action_reason(self) -> None:
-        """Write a sentence, or leave it as it stands."""
-        if self._writing:
+        """Begin a sentence, or leave it as it is."""
+        if self.writing:
             self.action_end_reason()
         else:
             self.query_one(SentenceInput).display = True
             self.query_one(SentenceInput).focus()
 
     def action_end_reason(self) -> None:
-        """The sentence stands."""
         self.query_one(ConversationView).focus()
 
-    @on(DescendantFocus)
-    def _focus_moved(self) -> None:
-        self._draw()
-
     def action_resume(self) -> None:
-        """End the pause."""
         self._ask(Resume())
 
     def action_let_go(self) -> None:
-        """Leave the sentence; or let the agent act again, and at the second time do not wait for the trainer."""
-        if self._writing:
+        """Leave the sentence; or let the agent act again. A second press does not wait for the trainer."""
+        if self.writing:
             self.action_end_reason()
         elif isinstance(self._state.wheel.asked, LetGo):
             self.dismiss(self._state)
@@ -165,20 +142,17 @@ class WheelScreen(Screen[RunState]):
         """Ask, and know of it before the app has painted: the next key counts from here."""
         self._state = command_asked(self._state, command)
         self._ask(command)
-        self._draw()
+        self.draw()
 
     def _ask(self, command: AnyCommand) -> None:
         self.post_message(CommandAsked(command))
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         state = self._state
         self.query_one(WheelHeader).show(state)
-        self.query_one("#agent-says", Static).update(agent_text(state))
-        self.query_one("#wheel-choices", Static).update(
-            choices_text(state, partial(moved_key, self.app), writing=self._writing)
-        )
-        sentence = self.query_one(SentenceInput)
-        sentence.display = self._writing or bool(sentence.value)
+        self.update_text("agent-says", agent_text(state))
+        self.update_text("wheel-choices", choices_text(state, partial(moved_key, self.app), writing=self.writing))
+        self.show_sentence()
         fault = self.query_one("#wheel-fault", Static)
         fault.display = bool(state.wheel.fault)
         fault.update(literal(state.wheel.fault))

@@ -1,7 +1,8 @@
-"""Taking back and mending what was recorded: nothing is lost by it, whoever writes at the same time."""
+"""Deleting, restoring and editing recorded episodes: nothing is lost, even if another program writes."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.demos import edits, jsonl
+from llamagym_tui.demos import edits
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import encode
 from llamagym_tui.demos.writer import DemoWriter
@@ -57,7 +58,7 @@ def test_of_equal_lines_one_is_removed(path: Path) -> None:
     assert seeds(path) == [0, 2, 3, 1]
 
 
-def test_a_line_that_is_gone_is_told_and_nothing_is_changed(path: Path) -> None:
+def test_a_line_that_is_gone_is_an_error_and_changes_nothing(path: Path) -> None:
     with pytest.raises(DemoFileError, match="no longer"):
         edits.remove(path, [line(1), line(9)])
     assert seeds(path) == [0, 1, 2, 3]
@@ -73,7 +74,7 @@ def test_a_faulty_line_can_be_removed(path: Path) -> None:
 
 def test_a_change_waits_for_another_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
-    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="another program holds"):
         edits.remove(path, [line(1)])
     assert seeds(path) == [0, 1, 2, 3]
 
@@ -101,14 +102,15 @@ def test_nothing_is_lost_while_another_process_appends(path: Path) -> None:
 
 @pytest.mark.parametrize("full", ["the file", "the trash"])
 def test_a_full_disk_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
-    before, write = path.read_bytes(), jsonl._write
+    before, sync = path.read_bytes(), os.fsync
+    refused = "*.partial" if full == "the file" else "*.trash"
 
-    def refuse(file: object, data: bytes) -> None:
-        if str(file.name).endswith(".partial" if full == "the file" else ".trash"):  # type: ignore[attr-defined]
+    def refuse(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino in [file.stat().st_ino for file in path.parent.glob(refused)]:
             raise OSError(28, "No space left on device")
-        write(file, data)  # type: ignore[arg-type]
+        sync(descriptor)
 
-    monkeypatch.setattr(jsonl, "_write", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(DemoFileError, match="No space left"):
         edits.remove(path, [line(1)])
     assert path.read_bytes() == before
@@ -123,21 +125,21 @@ def test_a_torn_last_line_is_moved_aside_before_a_change(path: Path) -> None:
     assert Path(f"{path}.torn").read_bytes() == b'{"messages": [\n'
 
 
-def test_a_reply_worded_anew_keeps_the_episode() -> None:
-    said = 'Low: one more. {"action": 1}'
-    mended = edits.with_reply(a_demo(), 0, said, AGENT)
-    assert mended.messages[2]["content"] == said
-    assert (mended.actions, mended.episode_return, mended.source) == ([1, 0], 1.0, "correction")
+def test_an_edited_reply_keeps_the_episode() -> None:
+    reply = 'Low: one more. {"action": 1}'
+    edited = edits.with_reply(a_demo(), 0, reply, AGENT)
+    assert edited.messages[2]["content"] == reply
+    assert (edited.actions, edited.episode_return, edited.source) == ([1, 0], 1.0, "correction")
 
 
 def test_another_action_ends_the_episode_there(tmp_path: Path) -> None:
-    mended = edits.with_reply(a_demo(), 0, '{"action": 0}', AGENT)
-    assert [message["role"] for message in mended.messages] == ["system", "user", "assistant"]
-    assert (mended.actions, mended.rewards, mended.episode_return, mended.length) == ([0], [0.0], 0.0, 1)
-    assert (mended.end, mended.source) == ("truncated", "correction")
+    edited = edits.with_reply(a_demo(), 0, '{"action": 0}', AGENT)
+    assert [message["role"] for message in edited.messages] == ["system", "user", "assistant"]
+    assert (edited.actions, edited.rewards, edited.episode_return, edited.length) == ([0], [0.0], 0.0, 1)
+    assert (edited.end, edited.source) == ("truncated", "correction")
     last = edits.with_reply(a_demo(), 1, '{"action": 1}', AGENT)
     assert (last.rewards, last.episode_return) == ([0.0, 0.0], 0.0), "what was paid was paid for another action"
-    demo_files.append(tmp_path / "one.jsonl", mended)
+    demo_files.append(tmp_path / "one.jsonl", edited)
     assert demo_files.check(tmp_path / "one.jsonl", AGENT) == []
 
 

@@ -31,7 +31,7 @@ def played(spec: str, episodes: int, seed: int) -> list[Demonstration]:
     return list(expert_episodes(agent, catalog.agent_name(spec), episodes=episodes, seed=seed, clock=clock))
 
 
-def test_an_episode_is_told_as_the_agent_tells_it() -> None:
+def test_an_episode_has_the_agents_own_texts() -> None:
     (demo,) = played("blackjack", 1, 5)
     agent = catalog.find_agent("blackjack")()
     assert demo.messages[0] == {"role": "system", "content": agent.get_system_prompt()}

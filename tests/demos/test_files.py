@@ -17,7 +17,8 @@ from filelock import FileLock
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import encode
+from llamagym_tui.demos.demonstration import Demonstration, encode, utc_timestamp
+from llamagym_tui.demos.faults import Fault
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
@@ -25,7 +26,7 @@ from llamagym_tui.game.chat import assistant, system, user
 PROMPT = "Play well."
 
 
-def a_demo(**changes: Any) -> demo_files.Demonstration:
+def a_demo(**changes: Any) -> Demonstration:
     fields: dict[str, Any] = {
         "messages": [
             system(PROMPT),
@@ -48,7 +49,7 @@ def a_demo(**changes: Any) -> demo_files.Demonstration:
         "prompt_sha256": prompt_sha256(PROMPT),
         "recorded_at": "2026-01-31T12:00:00Z",
     }
-    return demo_files.Demonstration(**{**fields, **changes})
+    return Demonstration(**{**fields, **changes})
 
 
 def write_line(path: Path, **changes: Any) -> None:
@@ -77,7 +78,7 @@ def test_numbers_of_numpy_become_plain_ones(path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"actions": [object(), 0]}, {"rewards": [float("nan"), 1.0]}])
-def test_what_json_cannot_tell_is_not_saved(path: Path, changes: dict[str, Any]) -> None:
+def test_what_json_cannot_hold_is_not_saved(path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(DemoFileError, match="not saved"):
         demo_files.append(path, a_demo(**changes))
     assert not path.exists()
@@ -110,10 +111,10 @@ def test_two_processes_append_at_once_and_no_line_is_lost(path: Path) -> None:
     assert sorted(demo.seed or 0 for demo in demo_files.read(path)) == [*range(40), *range(1000, 1040)]
 
 
-def test_a_writer_waits_its_turn_and_says_so_when_it_never_comes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_waits_for_the_lock_and_fails_if_it_is_never_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llamagym_tui.demos.jsonl.LOCK_TIMEOUT_S", 0.05)
     demo_files.append(path, a_demo(seed=1))
-    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+    with FileLock(f"{path}.lock"), pytest.raises(DemoFileError, match="another program holds"):
         demo_files.append(path, a_demo(seed=2))
     demo_files.append(path, a_demo(seed=3))
     assert [demo.seed for demo in demo_files.read(path)] == [1, 3]
@@ -190,7 +191,7 @@ def test_a_good_file_has_no_faults(path: Path) -> None:
         (b'{"messages": NaN}\n', "not JSON"),
         (b"[1]\n", "one JSON object, and this is a list"),
         (b'{"messages": [\n', "not JSON"),
-        (b'{"messages": [', "breaks off"),
+        (b'{"messages": [', "is incomplete"),
         (b'{"a": "\xff"}\n', "Byte 8 is not UTF-8"),
         (b"\xef\xbb\xbf{}\n", "byte order mark"),
         (b"[" * 100_000 + b"\n", "not JSON"),
@@ -245,17 +246,17 @@ def test_a_demonstration_that_does_not_add_up_is_a_fault(path: Path, changes: di
 def test_a_missing_line_end_is_a_fault(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(encode(a_demo()))
-    assert demo_files.check(path) == [demo_files.Fault(1, "The last line has no end of line.")]
+    assert demo_files.check(path) == [Fault(1, "The last line has no end of line.")]
 
 
 def test_an_episode_that_is_there_twice_is_a_fault_of_the_later_line(path: Path) -> None:
     for seed in (1, 2, 1, 1):
         demo_files.append(path, a_demo(seed=seed))
     sentence = "This is the same episode as in line 1."
-    assert demo_files.check(path) == [demo_files.Fault(3, sentence), demo_files.Fault(4, sentence)]
+    assert demo_files.check(path) == [Fault(3, sentence), Fault(4, sentence)]
 
 
-def test_a_reply_that_does_not_say_its_action_is_a_fault(path: Path) -> None:
+def test_a_reply_that_does_not_name_its_action_is_a_fault(path: Path) -> None:
     messages = [*a_demo().messages[:3], user("Your total: 20."), assistant("Hm.")]
     demo_files.append(path, a_demo(messages=messages, actions=[0, 0]))
     assert [fault.sentence for fault in demo_files.check(path, BlackjackAgent())] == [
@@ -298,13 +299,11 @@ def test_a_merge_loses_nothing_that_is_appended_to_its_output_while_it_reads(
     assert [demo.seed for demo in demo_files.read(one)] == [1, 3, 2]
 
 
-def test_a_merge_waits_for_its_output_and_says_so_if_it_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_waits_for_its_output_and_fails_if_it_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, out = tmp_path / "one.jsonl", tmp_path / "out.jsonl"
     demo_files.append(one, a_demo(seed=1))
     monkeypatch.setattr(jsonl, "LOCK_TIMEOUT_S", 0.05)
-    with FileLock(f"{out}.lock"), pytest.raises(DemoFileError, match="held by another program"):
+    with FileLock(f"{out}.lock"), pytest.raises(DemoFileError, match="another program holds"):
         demo_files.merge([one], out)
     assert not out.exists()
 
@@ -342,12 +341,9 @@ def test_the_data_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert demo_files.default_path("blackjack") == tmp_path / "demos" / "blackjack.jsonl"
 
 
-def test_times_are_told_in_utc() -> None:
-    assert demo_files.utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
-    assert (
-        demo_files.utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2))))
-        == "2026-01-31T10:00:00Z"
-    )
+def test_times_are_recorded_in_utc() -> None:
+    assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=UTC)) == "2026-01-31T12:00:00Z"
+    assert utc_timestamp(datetime(2026, 1, 31, 12, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-31T10:00:00Z"
 
 
 def test_datasets_reads_the_file_as_it_is(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from llamagym_tui.agent import Agent
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import ActionParseError, EnvError
@@ -87,9 +89,9 @@ def test_a_person_sees_what_the_agent_would_see(tmp_path: Path):
 def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
     game = table(tmp_path)
     assert [game.act(0), game.act(1)] == [False, True]
-    game.save()
-    assert demo_files.read(game.path) == [
-        demo_files.Demonstration(
+    game.writer.save()
+    assert demo_files.read(game.writer.path) == [
+        Demonstration(
             messages=[
                 {"role": "system", "content": "Go on."},
                 {"role": "user", "content": "You stand at 0."},
@@ -112,10 +114,10 @@ def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
             recorded_at="2026-01-02T12:00:00Z",
         )
     ]
-    assert game.saved == (1, 0, "")
+    assert game.writer.saved == (1, 0, "")
 
 
-def test_turns_are_told_as_a_persons(tmp_path: Path):
+def test_turns_are_marked_as_a_persons(tmp_path: Path):
     game = table(tmp_path)
     game.act(1)
     kinds = [type(entry.fact) for entry in game.transcript.entries]
@@ -128,8 +130,8 @@ def test_a_time_limit_is_recorded_as_truncated(tmp_path: Path):
     game = table(tmp_path, TwoStep(truncates=True))
     game.act(0)
     game.act(0)
-    game.save()
-    assert demo_files.read(game.path)[0].end == "truncated"
+    game.writer.save()
+    assert demo_files.read(game.writer.path)[0].end == "truncated"
     assert isinstance(game.transcript.entries[-1].fact, EpisodeFinished)
 
 
@@ -137,8 +139,8 @@ def test_an_empty_prompt_is_no_system_message(tmp_path: Path):
     game = table(tmp_path, prompt="")
     game.act(0)
     game.act(0)
-    game.save()
-    assert demo_files.read(game.path)[0].messages[0]["role"] == "user"
+    game.writer.save()
+    assert demo_files.read(game.writer.path)[0].messages[0]["role"] == "user"
 
 
 def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
@@ -146,16 +148,16 @@ def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
     (tmp_path / "demos").write_text("a file where the folder should be")
     game.act(0)
     game.act(1)
-    game.save()
-    assert (game.saved.episodes, game.saved.waiting) == (0, 1)
-    assert "not saved" in game.saved.fault
+    game.writer.save()
+    assert (game.writer.saved.episodes, game.writer.saved.waiting) == (0, 1)
+    assert "not saved" in game.writer.saved.fault
     (tmp_path / "demos").unlink()
-    game.save()
-    assert game.saved == (1, 0, "")
-    assert len(demo_files.read(game.path)) == 1
+    game.writer.save()
+    assert game.writer.saved == (1, 0, "")
+    assert len(demo_files.read(game.writer.path)) == 1
 
 
-def test_the_prompt_of_the_next_episode_is_asked_at_its_start(tmp_path: Path):
+def test_the_prompt_of_the_next_episode_is_read_at_its_start(tmp_path: Path):
     prompts = iter(["first", "second"])
     game = HumanGame(
         StepAgent(),
@@ -171,8 +173,8 @@ def test_the_prompt_of_the_next_episode_is_asked_at_its_start(tmp_path: Path):
         game.deal()
         game.act(0)
         game.act(0)
-    game.save()
-    assert [demo.messages[0]["content"] for demo in demo_files.read(game.path)] == ["first", "second"]
+    game.writer.save()
+    assert [demo.messages[0]["content"] for demo in demo_files.read(game.writer.path)] == ["first", "second"]
 
 
 def test_blackjacks_actions_are_on_its_own_keys():
@@ -199,7 +201,7 @@ def test_a_space_that_keys_cannot_play_is_refused_in_a_sentence(space: spaces.Sp
         choices(StepAgent(), space)
 
 
-def test_an_environment_that_breaks_is_told(tmp_path: Path):
+def test_an_environment_that_raises_is_an_env_error(tmp_path: Path):
     class Broken(TwoStep):
         def step(self, action: int) -> Any:
             raise RuntimeError("the wheel came off")
@@ -222,9 +224,9 @@ def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):
     game.open()
     game.deal()
     assert game.act(0)
-    game.save()
+    game.writer.save()
     game.close()
-    assert demo_files.read(game.path)[0].episode_return in (-1.0, 0.0, 1.0)
+    assert demo_files.read(game.writer.path)[0].episode_return in (-1.0, 0.0, 1.0)
 
 
 def test_a_choice_is_not_taken_until_it_is_taken(tmp_path: Path):
@@ -257,9 +259,9 @@ def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> Huma
 def test_a_reason_stands_before_the_action_and_reads_back_as_it(tmp_path: Path):
     game = blackjack_table(tmp_path)
     game.act(0, " High enough. ")
-    game.save()
-    assert demo_files.read(game.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
-    assert demo_files.check(game.path, BlackjackAgent()) == []
+    game.writer.save()
+    assert demo_files.read(game.writer.path)[0].messages[-1]["content"] == 'High enough. {"action": 0}'
+    assert demo_files.check(game.writer.path, BlackjackAgent()) == []
 
 
 def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_step(tmp_path: Path):
@@ -277,8 +279,9 @@ def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_ste
 
 def test_the_hint_is_the_experts_action(tmp_path: Path):
     game = blackjack_table(tmp_path)
-    total, dealer, ace = game._observation
-    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, ace))]
+    shown = game.messages[-1]["content"]
+    total, dealer = (int(number) for number in re.findall(r"\d+", shown))
+    assert game.hint() == ("stick", "hit")[BlackjackAgent().expert((total, dealer, "ace: yes" in shown))]
     assert table(tmp_path).has_expert is False
     assert table(tmp_path).hint() == ""
 
@@ -287,11 +290,11 @@ def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
     game = table(tmp_path)
     game.act(0)
     game.act(1)
-    game.save()
+    game.writer.save()
     game.discard()
-    assert (demo_files.read(game.path), game.saved.episodes, game.discarded) == ([], 0, True)
+    assert (demo_files.read(game.writer.path), game.writer.saved.episodes, game.discarded) == ([], 0, True)
     game.discard()
-    assert (len(demo_files.read(game.path)), game.saved.episodes, game.discarded) == (1, 1, False)
+    assert (len(demo_files.read(game.writer.path)), game.writer.saved.episodes, game.discarded) == (1, 1, False)
 
 
 def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
@@ -299,9 +302,9 @@ def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
     game.act(0)
     game.act(1)
     game.discard()
-    game.save()
-    assert game.saved == (0, 0, "")
-    assert not game.path.exists()
+    game.writer.save()
+    assert game.writer.saved == (0, 0, "")
+    assert not game.writer.path.exists()
 
 
 def test_gymnasiums_text_rendering_is_drawn_with_brackets_for_colours(tmp_path: Path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 
@@ -27,7 +28,7 @@ TEMPLATE = (
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "blackjack.jsonl"
     for seed in range(4):
-        demo = demo_files.Demonstration(
+        demo = Demonstration(
             messages=[
                 system(PROMPT),
                 user("Your total: 12."),

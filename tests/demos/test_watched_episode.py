@@ -12,7 +12,7 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.protocol.events import TokensStreamed
-from llamagym_tui.screens.demos.recording import DemoDesk
+from llamagym_tui.screens.demos.recording import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from tests import fakes
 
@@ -21,13 +21,13 @@ TURNS = [("Your total: 12.", '{"action": 1}', "json"), ("Your total: 20.", 'Stic
 
 
 def recorder(*events: object) -> EpisodeRecorder:
-    heard = EpisodeRecorder()
+    recorder = EpisodeRecorder()
     for event in events:
-        heard.hear(event)  # type: ignore[arg-type]
-    return heard
+        recorder.add(event)  # type: ignore[arg-type]
+    return recorder
 
 
-def test_an_episode_is_kept_as_it_was_told(tmp_path: Path) -> None:
+def test_an_episode_is_kept_as_it_was_streamed(tmp_path: Path) -> None:
     last = recorder(*fakes.hand(3, TURNS, 1.0)).last
     assert last is not None
     demo = as_demonstration(last, BlackjackAgent(), "blackjack", model="bundled", clock=lambda: NOON)
@@ -58,46 +58,46 @@ def test_an_episode_whose_reply_names_no_action_is_refused() -> None:
 
 def test_the_rule_keeps_by_return_and_each_episode_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    desk.keep_at_least = 0.5
-    kept = [desk.hear(event, "bundled") for number in (1.0, -1.0) for event in fakes.hand(0, TURNS, number)]
+    recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    recorder.keep_at_least = 0.5
+    kept = [recorder.add(event, "bundled") for number in (1.0, -1.0) for event in fakes.hand(0, TURNS, number)]
     assert sum(kept) == 1
-    assert desk.keepable is not None, "k can keep what the rule does not"
-    assert desk.keepable.episode_return == -1.0
-    desk.writer.save()
-    assert [demo.episode_return for demo in demo_files.read(desk.writer.path)] == [1.0]
+    assert recorder.keepable is not None, "k can keep what the rule does not"
+    assert recorder.keepable.episode_return == -1.0
+    recorder.writer.save()
+    assert [demo.episode_return for demo in demo_files.read(recorder.writer.path)] == [1.0]
 
 
-def test_an_episode_that_is_told_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_that_is_shown_again_is_not_kept_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    desk.keep_at_least = 0.5
+    recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    recorder.keep_at_least = 0.5
     for event in [*fakes.hand(0, TURNS, 1.0), *fakes.hand(0, TURNS, 1.0)]:
-        desk.hear(event, "bundled")
-    assert desk.keepable is None
-    assert desk.waiting == 1
+        recorder.add(event, "bundled")
+    assert recorder.keepable is None
+    assert recorder.waiting == 1
 
 
 def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     seconds = iter([NOON, NOON, NOON.replace(second=1)])
-    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
-    desk.keep_at_least = 0.5
+    recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: next(seconds), next_seed=lambda: 1)
+    recorder.keep_at_least = 0.5
     for episode in range(3):
         for event in fakes.hand(episode, TURNS, 1.0):
-            desk.hear(event, "bundled")
-    desk.writer.save()
-    assert len(demo_files.read(desk.writer.path)) == 2
-    assert demo_files.check(desk.writer.path, BlackjackAgent()) == []
+            recorder.add(event, "bundled")
+    recorder.writer.save()
+    assert len(demo_files.read(recorder.writer.path)) == 2
+    assert demo_files.check(recorder.writer.path, BlackjackAgent()) == []
 
 
 def test_what_a_warm_start_could_train_on_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    desk = DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    assert [offer.title for offer in desk.offers()] == ["shipped with the agent"]
+    recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    assert [offer.title for offer in recorder.offers()] == ["shipped with the agent"]
     path = demo_files.default_path("blackjack")
     path.parent.mkdir()
     path.write_bytes(b"nonsense\n")
-    own, shipped = desk.offers()
+    own, shipped = recorder.offers()
     assert "line 1: This is not JSON" in own.fault
     assert (shipped.fault, shipped.episodes) == ("", 500)

@@ -18,11 +18,11 @@ from llamagym_tui.run_store import utc_now
 
 
 class Reworded(BlackjackAgent):
-    """Says the same in other words, but for blackjacks."""
+    """Words observations differently, except for blackjacks."""
 
     def format_observation(self, observation: Any) -> str:
-        said = super().format_observation(observation)
-        return said if observation[0] == 21 else said.replace("Your total", "Your hand")
+        text = super().format_observation(observation)
+        return text if observation[0] == 21 else text.replace("Your total", "Your hand")
 
 
 @pytest.fixture
@@ -32,17 +32,17 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_the_agent_says_as_before_is_no_matter(path: Path):
+def test_unchanged_observations_give_no_warning(path: Path):
     assert demo_files.reworded(path, BlackjackAgent()) == []
 
 
-def test_each_episode_that_is_worded_otherwise_is_told_once_by_its_line(path: Path):
+def test_each_episode_with_other_observations_is_reported_once_by_its_line(path: Path):
     first = [next(m["content"] for m in demo.messages if m["role"] == "user") for demo in demo_files.read(path)]
     found = demo_files.reworded(path, Reworded())
     assert [warning.line for warning in found] == [
-        number for number, told in enumerate(first, start=1) if not told.startswith("Your total: 21")
+        number for number, text in enumerate(first, start=1) if not text.startswith("Your total: 21")
     ]
-    assert found[0].sentence.startswith("Turn 1: the agent now says 'Your hand: ")
+    assert found[0].sentence.startswith("Turn 1: the agent now writes 'Your hand: ")
     assert demo_files.check(path, Reworded()) == []
 
 
@@ -60,7 +60,7 @@ def test_an_action_that_the_environment_refuses_ends_no_comparison(path: Path):
     assert [warning for warning in demo_files.reworded(path, Reworded()) if warning.line > 1] == before != []
 
 
-def test_check_warns_and_says_that_nothing_is_wrong(path: Path, tmp_path: Path):
+def test_check_warns_and_reports_no_fault(path: Path, tmp_path: Path):
     agent = tmp_path / "mine.py"
     agent.write_text(
         "from llamagym_tui.agents.blackjack import BlackjackAgent\n"
@@ -69,5 +69,5 @@ def test_check_warns_and_says_that_nothing_is_wrong(path: Path, tmp_path: Path):
     )
     outcome = CliRunner().invoke(app, ["demos", "check", str(path), "--agent", str(agent)])
     assert outcome.exit_code == 0, outcome.output
-    assert f"{path}:1: warning: Turn 1: the agent now says 'Cards: " in outcome.output
+    assert f"{path}:1: warning: Turn 1: the agent now writes 'Cards: " in outcome.output
     assert "6 episodes, nothing wrong" in outcome.output

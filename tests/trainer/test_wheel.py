@@ -26,7 +26,7 @@ from llamagym_tui.protocol.events import (
     WheelLetGo,
     WheelTaken,
 )
-from llamagym_tui.screens.demos.recording import DemoDesk
+from llamagym_tui.screens.demos.recording import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import command_asked, initial_state
@@ -226,14 +226,14 @@ HIT, STICK = '{"action": 1}', '{"action": 0}'
 TWO_TURNS = corrected(turn(0, HIT), turn(1, f"17 is enough. {STICK}", replaced=HIT, reward=1.0))
 
 
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoDesk:
+def demo_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoRecorder:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
-    return DemoDesk(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
+    return DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
 
 
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorrected) -> tuple[Path, Demonstration]:
-    kept = desk(tmp_path, monkeypatch)
-    assert kept.hear(event, "bundled")
+    kept = demo_recorder(tmp_path, monkeypatch)
+    assert kept.add(event, "bundled")
     kept.writer.save()
     (demo,) = demo_files.read(kept.writer.path)
     return kept.writer.path, demo
@@ -264,12 +264,12 @@ def test_what_a_model_said_unreadably_around_a_correction_is_no_fault(tmp_path, 
 def test_a_corrected_episode_is_recorded_once_though_it_was_watched_and_a_rule_keeps_the_models(
     tmp_path, monkeypatch
 ) -> None:
-    kept = desk(tmp_path, monkeypatch)
+    kept = demo_recorder(tmp_path, monkeypatch)
     kept.keep_at_least = 0.0
     told = [TWO_TURNS.started]
     for number, (text, played) in enumerate(zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)):
         told += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
-    heard = [kept.hear(event, "bundled") for event in (*told, TWO_TURNS.finished, TWO_TURNS)]
+    heard = [kept.add(event, "bundled") for event in (*told, TWO_TURNS.finished, TWO_TURNS)]
     assert heard == [False] * (len(told) + 1) + [True]
     assert kept.keepable is None
 

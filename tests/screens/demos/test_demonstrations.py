@@ -82,7 +82,7 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
         await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
 
 
-async def test_nothing_recorded_yet_is_told(make_app: MakeApp):
+async def test_a_text_replaces_an_empty_list(make_app: MakeApp):
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         await opened(pilot)
         await sees(pilot, "There is none yet")
@@ -102,11 +102,23 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await pilot.press("slash", *"return>0", "enter")
         await sees(pilot, "2 of 3 episodes")
         await pilot.press("r")
-        await until(pilot, lambda: screen.query_one(EpisodeList)._rows[0].line == 3)
+        await until(pilot, lambda: screen.query_one(EpisodeList).rows[0].line == 3)
         await pilot.press("slash", *["backspace"] * 8, "escape", "r", "s")
-        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList)._rows] == [2, 1, 3])
+        await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3])
         await pilot.click(EpisodeList, offset=(4, 2))
         assert cursor_line(screen) == 3
+        await pilot.click("#episode-titles", offset=(26, 0))
+        await until(
+            pilot,
+            lambda: (
+                [row.demo.source for row in screen.query_one(EpisodeList).rows if row.demo]
+                == ["expert", "human", "model"]
+            ),
+        )
+        await sees(pilot, "source▲")
+        assert cursor_line(screen) == 3, "the cursor stays on its episode"
+        await pilot.click("#episode-titles", offset=(26, 0))
+        await sees(pilot, "source▼")
 
 
 @pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
@@ -126,7 +138,7 @@ async def test_from_home_no_key_is_named_that_is_not_there():
     async with LlamaGymApp().run_test(size=SIZE) as pilot:
         await sees(pilot, "Blackjack")
         await pilot.press("d")
-        await sees(pilot, "There is none yet: they are played, or kept of the model's play, in a run.")
+        await sees(pilot, "There is none yet: start a run")
 
 
 async def test_a_deleted_episode_is_in_the_trash_and_comes_back(make_app: MakeApp, path: Path):
@@ -158,13 +170,15 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
         await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
 
 
-async def test_a_full_disk_changes_nothing_and_says_so(make_app: MakeApp, path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_full_disk_is_reported_and_changes_nothing(
+    make_app: MakeApp, path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         await opened(pilot)
-        monkeypatch.setattr("llamagym_tui.demos.jsonl._write", full)
+        monkeypatch.setattr("os.fsync", full)
         await pilot.press("x")
         await sees(pilot, "No space left on device")
         await sees(pilot, "3 episodes")
@@ -181,7 +195,7 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
         await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
         assert demo_files.read(path)[0].messages[2] == assistant('Low: {"action": 1}')
         assert demo_files.check(path, AGENT) == []
-        await sees(pilot, "the episode is a correction now")
+        await sees(pilot, "the source is now correction")
         await pilot.press("u")
         await until(pilot, lambda: demo_files.read(path)[0] == a_demo(seed=1), "it is as it was")
 
@@ -208,7 +222,7 @@ async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, pa
     assert path.read_bytes() == before
 
 
-async def test_a_faulty_line_is_marked_and_says_why(make_app: MakeApp, path: Path):
+async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, path: Path):
     with open(path, "ab") as file:
         file.write(b'{"nonsense": "\x1b[2J[bold]"}\n')
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
@@ -237,7 +251,7 @@ def evaluation(mean: float) -> EvaluationFinished:
     )
 
 
-async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, path: Path):
+async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeApp, path: Path):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
@@ -246,7 +260,7 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
-        await sees(pilot, "asked for; first the evaluation")
+        await sees(pilot, "requested; first the evaluation")
         evaluate = Evaluate(episodes=300, greedy=True)
         assert client.asked == [evaluate, WarmStart(sft_data=str(path)), evaluate]
         client.tell(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))

@@ -1,4 +1,4 @@
-"""The policy's word at a person's table: asked once for a turn, told in words, counted beside choices."""
+"""The policy at a person's table: requested once a turn, shown as text, compared with the person's choices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.protocol.events import ConversationWeighed, RunFinished
-from llamagym_tui.screens.play.policy_hint import PolicyHint, weighed_words
+from llamagym_tui.screens.play.policy_hint import PolicyHint, probabilities_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -34,15 +34,15 @@ def running(tmp_path: Path) -> RunState:
         (weighed(stick=0.29, hit=0.71), "hit 71 %, stick 29 %"),
         (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, other words 30 %"),
         (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40 %, d 25 %, c 20 %, a 10 %, …"),
-        (weighed(), "its actions have no names, so none is weighed"),
+        (weighed(), "its actions have no names, so it has no probabilities to show"),
         (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
     ],
 )
-def test_actions_are_told_the_most_probable_first(answer: ConversationWeighed, words: str):
-    assert weighed_words(answer) == words
+def test_actions_are_shown_the_most_probable_first(answer: ConversationWeighed, words: str):
+    assert probabilities_text(answer) == words
 
 
-def test_a_turn_is_asked_about_once_under_the_same_policy(tmp_path: Path, running: RunState):
+def test_a_turn_is_requested_once_under_the_same_policy(tmp_path: Path, running: RunState):
     hint, game = PolicyHint(), table(tmp_path)
     first = hint.question(game, running)
     assert first is not None
@@ -62,27 +62,27 @@ def test_a_turn_is_asked_about_once_under_the_same_policy(tmp_path: Path, runnin
 def test_an_answer_counts_for_its_own_turn_alone(tmp_path: Path, running: RunState):
     hint, game = PolicyHint(), table(tmp_path)
     assert hint.question(game, running) is not None
-    told = reduce(running, weighed(1, left=0.9, right=0.1))
-    assert hint.answer(game, told) is not None
+    state = reduce(running, weighed(1, left=0.9, right=0.1))
+    assert hint.answer(game, state) is not None
     game.act(0)
-    assert hint.answer(game, told) is None, "another turn"
-    assert hint.question(game, told) is not None
-    assert hint.answer(game, told) is None, "its answer has not come yet"
-    assert hint.answer(game, reduce(told, weighed(2, left=0.9, right=0.1))) is not None
+    assert hint.answer(game, state) is None, "another turn"
+    assert hint.question(game, state) is not None
+    assert hint.answer(game, state) is None, "its answer has not come yet"
+    assert hint.answer(game, reduce(state, weighed(2, left=0.9, right=0.1))) is not None
 
 
-def test_why_there_is_no_answer_is_told(tmp_path: Path, running: RunState):
+def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
     hint, game = PolicyHint(), table(tmp_path)
-    assert hint.words(game, replace(running, run=None)) == "the model is still loading"
+    assert hint.text(game, replace(running, run=None)) == "the model is still loading"
     assert hint.question(game, replace(running, run=None)) is None
-    assert hint.words(game, running) == "asked; the trainer answers between two steps"
+    assert hint.text(game, running) == "requested; the trainer answers between two steps"
     finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
-    assert hint.words(game, reduce(running, finished)) == "there is no trainer"
+    assert hint.text(game, reduce(running, finished)) == "there is no trainer"
 
 
-def test_choices_are_counted_beside_what_the_policy_finds_most_probable():
+def test_choices_are_compared_with_the_most_probable_action():
     hint = PolicyHint()
-    hint.taken(0, weighed(left=0.9, right=0.1))
-    hint.taken(1, weighed(left=0.9, right=0.1))
-    hint.taken(1, None)
+    hint.compare(0, weighed(left=0.9, right=0.1))
+    hint.compare(1, weighed(left=0.9, right=0.1))
+    hint.compare(1, None)
     assert (hint.agreed, hint.compared) == (1, 2)

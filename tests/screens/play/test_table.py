@@ -1,4 +1,4 @@
-"""A person's table in the app: opens at once, plays, saves, and says where."""
+"""A person's table in the app: opens at once, plays, saves, and shows the file."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app:
         assert isinstance(table, HumanTableScreen)
         await app.pop_screen()
         assert not table.children
-        table._draw()
+        table.draw()
         assert isinstance(app.screen, PlaygroundScreen)
 
 
@@ -106,7 +106,7 @@ async def test_a_full_disk_loses_no_episode(make_app: MakeApp):
     assert len(demo_files.read(demo_files.default_path("blackjack"))) == 1
 
 
-async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_app: MakeApp, tmp_path: Path):
+async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(make_app: MakeApp, tmp_path: Path):
     file = tmp_path / "pendulum.py"
     file.write_text(
         "from llamagym_tui import Agent\n"
@@ -122,7 +122,7 @@ async def test_an_environment_that_keys_cannot_play_is_told_in_a_sentence(make_a
     )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
-        await sees(pilot, "There is no table.")
+        await sees(pilot, "cannot be played")
         why = "only discrete actions can be taken with keys"
         await until(pilot, lambda: why in " ".join(shown(pilot).split()), why)
         await pilot.press("escape")
@@ -211,7 +211,7 @@ async def test_an_episode_is_discarded_and_kept_after_all(make_app: MakeApp):
         assert len(demo_files.read(path)) == 1
 
 
-async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_asked_for(make_app: MakeApp):
+async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_requested(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
@@ -231,7 +231,7 @@ def weighed(ticket: int, *shares: float) -> ConversationWeighed:
     return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares), policy_version=3)
 
 
-async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
+async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:
@@ -240,7 +240,7 @@ async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
         await sees(pilot, "Your total:")
         assert not questions(client)
         await pilot.press("ctrl+e")
-        await sees(pilot, "policy: asked; the trainer answers between two steps; expert: ")
+        await sees(pilot, "policy: requested; the trainer answers between two steps; expert: ")
         await until(pilot, lambda: questions(client))
         [question] = questions(client)
         assert [message["role"] for message in question.messages] == ["system", "user"]
@@ -248,10 +248,10 @@ async def test_the_hint_tells_what_the_policy_would_do(make_app: MakeApp):
         client.tell(weighed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
         await pilot.press("s", "s")
-        await sees(pilot, "as the policy 0 of 1")
+        await sees(pilot, "agreed with the policy 0 of 1")
 
 
-async def test_the_policys_word_on_another_turn_is_not_shown_and_another_policy_is_asked_anew(make_app: MakeApp):
+async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requested_again(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:
@@ -270,7 +270,7 @@ async def test_the_policys_word_on_another_turn_is_not_shown_and_another_policy_
         await sees(pilot, "policy: hit 80 %, stick 20 %")
 
 
-async def test_while_the_model_loads_the_hint_says_so_and_asks_once_it_is_there(make_app: MakeApp):
+async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_there(make_app: MakeApp):
     client = fakes.FakeClient(list(fakes.opening_events())[:2])
     app = make_app(client)
     async with app.run_test(size=SIZE) as pilot:

@@ -69,11 +69,11 @@ class Trainer(fakes.FakeClient):
         return [start, ObservationShown(episode=self.episode, turn=0, text=text), awaited]
 
     def acted(self, act: Act) -> list[AnyEvent]:
-        told: dict[str, Any] = {"episode": act.episode, "turn": act.turn, "how": "human", "reward": 1.0}
+        fields: dict[str, Any] = {"episode": act.episode, "turn": act.turn, "how": "human", "reward": 1.0}
         name, reply = ("stick", STICK) if act.action == 0 else ("hit", HIT)
         reply = f"{act.reasoning} {reply}".strip()
         turn = TurnFinished(
-            **told, action=act.action, action_name=name, reply=reply, replaced=HIT, replaced_action="hit"
+            **fields, action=act.action, action_name=name, reply=reply, replaced=HIT, replaced_action="hit"
         )
         end = EpisodeFinished(episode=act.episode, episode_return=1.0, length=1, end="terminated")
         start, observation, _ = self.hand()
@@ -94,12 +94,12 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         assert "YOU HAVE THE WHEEL  your turn, all others wait · episode 7, turn 1" in shown(pilot)
-        assert f"The agent would choose hit, saying: {HIT}" in shown(pilot)
+        assert f"The agent would choose hit; its reply: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]
-        for told in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
-            assert told in shown(pilot)
+        for text in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
+            assert text in shown(pilot)
 
 
 async def test_a_narrow_header_leaves_out_what_the_others_do(make_app: MakeApp):
@@ -149,7 +149,7 @@ async def test_a_sentence_goes_before_the_action(make_app: MakeApp):
         assert pilot.app.screen.query_one(SentenceInput).value == ""
 
 
-async def test_what_is_refused_is_told_and_the_sentence_stays(make_app: MakeApp):
+async def test_a_refusal_is_shown_and_the_sentence_stays(make_app: MakeApp):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
@@ -178,7 +178,7 @@ async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app:
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("w")
-        await sees(pilot, "THE WHEEL IS ASKED FOR")
+        await sees(pilot, "WHEEL REQUESTED")
         await pilot.press("h")
         client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
         await sees(pilot, "updating epoch 1 of 4")
@@ -200,7 +200,7 @@ async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(mak
         ]
         await pilot.press("h")
         await sees(pilot, "not your turn yet")
-        await sees(pilot, "The other environments of the batch play on")
+        await sees(pilot, "The other environments of the batch are playing")
         await pilot.press("h")
         assert len(client.asked) == 2
 
@@ -210,7 +210,7 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
         client.tell(PhaseChanged(phase="paused"))
-        await sees(pilot, "Paused: space goes on.")
+        await sees(pilot, "Paused: space resumes.")
         await pilot.press("space")
         await until(pilot, lambda: client.asked[-1] == Resume(), "going on")
         await sees(pilot, "a key takes its action at once")
@@ -224,7 +224,7 @@ async def test_keys_that_were_moved_are_named_at_the_wheel(make_app: MakeApp):
         await sees(pilot, "a key takes its action at once · f5 says why first · f6 lets go")
 
 
-async def test_when_the_trainer_lets_go_the_playground_says_why(make_app: MakeApp):
+async def test_when_the_trainer_lets_go_the_playground_shows_why(make_app: MakeApp):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
@@ -260,7 +260,7 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
 
 
 @pytest.mark.parametrize("kind", ["best", "worst"])
-async def test_an_episode_that_is_told_again_has_no_wheel(make_app: MakeApp, kind: Any):
+async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, kind: Any):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")

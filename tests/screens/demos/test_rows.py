@@ -1,4 +1,4 @@
-"""A file of demonstrations as a person looks at it: faults beside their lines, filters, orders and counts."""
+"""A file of demonstrations as a person looks at it: faults next to their lines, filters, orders and counts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.screens.demos import book
-from llamagym_tui.screens.demos.book import Row
+from llamagym_tui.screens.demos.rows import Row, matching, ordered, read_rows
+from llamagym_tui.screens.demos.texts import summary_text
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()
@@ -23,21 +23,21 @@ def rows(tmp_path: Path) -> list[Row]:
     with open(path, "ab") as file:
         file.write(b"nonsense\n")
     demo_files.append(path, a_demo(seed=2, actions=[1, 1], recorded_at="2026-02-01T12:00:00Z"))
-    return book.open_book(path, AGENT)
+    return read_rows(path, AGENT)
 
 
 def lines(rows: list[Row]) -> list[int]:
     return [row.line for row in rows]
 
 
-def test_faults_stand_beside_their_lines(rows: list[Row]) -> None:
+def test_faults_belong_to_their_lines(rows: list[Row]) -> None:
     assert [len(row.faults) for row in rows] == [0, 0, 1, 1]
     assert rows[2].demo is None
     assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert book.open_book(tmp_path / "none.jsonl", AGENT) == []
+    assert read_rows(tmp_path / "none.jsonl", AGENT) == []
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,26 @@ def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
     ],
 )
 def test_each_word_of_a_filter_must_hold(rows: list[Row], words: str, found: list[int]) -> None:
-    assert lines(book.matching(rows, words)) == found
+    assert lines(matching(rows, words)) == found
 
 
 def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
-    assert lines(book.ordered(rows, "return", descending=False)) == [2, 1, 4, 3]
-    assert lines(book.ordered(rows, "return", descending=True)) == [1, 4, 2, 3]
-    assert lines(book.ordered(rows, "time", descending=True)) == [4, 1, 2, 3]
-    assert lines(book.ordered(rows, "line", descending=True)) == [4, 2, 1, 3]
+    assert lines(ordered(rows, "return", descending=False)) == [2, 1, 4, 3]
+    assert lines(ordered(rows, "return", descending=True)) == [1, 4, 2, 3]
+    assert lines(ordered(rows, "time", descending=True)) == [4, 1, 2, 3]
+    assert lines(ordered(rows, "line", descending=True)) == [4, 2, 1, 3]
 
 
 def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
-    counted = book.summary(rows, AGENT)
-    assert (counted.episodes, counted.faulty) == (3, 2)
-    assert counted.mean_return == pytest.approx(1 / 3)
-    assert counted.sources == {"human": 2, "model": 1}
-    assert counted.returns == {1.0: 2, -1.0: 1}
-    assert counted.actions == {"hit": 4, "stick": 2}
+    sources, returns, actions = (" ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines())
+    assert sources == "sources human 2 · model 1"
+    assert returns == "returns mean +0.333 · +1 ████████████ 2 · −1 ██████ 1"
+    assert actions == "actions hit ████████████ 67% · stick ██████ 33%"
+    assert sum(bool(row.faults) for row in rows) == 2
+
+
+def test_of_many_different_returns_the_range_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "blackjack.jsonl"
+    for seed in range(8):
+        demo_files.append(path, a_demo(seed=seed, rewards=[0.0, float(seed)], episode_return=float(seed)))
+    assert "mean +3.500 · from 0 to +7" in summary_text(read_rows(path, AGENT), AGENT).plain

@@ -1,0 +1,94 @@
+"""A file of demonstrations as rows: episodes with their faults, sorted and filtered.
+
+Reads only; `edits` changes the file, and the file is read again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from operator import eq, ge, gt, le, lt
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from llamagym_tui.demos import jsonl
+from llamagym_tui.demos.demonstration import Demonstration, decode
+from llamagym_tui.demos.faults import faults
+from llamagym_tui.demos.files import file_errors
+from llamagym_tui.game.agent_base import AgentBase
+
+SortKey = Literal["line", "return", "turns", "source", "time"]
+SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
+COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
+_COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
+
+
+class Row(NamedTuple):
+    line: int
+    """From 1."""
+    content: bytes
+    """The line's bytes without its newline."""
+    demo: Demonstration | None
+    """None: the line is no demonstration."""
+    faults: tuple[str, ...]
+    """What `demos check` reports about the line, a sentence each."""
+
+
+SORT_VALUES: dict[SortKey, Callable[[Row, Demonstration], Any]] = {
+    "line": lambda row, demo: row.line,
+    "return": lambda row, demo: demo.episode_return,
+    "turns": lambda row, demo: demo.length,
+    "source": lambda row, demo: demo.source,
+    "time": lambda row, demo: demo.recorded_at,
+}
+
+
+def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
+    """The lines of a file; an absent file has none. The check for faults takes most of the time.
+
+    Raises:
+        DemoFileError: the file cannot be read.
+    """
+    with file_errors(f"{path} cannot be read", "check its rights"):
+        lines = list(jsonl.lines(path)) if path.exists() else []
+    found: dict[int, list[str]] = {}
+    for fault in faults(lines, agent) if lines and check else []:
+        found.setdefault(fault.line, []).append(fault.sentence)
+    return [Row(line.number, line.content, _decoded(line.content), tuple(found.get(line.number, ()))) for line in lines]
+
+
+def matching(rows: Sequence[Row], words: str) -> list[Row]:
+    """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, a source, or any text of its messages."""
+    wanted = words.casefold().split()
+    return [row for row in rows if all(_matches(row, word) for word in wanted)]
+
+
+def ordered(rows: Sequence[Row], by: SortKey, *, descending: bool) -> list[Row]:
+    """Rows sorted (stable); lines that are no demonstration come last."""
+    whole = [(row, row.demo) for row in rows if row.demo is not None]
+    value = SORT_VALUES[by]
+    whole.sort(key=lambda pair: value(*pair), reverse=descending)
+    return [row for row, _ in whole] + [row for row in rows if row.demo is None]
+
+
+def _matches(row: Row, word: str) -> bool:
+    if word == "faulty":
+        return bool(row.faults)
+    demo = row.demo
+    if demo is None:
+        return word in row.content.decode("utf-8", "replace").casefold()
+    if compared := _COMPARED.fullmatch(word):
+        name, sign, number = compared.groups()
+        return bool(COMPARISONS[sign](demo.episode_return if name == "return" else demo.length, float(number)))
+    if word in (demo.source.casefold(), demo.end):
+        return True
+    return any(word in message["content"].casefold() for message in demo.messages if message["role"] != "system")
+
+
+def _decoded(content: bytes) -> Demonstration | None:
+    try:
+        return decode(content)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,78 @@
+"""What a person's table and the wheel share: actions on the agent's keys or by click, and a sentence before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import on
+from textual.content import Content
+from textual.events import DescendantFocus, Key
+from textual.screen import Screen, ScreenResultType
+from textual.style import Style
+from textual.widgets import Static
+
+from llamagym_tui.game.choices import Choice
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+
+ASIDE = "$foreground 60%"
+KEY = "bold reverse"
+
+
+class ChoosingScreen(Screen[ScreenResultType]):
+    """A screen on which a person chooses actions; it is drawn again whenever the focus moves."""
+
+    @property
+    def choices(self) -> Sequence[Choice]:
+        """The actions that have keys now."""
+        raise NotImplementedError
+
+    def action_choose(self, index: int) -> None:
+        """A key or a click chose one of `choices`."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def writing(self) -> bool:
+        """Whether keys are letters of a sentence."""
+        return isinstance(self.focused, SentenceInput)
+
+    def on_key(self, event: Key) -> None:
+        """The agent's keys come before any other meaning of a key."""
+        for index, choice in enumerate(() if self.writing else self.choices):
+            if choice.key in (event.key, event.character):
+                event.stop()
+                event.prevent_default()
+                self.action_choose(index)
+                return
+
+    @on(DescendantFocus)
+    def _focus_moved(self) -> None:
+        self.draw()
+
+    def update_text(self, id: str, text: Content | str) -> None:
+        """Show a text in one of the screen's `Static`s."""
+        self.query_one(f"#{id}", Static).update(text)
+
+    def show_sentence(self) -> None:
+        """Show the sentence's line while it is written or not empty."""
+        sentence = self.query_one(SentenceInput)
+        sentence.display = self.writing or bool(sentence.value)
+
+
+def reasoning_input(id: str) -> SentenceInput:
+    """The line for a sentence that the reply begins with."""
+    return SentenceInput(id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False)
+
+
+def choices_row(choices: Sequence[Choice], chosen: object) -> Content:
+    """The actions on their keys; the chosen action is marked, and each can be clicked."""
+    cells = []
+    for index, choice in enumerate(choices):
+        is_chosen = choice.action == chosen
+        name = f" ▶ {one_line(choice.name)} ◀" if is_chosen else f" {one_line(choice.name)}"
+        cell = Content.assemble((f" {literal(choice.key)} ", KEY), (name, "bold" if is_chosen else ""))
+        cells.append(cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"})))
+    return Content("   ").join(cells)
