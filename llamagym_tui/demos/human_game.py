@@ -7,7 +7,7 @@ is imported when the table is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,13 @@ from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
-from llamagym_tui.game.drawing import drawing, draws, renders_text
+from llamagym_tui.game.drawing import drawing
+from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
 
 if TYPE_CHECKING:
     import gymnasium
-
-MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
 
 
 class HumanGame:
@@ -40,7 +39,7 @@ class HumanGame:
         system_prompt: Callable[[], str],
         next_seed: Callable[[], int],
         clock: Callable[[], datetime],
-        make_env: MakeEnv | None = None,
+        make_env: MakeEnv = make_env,
     ) -> None:
         """A table at which nobody sits yet.
 
@@ -51,7 +50,7 @@ class HumanGame:
             system_prompt: the prompt of the next episode.
             next_seed: the seed of the next episode.
             clock: time of day, aware of its zone.
-            make_env: makes the environment; None: ``gymnasium.make``.
+            make_env: makes the environment.
         """
         self._agent = agent
         self._agent_name = agent_name
@@ -59,7 +58,7 @@ class HumanGame:
         self._system_prompt = system_prompt
         self._next_seed = next_seed
         self._clock = clock
-        self._make_env = make_env or _gymnasium_env
+        self._make_env = EnvMaker(agent, make_env)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._observation: Any = None
         self.choices: tuple[Choice, ...] = ()
@@ -119,20 +118,8 @@ class HumanGame:
         """
         if self._env is not None:
             return
-        self._env = self._made()
+        self._env = self._make_env()
         self.choices = choices(self._agent, self._env.action_space)
-
-    def _made(self) -> gymnasium.Env[Any, Any]:
-        """The environment, one that renders text if it can and the agent draws nothing."""
-        env_id, env_kwargs = self._agent.env_id, self._agent.env_kwargs
-        try:
-            env = self._make_env(env_id, env_kwargs)
-            if not draws(self._agent) and renders_text(env, env_kwargs):
-                env.close()
-                env = self._make_env(env_id, {**env_kwargs, "render_mode": "ansi"})
-        except Exception as error:  # an environment may raise anything
-            raise EnvError(f"The environment {env_id} cannot be made: {_reason(error)}.") from error
-        return env
 
     def deal(self) -> None:
         """Begin an episode.
@@ -281,12 +268,6 @@ class HumanGame:
             prompt_sha256=prompt_sha256(first["content"] if first["role"] == "system" else ""),
             recorded_at=demo_files.utc_timestamp(self._clock()),
         )
-
-
-def _gymnasium_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
-    return gymnasium.make(env_id, **env_kwargs)
 
 
 def _reason(error: Exception) -> str:

@@ -10,13 +10,15 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llamagym_tui import agents
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import make_env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -87,7 +89,7 @@ def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
     """
     if agent_class.action_names:
         return tuple(agent_class.action_names)
-    env = _made(agent_class.env_id, dict(agent_class.env_kwargs))
+    env = _made(agent_class.env_id, agent_class.env_kwargs)
     try:
         return _numbered(env.action_space)
     finally:
@@ -175,14 +177,11 @@ def _numbers(space: Any) -> int:
     return count
 
 
-def _made(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
+def _made(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        return gymnasium.make(env_id, **env_kwargs)
-    except Exception as error:  # an environment's constructor may raise anything
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UsageError(f"The environment {env_id} cannot be made: {reason[0]}") from error
+        return make_env(env_id, env_kwargs)
+    except EnvError as error:
+        raise UsageError(str(error)) from error
 
 
 def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:

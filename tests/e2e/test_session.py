@@ -88,7 +88,7 @@ def play(
         object.__setattr__(builders, name, value)
     session = Session(config, RunStore.create(config), asked, sinks=[told.append], builders=builders)
     assert session.run() is Phase.STOPPED, session.error
-    builders.weights.append(digest(session._run.parts.policy))  # type: ignore[union-attr]
+    builders.weights.append(digest(session.active_run.policy))  # type: ignore[union-attr]
     return builders, told
 
 

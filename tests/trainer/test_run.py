@@ -195,7 +195,7 @@ def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None
     stage.script = {STEPS_A_BATCH * 5 + 2: [RollBack()]}
     stage.session.run()
     (rolled,) = stage.of(RolledBack)
-    assert (rolled.update, rolled.path, rolled.reason) == (1, str(tmp_path / "good"), "asked for")
+    assert (rolled.update, rolled.path, rolled.reason) == (1, str(tmp_path / "good"), "requested")
     assert [event.update for event in stage.of(UpdateFinished)][:7] == [1, 2, 3, 4, 5, 2, 3]
     assert stage.rollout.restarts == 1
     assert stage.of(RunFinished)[0].episodes == 80  # what was played was played

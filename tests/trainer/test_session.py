@@ -35,7 +35,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer.event_sinks import Announcer
+from llamagym_tui.trainer.event_sinks import EventEmitter
 from llamagym_tui.trainer.phases import Phase
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
 
@@ -202,7 +202,7 @@ def test_a_prompt_has_a_version_and_reaches_the_environments(tmp_path: Path) -> 
     stage.script = {2: [SetSystemPrompt(system_prompt="one"), SetSystemPrompt(system_prompt="two")]}
     stage.session.run()
     assert [(e.prompt_version, e.system_prompt) for e in stage.of(PromptChanged)] == [(1, "one"), (2, "two")]
-    assert stage.rollout.prompt == ("two", 2)
+    assert (stage.rollout.system_prompt, stage.rollout.prompt_version) == ("two", 2)
 
 
 def test_a_prompt_of_the_settings_replaces_the_agents_own_even_if_empty(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
     assert after.of(RunStarted)[0].prompt_version == 1
-    assert after.rollout.prompt == ("another", 1)
+    assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
 
 
 @pytest.mark.parametrize(
@@ -390,8 +390,8 @@ def test_a_sink_that_breaks_is_dropped_and_the_others_are_told() -> None:
         calls.append(event)
         raise BrokenPipeError(32, "Broken pipe")
 
-    announcer = Announcer([broken, told.append], Clock())
-    announcer.tell(ModeChanged(mode="train"))
-    announcer.tell(ModeChanged(mode="inference"))
+    emitter = EventEmitter([broken, told.append], Clock())
+    emitter.emit(ModeChanged(mode="train"))
+    emitter.emit(ModeChanged(mode="inference"))
     assert len(calls) == 1
     assert [type(event) for event in told] == [WarningRaised, ModeChanged, ModeChanged]

@@ -24,12 +24,12 @@ from tests.fake_parts import STEP_S, Stage
 def stage(tmp_path: Path) -> Stage:
     """A session that waits on the fake clock when it is slowed, and ends when nothing more is asked of it."""
     stage = Stage(tmp_path)
-    inbox, wait = stage.session._inbox, stage.session._inbox.wait
+    inbox, wait = stage.session.inbox, stage.session.inbox.wait
 
     def fake_wait(timeout_s: float | None = None) -> None:
         if timeout_s is not None:
             stage.builders.clock.now += timeout_s
-        elif stage.asked.empty() and not inbox._waiting:
+        elif not inbox.holds(object):  # no command of any kind
             stage.asked.put(Stop())
         else:
             wait()
@@ -110,10 +110,10 @@ def test_actions_are_weighed_only_where_there_is_time_to_read_and_again_after_an
     weighed: list[tuple[str, int]] = []
 
     def listen(rollout: object) -> None:
-        run = stage.session._run
-        assert run is not None
-        run.weigh = lambda: weighed.append(("weigh", stage.steps))  # type: ignore[method-assign]
-        run.weigh_again = lambda: weighed.append(("again", stage.steps))  # type: ignore[method-assign]
+        probes = stage.session.active_run.action_probes
+        stage.rollout.pending_prompt = lambda: "where the watched episode waits"
+        probes.probe = lambda where: weighed.append(("weigh", stage.steps))
+        probes.probe_again = lambda: weighed.append(("again", stage.steps))
 
     stage.also_before_step = listen
     stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}

@@ -27,7 +27,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.phases import Phase
-from llamagym_tui.trainer.probes.policy_map import Mapping
+from llamagym_tui.trainer.probes.policy_map import PolicyMapper
 from tests.fake_parts import CoinAgent, Stage
 
 
@@ -75,7 +75,7 @@ def test_the_taught_policy_is_mapped_before_anything_else_is_done(
 ) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
     mapped_in: list[str] = []
-    monkeypatch.setattr(Mapping, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
+    monkeypatch.setattr(PolicyMapper, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
     stage.session.run()
     assert mapped_in[0] == "warm_starting"
 

@@ -54,7 +54,7 @@ class Driven:
         self.stage = Stage(run_dir, **settings)
         self.waits: list[float] = []
         self._answers = [*answers, Stop()]
-        self.stage.session._inbox.wait = self._wait  # type: ignore[method-assign]
+        self.stage.session.inbox.wait = self._wait  # type: ignore[method-assign]
 
     def _wait(self, timeout_s: float | None = None) -> None:
         assert timeout_s is None, "a person's turn is not hurried"
@@ -132,7 +132,7 @@ def test_watching_something_else_lets_go(tmp_path: Path) -> None:
 def test_what_a_person_did_is_told_before_a_run_ends(tmp_path: Path) -> None:
     driven = Driven(tmp_path, act(2))
     driven.run()
-    assert driven.stage.builders.made["rollout"].corrections_told == 1
+    assert driven.stage.builders.made["rollout"].corrections_emitted == 1
 
 
 def test_what_a_person_did_is_told_before_a_run_fails(tmp_path: Path) -> None:
@@ -142,12 +142,17 @@ def test_what_a_person_did_is_told_before_a_run_fails(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.also_before_step = breaks
     assert stage.session.run() is Phase.FAILED
-    assert stage.rollout.corrections_told == 1
+    assert stage.rollout.corrections_emitted == 1
+
+
+def show_an_ended_episode(rollout: Any) -> None:
+    rollout.spectator.observe(0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated"))
+    rollout.spectator.watch_next("best")
 
 
 def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.also_before_step = lambda rollout: rollout.spectator.__setattr__("_holds", True)
+    stage.also_before_step = show_an_ended_episode
     stage.script = {1: [TakeWheel()], 3: [Stop()]}
     stage.session.run()
     assert [event.refused for event in stage.of(WarningRaised)] == ["wheel"]

@@ -1,7 +1,7 @@
-"""Replies told token by token: those of episodes under way, of the batch under way, and of the last two updates'.
+"""Inspects replies token by token: of episodes under way, of the batch under way, and of the last two updates.
 
-It computes what the policy says of a reply now, in a forward of its own, and puts what was kept beside it: log-
-probabilities from sampling, values and advantages from the update. It changes nothing and draws no random number.
+It scores a reply under the policy as it is now, in a forward of its own, and adds what was kept: log-probabilities
+from sampling, values and advantages from the update. It changes nothing and draws no random number.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.rollout import Rollout, Stage
 
 MOST_ALTERNATIVES = 8
-"""Alternatives of a token that are told, beside admissible ones."""
+"""Alternatives of a token that are reported, in addition to admissible ones."""
 MOST_REPLIES = 64
-"""Scored replies that are told."""
+"""Scored replies that are reported."""
 BEFORE, AFTER = 64, 24
-"""Tokens told before and after a reply."""
+"""Tokens reported before and after a reply."""
 log = logging.getLogger(__name__)
 
 
@@ -39,16 +39,14 @@ class _Place(NamedTuple):
     turn: Turn
 
 
-class Inspecting:
-    """Looks at replies."""
-
+class ReplyInspector:
     def __init__(self, policy: Policy, ppo: PPO, rollout: Rollout) -> None:
-        """An inspector that has looked at nothing.
+        """An inspector of replies.
 
         Args:
-            policy: is asked what it says of a reply now.
-            ppo: knows what its last update used.
-            rollout: knows the episodes under way, and of the batch under way.
+            policy: scores a reply as it is now.
+            ppo: has what its last two updates used.
+            rollout: has the episodes under way, and of the batch under way.
         """
         self._policy, self._ppo, self._rollout = policy, ppo, rollout
 
@@ -70,7 +68,7 @@ class Inspecting:
         if place is None:
             return TurnInspected(episode=episode, turn=turn, why_not=f"Reply {turn + 1} has not come yet.")
         try:
-            return self._told(episode, place, stage, used[0] if used else None)
+            return self._inspected(episode, place, stage, used[0] if used else None)
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
             return TurnInspected(episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}.")
@@ -79,7 +77,7 @@ class Inspecting:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
         return next((pair for pair in pairs if pair[1].episode == episode), None)
 
-    def _told(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
+    def _inspected(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
         from llamagym_tui.engine.learning.inspection import choice_now, tokens_now
 
         trajectory, number, segment, turn = place

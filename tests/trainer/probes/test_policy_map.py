@@ -23,7 +23,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarmStartFinished,
 )
-from llamagym_tui.trainer.probes.policy_map import AT_ONCE, Mapping
+from llamagym_tui.trainer.probes.policy_map import AT_ONCE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
 
 
@@ -50,13 +50,13 @@ class Table:
         agent = MappedCoin()
         agent.coins = coins
 
-        def ask(mapping: Mapping, prompt: str, states: list[str]) -> list[list[float]]:
+        def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
             self.clock.now += self.takes_s
             self.asked.append((prompt, list(states)))
             return [[0.25, 0.75] for _ in states]
 
-        monkeypatch.setattr(Mapping, "_asked", ask)
-        self.mapping = Mapping(agent, self.policy, self.told.append, self.clock)  # type: ignore[arg-type]
+        monkeypatch.setattr(PolicyMapper, "probabilities", ask)
+        self.mapping = PolicyMapper(agent, self.policy, self.told.append, self.clock)  # type: ignore[arg-type]
         self.mapping.lay_out()
 
     def map(self, *, prompt: str = "Call.", version: int = 0, **options: Any) -> int:
@@ -149,7 +149,7 @@ def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatc
 
 def test_an_agent_without_a_map_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    mapping = Mapping(CoinAgent(), Policy(), told.append, Clock())  # type: ignore[arg-type]
+    mapping = PolicyMapper(CoinAgent(), Policy(), told.append, Clock())  # type: ignore[arg-type]
     mapping.lay_out()
     mapping.map("Call.", 0, 0, should_stop=lambda: False)
     assert told == []
@@ -162,8 +162,8 @@ class Broken(CoinAgent):
 
 def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None:
     told: list[Any] = []
-    Mapping(Broken(), Policy(), told.append, Clock()).lay_out()  # type: ignore[arg-type]
-    Mapping(MappedCoin(), Policy(trie=()), told.append, Clock()).lay_out()  # type: ignore[arg-type]
+    PolicyMapper(Broken(), Policy(), told.append, Clock()).lay_out()  # type: ignore[arg-type]
+    PolicyMapper(MappedCoin(), Policy(trie=()), told.append, Clock()).lay_out()  # type: ignore[arg-type]
     assert [event.why_not for event in told] == [
         "Broken.policy_map failed: KeyError: 'coin'.",
         "This agent names no discrete actions, so none can be mapped.",
@@ -174,7 +174,7 @@ def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Tab
     def fail(*_: Any) -> list[list[float]]:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Mapping, "_asked", fail)
+    monkeypatch.setattr(PolicyMapper, "probabilities", fail)
     assert table.map() == 0
     assert table.map() == 0
     assert [event.why_not for event in table.told] == ["", "The map is given up: RuntimeError: out of memory."]
@@ -187,7 +187,7 @@ def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Tab
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(CoinAgent, "policy_map", MappedCoin.policy_map)
     monkeypatch.setattr(CoinAgent, "coins", 3, raising=False)
-    monkeypatch.setattr(Mapping, "_asked", lambda mapping, prompt, states: [[0.25, 0.75] for _ in states])
+    monkeypatch.setattr(PolicyMapper, "probabilities", lambda mapping, prompt, states: [[0.25, 0.75] for _ in states])
     return Stage(tmp_path, episodes=200)
 
 

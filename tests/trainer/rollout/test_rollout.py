@@ -128,7 +128,7 @@ def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout
 
 def test_a_batch_waits_for_the_longest_of_its_episodes(make_rollout):
     rollout, _ = make_rollout(batch_turns=4)
-    for number, seat in enumerate(rollout._seats):
+    for number, seat in enumerate(rollout.slots):
         seat.env.unwrapped.length = 1 + 2 * number
     fill(rollout)
     batch = rollout.take_batch()
@@ -207,7 +207,7 @@ def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_actio
 def test_environments_get_different_seeds_once(make_rollout):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = [seat.env.unwrapped.seeds for seat in rollout._seats]
+    seeds = [seat.env.unwrapped.seeds for seat in rollout.slots]
     assert len({first[0] for first in seeds}) == 4
     assert all(set(rest) <= {None} for _, *rest in seeds)
 
@@ -321,15 +321,15 @@ def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
 def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout._seats}
+    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout.slots}
     closed: list[int] = []
-    for number, seat in enumerate(rollout._seats):
+    for number, seat in enumerate(rollout.slots):
         seat.env.close = lambda number=number: closed.append(number)
     rollout.resize(n_envs)
     assert closed == list(range(n_envs, 4))
     fill(rollout)
-    assert len(rollout._seats) == n_envs
-    more = {seat.env.unwrapped.seeds[0] for seat in rollout._seats[4:]}
+    assert len(rollout.slots) == n_envs
+    more = {seat.env.unwrapped.seeds[0] for seat in rollout.slots[4:]}
     assert len(more - seeds) == max(0, n_envs - 4)
 
 
