@@ -44,7 +44,7 @@ def test_of_two_assignments_of_a_name_the_later_counts() -> None:
         ("ppo.entropy_coeff=0", "near it: ppo.entropy_coef, "),
         ("ppo=1", "knows no 'ppo'"),
         ("zzzz=1", "knows no 'zzzz'; there are "),
-        ("run_dir=x", "it is said by --run-dir"),
+        ("run_dir=x", "by --run-dir"),
     ],
 )
 def test_a_mistake_gets_a_sentence_that_names_it(assignment: str, sentence: str) -> None:
