@@ -16,7 +16,7 @@ def generate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
     out: Annotated[
-        Path | None, typer.Option(help="File to write; replaced if it is there. Not said: one beside your own.")
+        Path | None, typer.Option(help="File to write; replaced if it is there. Not given: one beside your own.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
@@ -66,7 +66,7 @@ def check(
 @demos_app.command("list")
 def list_files(
     place: Annotated[
-        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not said: your own demonstrations.")
+        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not given: your own demonstrations.")
     ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
@@ -103,7 +103,7 @@ def export(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not said: beside the other one."),
+        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not given: beside the other one."),
     ] = None,
 ) -> None:
     """Write a file in another form."""

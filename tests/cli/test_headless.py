@@ -192,7 +192,7 @@ def test_an_evaluation_tells_a_person_its_confidence_interval(
     evaluated("coin", "some-model")
     told = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
     assert capfd.readouterr().out == told
-    assert headless.return_words(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
+    assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 
 @pytest.mark.parametrize("named", ["", "model", "good"])
