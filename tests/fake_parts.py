@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from llamagym_tui.agent import Agent
@@ -345,8 +346,17 @@ class FakeBuilders(Builders):
         self.made["taught"] = conversations
         return Taught(len(conversations), taught, cancelled=taught < steps)
 
-    def restore_start(self, policy: Any) -> None:
+    def restore_start(self, run_dir: Path, policy: Any) -> None:
         self.made["restored_start"] = True
+
+    def checkpoint_files(self) -> Any:
+        return SimpleNamespace(
+            save_checkpoint=self.save,
+            load_checkpoint=self.restore,
+            keep_good_checkpoint=self.keep_good,
+            roll_back=self.roll_back,
+            load_start=self.restore_start,
+        )
 
     def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
         self._fail("save")

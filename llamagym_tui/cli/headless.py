@@ -19,7 +19,7 @@ import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress, progress_on
-from llamagym_tui.config import Device, Quantization, RunConfig, from_dict, validated
+from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
@@ -62,14 +62,11 @@ def evaluate(
     *,
     episodes: int,
     greedy: bool,
-    seed: int,
-    n_envs: int,
-    device: Device = "auto",
     quantization: Quantization | None = None,
-    threads: int | None = None,
     system_prompt: str | None = None,
     json_output: bool = False,
     debug: bool = False,
+    **settings: Any,
 ) -> int:
     """Measure the mean return of a model on an agent, and print it on stdout.
 
@@ -78,14 +75,11 @@ def evaluate(
         model: registry name, hub id, local path, or a run folder.
         episodes: to play.
         greedy: take the most probable token instead of sampling.
-        seed: of environments and sampling; no training run sees the same ones.
-        n_envs: environments stepped together.
-        device: where the model runs.
-        quantization: bits of its weights. None: of a run folder, as it was trained; else none.
-        threads: of torch. None: measured.
+        quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
         json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
+        settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
         The exit code, 0.
     Raises:
@@ -94,10 +88,9 @@ def evaluate(
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
-    settings = _settings_of(agent_spec, model, quantization)
-    config = validated(msgspec.structs.replace(settings, seed=seed, n_envs=n_envs, device=device, threads=threads))
     if system_prompt is not None:
-        config = msgspec.structs.replace(config, system_prompt=system_prompt)
+        settings["system_prompt"] = system_prompt
+    config = validated(msgspec.structs.replace(_settings_of(agent_spec, model, quantization), **settings))
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,

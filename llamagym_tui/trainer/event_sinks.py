@@ -47,12 +47,7 @@ class EventEmitter:
                 self.warn(f"Some events can no longer be written ({error}); the run goes on.")
 
     def warn(self, message: str, *, refused: Refused | None = None) -> None:
-        """Emit a warning.
-
-        Args:
-            message: a sentence.
-            refused: what was requested and is not done.
-        """
+        """Emit a warning; `refused`: what was requested and is not done."""
         self.emit(WarningRaised(message=message, refused=refused))
 
     @contextmanager

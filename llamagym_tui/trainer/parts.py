@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from llamagym_tui.game.agent_base import AgentBase
@@ -43,7 +44,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
     if config.resume:
-        builders.restore_start(policy)
+        builders.checkpoint_files().load_start(Path(config.run_dir), policy)
     ppo = builders.ppo(policy)
     start = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
     start = start.with_prompt(config.system_prompt)

@@ -13,8 +13,6 @@ from llamagym_tui.errors import LlamaGymError
 
 
 class Phase(StrEnum):
-    """What a session is doing."""
-
     LOADING = "loading"
     """Reading the model and making the environments."""
     WARM_STARTING = "warm_starting"
@@ -24,11 +22,11 @@ class Phase(StrEnum):
     UPDATING = "updating"
     """Changing the policy on a full batch."""
     PAUSED = "paused"
-    """Holding still until it is told something."""
+    """Waiting for a command."""
     EVALUATING = "evaluating"
     """Playing episodes that count in nothing."""
     STOPPED = "stopped"
-    """Ended as asked."""
+    """Ended by a command or a limit."""
     FAILED = "failed"
     """Ended by an error."""
 

@@ -64,7 +64,7 @@ class Preflight:
 
 
 def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Preflight | None:
-    """Estimate a run by its model's configuration; None where that cannot be read, which loading will explain.
+    """Estimate a run by its model's configuration; None if that cannot be read, which loading will explain.
 
     Args:
         config: settings of the run.
@@ -114,13 +114,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, Precision]:
-    """Whether all weights are trained, and how they are held, as loading the model decides it.
-
-    Args:
-        config: settings of the run.
-        shape: of the model, its weights counted.
-        is_adapted: the folder holds an adapter.
-    """
+    """Whether all weights are trained, and how they are held, as loading the model decides it."""
     entry = model_registry.find(config.model)
     dtype = config.dtype or ("float32" if config.full_finetuning or entry is None else entry.dtype)
     full = config.full_finetuning
@@ -165,14 +159,7 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
 
 
 def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
-    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless.
-
-    Args:
-        config: settings that do not fit.
-        fits: whether settings fit.
-        device: where the model goes.
-        learns: False: replies are sampled and nothing is updated.
-    """
+    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless."""
     changes = dict(_changes(config, device, learns=learns))
     alone = [text for text, changed in changes.items() if fits(replace(config, **changed))]
     if alone:

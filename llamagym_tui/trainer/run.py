@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 
 
 class Run:
-    """A run that is loaded."""
-
     def __init__(
         self,
         config: RunConfig,
@@ -53,12 +51,7 @@ class Run:
     ) -> None:
         """A run as its checkpoint left it, or at its beginning.
 
-        Args:
-            config: settings as they were given; changes of an earlier session are made again.
-            parts: what plays and learns.
-            checkpoints: of this run.
-            emitter: of the session.
-            clock: seconds, monotonic.
+        `config` has the settings as they were given; live changes of an earlier session are made again.
         """
         start = parts.start
         self.config = self._given = config
@@ -81,7 +74,6 @@ class Run:
 
     @property
     def is_limit_reached(self) -> bool:
-        """Whether the run has played, or lasted, as long as it should."""
         episodes, minutes = self.config.episodes, self.config.minutes
         return (episodes is not None and self.rollout.episodes >= episodes) or (
             minutes is not None and self.stopwatch.elapsed_s >= minutes * 60
@@ -89,7 +81,6 @@ class Run:
 
     @property
     def is_batch_full(self) -> bool:
-        """Whether it is time for an update."""
         return self.rollout.mode == "train" and bool(self.rollout.batch_ready)
 
     def step(self) -> bool:
@@ -109,11 +100,7 @@ class Run:
             self._emit(event)
 
     def update(self, should_stop: Callable[[], bool]) -> None:
-        """Change the policy by the batch that is full.
-
-        Args:
-            should_stop: called between two optimizer steps; the update ends early by it, with the steps made.
-        """
+        """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
         figures = self.ppo.update(

@@ -47,15 +47,15 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
         builders: Builders | None = None,
     ) -> None:
-        """A session that waits to `run`.
+        """A session that waits to `run`; it closes the store.
 
         Args:
             config: settings of the run.
-            store: its folder, made; the session closes it.
+            store: the run's folder, made; it receives every event.
             command_queue: filled by any thread.
-            sinks: receive every event, in addition to the folder.
+            sinks: receive every event too.
             clock: seconds, monotonic.
-            builders: make its parts; None: the real ones.
+            builders: build the parts; None: the real ones.
         """
         self.phase = Phase.LOADING
         self.error: Exception | None = None

@@ -107,7 +107,7 @@ def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(tmp_path
 
 def test_half_a_warm_start_is_refused(tmp_path: Path) -> None:
     alone = run("train", "blackjack", "--sft-data", str(SHIPPED))
-    assert (alone.exit_code, "say --sft-warm-start too" in alone.stderr) == (2, True)
+    assert (alone.exit_code, "--sft-warm-start" in alone.stderr) == (2, True)
     late = run("train", "--resume", "--run-dir", str(tmp_path), "--sft-warm-start")
     assert (late.exit_code, "is for a new one" in late.stderr) == (2, True)
     none = run("sft", "CartPole-v1")

@@ -41,22 +41,10 @@ class _Place(NamedTuple):
 
 class ReplyInspector:
     def __init__(self, policy: Policy, ppo: PPO, rollout: Rollout) -> None:
-        """An inspector of replies.
-
-        Args:
-            policy: scores a reply as it is now.
-            ppo: has what its last two updates used.
-            rollout: has the episodes under way, and of the batch under way.
-        """
         self._policy, self._ppo, self._rollout = policy, ppo, rollout
 
     def inspect(self, episode: int, turn: int) -> TurnInspected:
-        """What is known of a reply, or why nothing is.
-
-        Args:
-            episode: index from 0 since the run began.
-            turn: index from 0 within the episode.
-        """
+        """What is known of a reply, or why nothing is; both are counted from 0."""
         stage: Stage = "trained"
         if used := self._used(episode):
             trajectory = used[1]
@@ -131,8 +119,8 @@ class ReplyInspector:
             old = turn.logprobs[at] if turn.is_trained else None
             if turn.choice is None:
                 decision = _decision(old, now.logprob, now.value, earned[at] if earned else None, clip_range)
-            else:
-                decision = _no_decision(old, now.logprob)
+            else:  # the reply was chosen whole: its tokens are no decisions
+                decision = _decision(old, now.logprob, None, None, clip_range)
             others = [
                 Alternative(
                     token=other.token,
@@ -191,11 +179,13 @@ def _place(trajectory: Trajectory, number: int) -> _Place | None:
     return None
 
 
-def _decision(old: float | None, new: float, value_now: float, earned: Earned | None, clip_range: float) -> Decision:
-    """A decision, with what an update made of it."""
+def _decision(
+    old: float | None, new: float, value_now: float | None, earned: Earned | None, clip_range: float
+) -> Decision:
+    """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
     from llamagym_tui.engine.learning.inspection import is_clipped
 
-    ratio = None if old is None else _ratio(new - old)
+    ratio = None if old is None or value_now is None else _ratio(new - old)
     clipped = None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
     return Decision(
         old=old,
@@ -207,11 +197,6 @@ def _decision(old: float | None, new: float, value_now: float, earned: Earned | 
         target=earned.target if earned else None,
         advantage=earned.advantage if earned else None,
     )
-
-
-def _no_decision(old: float | None, new: float) -> Decision:
-    """A token of a reply that was chosen whole."""
-    return Decision(old=old, new=new, ratio=None, clipped=None, value=None, value_now=None, target=None, advantage=None)
 
 
 def _ratio(log_ratio: float) -> float:

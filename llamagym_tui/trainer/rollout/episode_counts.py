@@ -55,13 +55,9 @@ class EpisodeCounter:
     def __init__(
         self, stopwatch: Stopwatch, clock: Callable[[], float], episodes: int = 0, recent: Sequence[float] = ()
     ) -> None:
-        """A counter with nothing to report.
+        """A counter that goes on from `episodes`, and from the `recent` returns of training.
 
-        Args:
-            stopwatch: of playing and training; the rate is measured by it.
-            clock: seconds, monotonic; reports are spaced by it.
-            episodes: episodes that the run had before.
-            recent: returns of the last training episodes before.
+        The rate is measured by the stopwatch of playing and training, reports are spaced by the clock.
         """
         self._reported = episodes
         self._stopwatch = stopwatch
@@ -94,11 +90,7 @@ class EpisodeCounter:
         return mean_return(self._recent) or MeanReturn(0.0, 0.0, 0)
 
     def take_events(self, env_steps: int) -> list[EpisodesCounted]:
-        """Everything that was not reported yet, one event a kind.
-
-        Args:
-            env_steps: environment steps since the run began.
-        """
+        """Everything that was not reported yet, one event a kind."""
         waiting, self._waiting = self._waiting, {}
         if not waiting:
             return []

@@ -39,7 +39,7 @@ FEWEST_TOGETHER = 16
 REMEMBERED = 64
 """Watched episodes of inference mode that can be recalled after their end."""
 Stage = Literal["under_way", "waiting", "trained", "inference"]
-"""Where an episode stands: `llamagym_tui.protocol.events.TurnInspected` says what each means."""
+"""Where an episode stands; see `llamagym_tui.protocol.events.TurnInspected`."""
 
 
 class _UsedReply(NamedTuple):
@@ -77,7 +77,7 @@ class Rollout:
             seed: of the environments.
             emit: receives the events of what is watched.
             greedy: take the most probable token instead of sampling.
-            episode_limit: episodes to end since the run began; no more are started. None: no limit.
+            episode_limit: episodes to end since the run began. None: no limit.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -87,7 +87,7 @@ class Rollout:
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
         self._drawing = False
-        """Whether somebody wants to see the states."""
+        """Whether the watched states are wanted as drawings."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
@@ -125,7 +125,7 @@ class Rollout:
                 slot.mode = "inference"
 
     def set_system_prompt(self, text: str, version: int) -> None:
-        """Use another system prompt from the next reset on."""
+        """From the next reset on."""
         self.system_prompt, self.prompt_version = text, version
 
     @property
@@ -230,7 +230,6 @@ class Rollout:
         self.restart()
 
     def close(self) -> None:
-        """Close the environments."""
         for slot in self.slots:
             slot.env.close()
 

@@ -47,11 +47,7 @@ class Spectator:
     """Observes every environment and emits what is watched."""
 
     def __init__(self, emit: Callable[[Item], None]) -> None:
-        """A spectator of the first environment.
-
-        Args:
-            emit: receives what is watched: events, and states to draw.
-        """
+        """A spectator of the first environment; `emit` receives events, and states to draw."""
         self.turns = 0
         """Turns that were emitted as they were played."""
         self._emit = emit
