@@ -41,17 +41,7 @@ class Report(Protocol):
 
 
 def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
-    """Run a session to its end, or to ctrl+c; then print the outcome on stdout.
-
-    Args:
-        config: settings of the run.
-        json_output: end with a line of JSON instead of a sentence.
-        debug: leave stderr to the libraries too.
-    Returns:
-        The exit code, 0.
-    Raises:
-        LlamaGymError: the run failed.
-    """
+    """Run a session to its end, or to ctrl+c, as `run_session` does."""
     limits = {"episodes": config.episodes, "minutes": config.minutes}
     return run_session(config, _Summary(), queue.SimpleQueue(), json_output=json_output, debug=debug, **limits)
 

@@ -18,17 +18,13 @@ from llamagym_tui.state.reduce import warm_start_text
 
 
 def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debug: bool = False) -> int:
-    """Train the policy of a new run on `config.sft_data`, and print the outcome on stdout.
+    """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
     Args:
-        config: settings of the run; the file was checked.
+        config: settings of the run.
         hands: greedy episodes of the evaluations before and after. 0: none.
         json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
-    Returns:
-        The exit code, 0.
-    Raises:
-        LlamaGymError: the run failed.
     """
     script = _Script(config, hands)
     limits = {"episodes": hands or None}

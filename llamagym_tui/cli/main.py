@@ -224,8 +224,7 @@ def evaluate(
 
     catalog.find_agent(agent)
     name = checked_model(options["model"] or BUNDLED)
-    system_prompt = prompt_text(options["prompt_file"])
-    n_threads = thread_count(options["threads"])
+    system_prompt, n_threads = prompt_text(options["prompt_file"]), thread_count(options["threads"])
     from llamagym_tui.cli import headless
 
     code = headless.evaluate(

@@ -36,7 +36,7 @@ class Builders:
     config: RunConfig
 
     def agent(self) -> AgentBase:
-        """The agent, for its prompting alone; its actions have names.
+        """The agent, without a model; its actions have names.
 
         Raises:
             UsageError: there is none of that name, or its file is faulty.

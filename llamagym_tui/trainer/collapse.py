@@ -134,7 +134,7 @@ class CollapseMonitor:
         self._verdict = Verdict()
 
     def add_reply(self, reply: str) -> None:
-        """Add the text of a reply, any of the next update's batch."""
+        """Add any reply of the next update's batch."""
         self._repeat_shares.append(repeated_share(reply))
 
     def judge(self, stats: UpdateStats) -> Verdict:
@@ -191,7 +191,6 @@ class CollapseMonitor:
         return Window(total / max(episodes, 1), episodes)
 
     def _short(self, figure: Callable[[UpdateStats], float]) -> float:
-        """Mean of a figure over the last updates."""
         return _mean([figure(past) for past in list(self._history)[-SHORT:]])
 
     def _fall(self) -> float:

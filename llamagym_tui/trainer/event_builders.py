@@ -43,12 +43,7 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
 
 
 def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
-    """An update's figures, with the rates that only the session knows.
-
-    Args:
-        figures: the engine's.
-        rollout_s: seconds in which the batch was collected.
-    """
+    """An update's figures, with the rates that only the session knows."""
     return UpdateStats(
         **dataclasses.asdict(figures),
         rollout_s=rollout_s,

@@ -39,7 +39,6 @@ class Inbox:
                 self._waiting.append(self._queue.get(timeout=timeout_s))
 
     def holds(self, *kinds: type[AnyCommand]) -> bool:
-        """Whether a command of these kinds waits."""
         self._collect()
         return any(isinstance(command, kinds) for command in self._waiting)
 

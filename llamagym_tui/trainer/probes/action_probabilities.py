@@ -16,6 +16,7 @@ from llamagym_tui.trainer.rollout.rollout import PendingPrompt
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.policy.policy import Policy
+    from llamagym_tui.engine.tokens.tokenization import Opening
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class ActionProbes:
         version = self._policy.version
         if not self._names or (self._last is not None and self._last[:2] == (where, version)):
             return None
-        shares = self._shares(where)
+        shares = self._shares(where.prompt)
         self._last = (where, version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares)
 
@@ -42,30 +43,26 @@ class ActionProbes:
         if self._last is None or self._last[1] == self._policy.version:
             return None
         where, _, before = self._last
-        shares = self._shares(where)
+        shares = self._shares(where.prompt)
         self._last = (where, self._policy.version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
 
     def probe_conversation(self, question: WeighActions) -> ConversationWeighed:
         """The actions after a conversation that a person plays, or why they are not known."""
+        from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+
         names, why_not = self._names, ""
         try:
-            shares = self._shares_after(question) if names else []
+            shares = self._shares(prompt_after(self._policy, question.messages)) if names else []
         except Exception as error:  # a person may play on for longer than the model can read; the run does not
             log.exception("no action probabilities for a conversation")
-            names, shares, why_not = [], [], f"the model cannot say: {type(error).__name__}: {error}"
+            names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
         version = self._policy.version
         return ConversationWeighed(
             ticket=question.ticket, names=names, shares=shares, policy_version=version, why_not=why_not
         )
 
-    def _shares_after(self, question: WeighActions) -> list[float]:
-        from llamagym_tui.engine.policy.action_probabilities import action_probabilities
-        from llamagym_tui.engine.policy.replayed_conversation import prompt_after
-
-        return action_probabilities(self._policy, prompt_after(self._policy, question.messages))
-
-    def _shares(self, where: PendingPrompt) -> list[float]:
+    def _shares(self, prompt: Opening) -> list[float]:
         from llamagym_tui.engine.policy.action_probabilities import action_probabilities
 
-        return action_probabilities(self._policy, where.prompt)
+        return action_probabilities(self._policy, prompt)

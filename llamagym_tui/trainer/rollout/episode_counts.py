@@ -45,7 +45,6 @@ class Stopwatch:
         return self._before_s + (self._clock() - self._since if self._since is not None else 0.0)
 
     def run(self, runs: bool) -> None:
-        """Let it run, or stand still."""
         self._before_s, self._since = self.elapsed_s, self._clock() if runs else None
 
 
@@ -76,7 +75,6 @@ class EpisodeCounter:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to report, and the last report is long enough ago."""
         return bool(self._waiting) and self._clock() - self._reported_at >= REPORT_EVERY_S
 
     @property

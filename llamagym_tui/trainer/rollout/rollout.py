@@ -163,7 +163,7 @@ class Rollout:
 
     @property
     def live(self) -> int:
-        """Episodes under way."""
+        """Number of episodes under way."""
         return sum(slot.episode is not None for slot in self.slots)
 
     @property
@@ -182,11 +182,9 @@ class Rollout:
         for slot in self.slots:
             if slot.episode is not None and slot.number == episode:
                 return slot.episode.finish("truncated"), "under_way" if slot.mode == "train" else "inference"
-        waiting = next((ended for ended in self._trajectories if ended.episode == episode), None)
-        if waiting is not None:
-            return waiting, "waiting"
-        played = next((ended for ended in self._untrained if ended.episode == episode), None)
-        return None if played is None else (played, "inference")
+        ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self._trajectories]
+        ended += [(each, "inference") for each in self._untrained]
+        return next((found for found in ended if found[0].episode == episode), None)
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""

@@ -93,7 +93,6 @@ class Spectator:
             self._emit(state)
 
     def emit_state(self) -> None:
-        """Emit the present state of the environment that is watched."""
         if self.env is not None and (state := self._states[self.env]) is not None:
             self._emit(state)
 

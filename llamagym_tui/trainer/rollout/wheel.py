@@ -61,7 +61,6 @@ class Wheel:
         self.reply = worded(self._agent, action, reasoning)
 
     def take_reply(self) -> str:
-        """The reply that was chosen, once."""
         reply, self.reply = self.reply, None
         assert reply is not None, "the step waits for it"
         return reply

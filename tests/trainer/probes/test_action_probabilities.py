@@ -151,4 +151,4 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
-    assert answer.why_not == "the model cannot say: IndexError: index out of range"
+    assert answer.why_not == "the forward failed: IndexError: index out of range"
