@@ -60,13 +60,8 @@ def with_run_dir(config: RunConfig) -> RunConfig:
 
 
 def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:
-    """Options of a warm start by their names in `RunConfig`; its file is checked.
+    """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships.
 
-    Args:
-        agent: the spec as typed.
-        path: file of demonstrations. None: the one that ships for the agent.
-        wanted: whether the run should begin with one.
-        resume: whether it has begun already.
     Raises:
         UsageError: only one half of it was given, or there is no such file.
         DemoFileError: the file has a fault.

@@ -31,7 +31,7 @@ log = logging.getLogger("llamagym_tui.trainer")
 
 
 def main(arguments: list[str]) -> int:
-    """Serve one session; the exit code."""
+    """Run one session; the exit code."""
     if len(arguments) != 1:
         print("Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.", file=sys.stderr)
         return 2
@@ -41,13 +41,19 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
+    send = _sender(wire, command_queue)
     try:
-        _sender(wire, command_queue)(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+        send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
     except OSError:
         log.exception("nobody listens")
         return 1
     threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
-    return _serve(command_queue, _sender(wire, command_queue))
+    try:
+        return _session(command_queue, send)
+    except LlamaGymError as error:  # before there is a session that could report it
+        log.exception("no session")
+        send(SessionFailed(message=str(error)))
+        return 1
 
 
 def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> None:
@@ -63,15 +69,6 @@ def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> 
     log.error("still busy %.0f s after the commands have ended: leaving without a checkpoint", GRACE_S)
     logging.shutdown()
     os._exit(1)
-
-
-def _serve(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
-    try:
-        return _session(command_queue, send)
-    except LlamaGymError as error:  # before there is a session that could report it
-        log.exception("no session")
-        send(SessionFailed(message=str(error)))
-        return 1
 
 
 def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:

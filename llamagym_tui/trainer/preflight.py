@@ -66,10 +66,6 @@ class Preflight:
 def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Preflight | None:
     """Estimate a run by its model's configuration; None if that cannot be read, which loading will explain.
 
-    Args:
-        config: settings of the run.
-        agent: words observations.
-        learns: False: replies are sampled and nothing is updated.
     Raises:
         ModelTooLargeError: it does not fit; the message says what would.
         ModelLoadError: the device or the model's folder is not there.

@@ -186,7 +186,7 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
 
 
-def test_an_evaluation_tells_a_person_its_confidence_interval(
+def test_an_evaluation_gives_a_person_its_confidence_interval(
     stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     evaluated("coin", "some-model")
@@ -241,7 +241,7 @@ NOTICES: list[Event] = [
 
 
 @pytest.mark.parametrize("kind", ["lines", "bar"])
-def test_what_a_person_should_not_miss_is_told_at_once(kind: str) -> None:
+def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     stream = io.StringIO() if kind == "lines" else Terminal()
     with progress_on(stream, clock=Clock()) as progress:
         for event in NOTICES:

@@ -48,7 +48,7 @@ def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
     assert (Path(config.run_dir) / "model").is_dir()
 
 
-def test_without_hands_it_only_trains_and_says_how_to_go_on(
+def test_without_hands_it_only_trains_and_shows_how_to_go_on(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless_sft.warm_start(config, hands=0)
@@ -60,7 +60,7 @@ def test_without_hands_it_only_trains_and_says_how_to_go_on(
     assert told(config, EvaluationFinished) == []
 
 
-def test_a_person_is_told_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_person_gets_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
     headless_sft.warm_start(config, hands=10)
     each = "-0.250 ± 0.020 (95 %)"
     assert f"Greedy return {each} before, {each} after, over 10 episodes." in capfd.readouterr().out

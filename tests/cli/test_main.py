@@ -154,13 +154,13 @@ def test_what_may_be_a_hub_id_is_left_to_the_trainer(name: str) -> None:
     assert checked_model(name) == name
 
 
-def test_resume_keeps_the_runs_settings_but_for_what_is_said(headless: Headless, tmp_path: Path) -> None:
+def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: Headless, tmp_path: Path) -> None:
     earlier = a_run_folder(tmp_path / "run")
     assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
     assert headless.asked[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
 
 
-def test_any_setting_can_be_said_and_a_resumed_run_keeps_the_others_of_its_section(
+def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_section(
     headless: Headless, tmp_path: Path
 ) -> None:
     folder = ["--run-dir", str(tmp_path / "run")]
@@ -207,7 +207,7 @@ def test_a_mistake_gets_one_sentence_on_stderr(words: list[str], sentence: str) 
     assert result.stdout == ""
 
 
-def test_a_broken_agent_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_broken_agent_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("x = 1\nthis is not Python\n", encoding="utf-8")
     result = run("train", str(path))
@@ -215,7 +215,7 @@ def test_a_broken_agent_file_is_told_with_its_line(tmp_path: Path) -> None:
     assert f"{path}, line 2: " in result.stderr
 
 
-def test_a_prompt_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_prompt_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
     path.write_bytes(b"\xff\xfe\xff")
     assert "not UTF-8" in run("train", "blackjack", "--prompt-file", str(path)).stderr

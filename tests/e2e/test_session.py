@@ -144,7 +144,7 @@ def test_a_resumed_run_has_the_weights_that_it_left(tmp_path: Path, model: str) 
     assert after.weights[0] == before.weights[-1]
 
 
-def test_a_run_ends_exactly_at_the_episodes_that_were_asked_for(tmp_path: Path, model: str) -> None:
+def test_a_run_ends_exactly_at_the_requested_episodes(tmp_path: Path, model: str) -> None:
     _, told = play(tmp_path, model, {}, episodes=101)
     assert isinstance(told[-1], RunFinished)
     assert told[-1].episodes == 101

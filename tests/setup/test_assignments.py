@@ -62,6 +62,6 @@ def test_what_is_above_counts_section_by_section() -> None:
     }
 
 
-def test_every_setting_of_the_configuration_can_be_said() -> None:
+def test_every_setting_of_the_configuration_can_be_given() -> None:
     config = from_dict(RunConfig, {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])})
     assert (config.ppo.kl_form, config.seed) == ("loss", 3)

@@ -159,7 +159,7 @@ def test_replies_of_one_sign_are_a_collapse_and_those_of_the_start_are_the_measu
     assert last_of(monitor_after(5, reply=ROUGH), 3, reply=ROUGH) == Verdict()
 
 
-def test_few_replies_say_nothing() -> None:
+def test_few_replies_are_no_evidence() -> None:
     monitor = monitor_after(5)
     for _ in range(3):
         monitor.add_reply(ROUGH)

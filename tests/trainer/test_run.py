@@ -231,7 +231,7 @@ def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: 
     assert [event.update for event in stage.of(UpdateFinished)][:8] == [1, 2, 3, 4, 5, 6, 2, 3]
 
 
-def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_says_so(tmp_path: Path) -> None:
+def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=400, on_collapse="rollback")
     break_updates(stage, *range(5, 60))
     stage.session.run()
@@ -239,7 +239,7 @@ def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_says_so(tmp_pa
     assert "has collapsed" in warnings(stage)[-1]
 
 
-def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
+def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
@@ -247,7 +247,7 @@ def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
     assert warnings(stage) == []
 
 
-def test_another_temperature_begins_the_watch_anew(tmp_path: Path) -> None:
+def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
@@ -323,14 +323,14 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
 
 
-def test_a_long_update_tells_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_a_long_update_reports_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.session.run()  # four minibatches of a quarter of a second, two a pass
     told = [(event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"]
     assert told == [(0.5, ""), (1.0, "epoch 2 of 2")]
 
 
-def test_a_template_that_rewrites_history_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=2, rewrites_history=True)
     stage.session.run()
     assert "rewrites earlier replies" in warnings(stage)[0]

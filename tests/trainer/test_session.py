@@ -107,7 +107,7 @@ def test_the_rate_of_episodes_counts_updates_but_not_pauses(tmp_path: Path) -> N
     assert stage.of(EpisodesCounted)[-1].episodes_per_s == pytest.approx(8 / 1.5, rel=0.15)
 
 
-def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
+def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=16)
     stage.session.run()
     first, second = stage.of(UpdateFinished)
@@ -231,7 +231,7 @@ def test_an_evaluation_uses_the_prompt_of_now(tmp_path: Path) -> None:
     assert stage.evaluated["system_prompt"] == "now"
 
 
-def test_an_evaluation_tells_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=4)
     stage.script = {1: [Evaluate(episodes=40)]}
     stage.session.run()
@@ -248,7 +248,7 @@ def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
     assert stage.of(EvaluationFinished) == []
 
 
-def test_a_stop_saves_what_is_new_and_then_tells_the_end(tmp_path: Path) -> None:
+def test_a_stop_saves_what_is_new_and_then_reports_the_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {6: [Stop()]}
     stage.session.run()
@@ -334,7 +334,7 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
         ("model", ModelLoadError("Model 'x' is not on this machine.")),
     ],
 )
-def test_a_known_error_is_told_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
+def test_a_known_error_is_reported_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
     stage = Stage(tmp_path, faults={where: error})
     assert stage.session.run() is Phase.FAILED
     assert stage.events[-1].message == str(error)
@@ -342,7 +342,7 @@ def test_a_known_error_is_told_in_its_own_sentence(tmp_path: Path, where: str, e
     assert stage.session.error is error
 
 
-def test_an_unknown_error_is_told_with_the_log_that_has_its_traceback(
+def test_an_unknown_error_is_reported_with_the_log_that_has_its_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(tmp_path, faults={"model": ZeroDivisionError("division by zero")})
@@ -383,7 +383,7 @@ def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
     assert "begun already" in stage.of(WarningRaised)[0].message
 
 
-def test_a_sink_that_breaks_is_dropped_and_the_others_are_told() -> None:
+def test_a_sink_that_breaks_is_dropped_and_the_others_get_a_warning() -> None:
     calls, told = [], []
 
     def broken(event: Any) -> None:

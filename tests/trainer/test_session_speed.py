@@ -59,7 +59,7 @@ def test_a_step_that_fills_the_batch_updates_too(stage: Stage) -> None:
     assert (stage.steps, len(stage.of(UpdateFinished))) == (4, 1)
 
 
-def test_a_step_may_be_asked_for_while_the_run_goes_on(stage: Stage) -> None:
+def test_a_step_may_be_requested_while_the_run_goes_on(stage: Stage) -> None:
     stage.script = {1: [Step(unit="update")]}
     stage.session.run()
     assert stage.phases()[-4:] == ["updating", "rolling_out", "paused", "stopped"]
@@ -106,7 +106,7 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
     assert kinds.index(WatchChanged) < kinds.index(PaceChanged) < kinds.index(UpdateFinished) < kinds.index(ModeChanged)
 
 
-def test_actions_are_weighed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
+def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
     weighed: list[tuple[str, int]] = []
 
     def listen(rollout: object) -> None:
@@ -129,7 +129,7 @@ def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
     assert stage.events[-1].at_s < 60
 
 
-def test_an_episode_that_cannot_be_told_is_said_to_be_none(stage: Stage) -> None:
+def test_watching_an_episode_that_is_not_there_is_a_warning(stage: Stage) -> None:
     stage.script = {1: [WatchNext(kind="best"), Stop()]}
     stage.session.run()
     assert "No episode has ended yet" in stage.of(WarningRaised)[0].message

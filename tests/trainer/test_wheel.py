@@ -129,13 +129,13 @@ def test_watching_something_else_lets_go(tmp_path: Path) -> None:
     assert driven.stage.of(WheelLetGo)[0].reason == "another conversation is watched"
 
 
-def test_what_a_person_did_is_told_before_a_run_ends(tmp_path: Path) -> None:
+def test_what_a_person_did_is_emitted_before_a_run_ends(tmp_path: Path) -> None:
     driven = Driven(tmp_path, act(2))
     driven.run()
     assert driven.stage.builders.made["rollout"].corrections_emitted == 1
 
 
-def test_what_a_person_did_is_told_before_a_run_fails(tmp_path: Path) -> None:
+def test_what_a_person_did_is_reported_before_a_run_fails(tmp_path: Path) -> None:
     def breaks(rollout: Any) -> None:
         raise EnvError("Coin-v0 refused action 3.")
 
@@ -161,7 +161,7 @@ def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
 # What a screen knows
 
 
-def test_the_wheel_is_the_persons_once_the_trainer_has_said_so_and_a_turn_only_while_it_waits() -> None:
+def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> None:
     wheel = Wheel().asking(TakeWheel())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
     assert wheel.asking(TakeWheel()) is wheel
@@ -190,7 +190,7 @@ def test_letting_go_ends_it_when_it_is_confirmed() -> None:
     assert isinstance(asked_too_early.asked, LetGo)
 
 
-def test_the_wheel_is_told_in_words_where_it_is_not_seen() -> None:
+def test_the_wheel_is_shown_in_words_where_it_is_not_seen() -> None:
     def key(id: str, otherwise: str) -> str:
         return {"wheel": "f9"}.get(id, otherwise)
 
@@ -244,7 +244,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorr
     return kept.writer.path, demo
 
 
-def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_said(tmp_path, monkeypatch) -> None:
+def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(tmp_path, monkeypatch) -> None:
     path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert (demo.source, demo.model, demo.actions, demo.rewards) == ("correction", "bundled", [1, 0], [0.0, 1.0])
     assert demo.corrected == {1: HIT}
@@ -259,7 +259,7 @@ def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_p
     assert export.to_pairs(path).rows == 1
 
 
-def test_what_a_model_said_unreadably_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
+def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
     event = corrected(turn(0, "Hm.", how="failed", action=0), turn(1, STICK, replaced="Hm."))
     path, demo = recorded(tmp_path, monkeypatch, event)
     assert demo.actions == [0, 0]

@@ -49,7 +49,7 @@ def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turns):
+def test_the_pending_prompt_is_the_one_that_the_reply_is_sampled_on(rollout, turns):
     for _ in range(turns):
         rollout.step()
     where = rollout.pending_prompt()
@@ -62,7 +62,7 @@ def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turn
     assert len(segment.ids) > len(segment_before)
 
 
-def test_the_first_turn_of_an_episode_has_a_standpoint_too(rollout):
+def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
     rollout.begin_episodes()
     where = rollout.pending_prompt()
     assert where.turn == 0
@@ -74,7 +74,7 @@ def test_the_first_turn_of_an_episode_has_a_standpoint_too(rollout):
     assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
 
 
-def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
+def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout):
     weighing = ActionProbes(rollout.agent, rollout.policy)
     assert weighing.probe_again() is None
     rollout.step()
@@ -92,7 +92,7 @@ def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
 
 
-def test_weighing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
+def test_probing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
     rollout.step()
     before = rollout.policy.generator.get_state()
     ActionProbes(rollout.agent, rollout.policy).probe(rollout.pending_prompt())
@@ -100,7 +100,7 @@ def test_weighing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
     assert rollout.slots[0].episode.turns == 1
 
 
-def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
+def test_no_prompt_is_pending_while_an_ended_episode_is_shown(rollout):
     assert rollout.pending_prompt() is None
     rollout.step()
     rollout.spectator.watch(1)
@@ -110,7 +110,7 @@ def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
 
 
 @pytest.mark.parametrize("turns", [0, 2])
-def test_a_conversation_that_a_person_plays_is_weighed_on_the_ids_that_a_rollout_would_have(rollout, turns):
+def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_would_have(rollout, turns):
     rollout.begin_episodes()
     for _ in range(turns):
         rollout.step()
@@ -137,7 +137,7 @@ def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(m
     assert answer.shares == shares
 
 
-def test_where_actions_have_no_names_nothing_is_weighed(make_policy):
+def test_where_actions_have_no_names_nothing_is_probed(make_policy):
     question = WeighActions(ticket=5, messages=[user("a b")])
     answer = ActionProbes(CountAgent(), make_policy(replies=())).probe_conversation(question)
     assert (answer.names, answer.shares) == ([], [])

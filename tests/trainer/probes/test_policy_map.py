@@ -76,7 +76,7 @@ def test_the_first_map_comes_at_once_and_asks_about_every_state(table: Table) ->
     assert table.told[1].shares == [[0.25, 0.75]] * 3
 
 
-def test_the_same_policy_is_not_asked_twice(table: Table) -> None:
+def test_the_same_policy_is_not_mapped_twice(table: Table) -> None:
     table.map()
     table.clock.now += 1000
     assert table.map() == 1
@@ -147,7 +147,7 @@ def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatc
     assert len(table.asked) == 1
 
 
-def test_an_agent_without_a_map_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_without_a_map_is_never_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     mapping = PolicyMapper(CoinAgent(), Policy(), told.append, Clock())  # type: ignore[arg-type]
     mapping.lay_out()
@@ -191,7 +191,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path, episodes=200)
 
 
-def test_a_run_tells_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(stage: Stage) -> None:
+def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(stage: Stage) -> None:
     stage.session.run()
     kinds = [type(event) for event in stage.events]
     assert kinds.index(PolicyMapLaidOut) == kinds.index(RunStarted) + 1

@@ -77,7 +77,7 @@ def order(told: list[events.Event]) -> list[str]:
     return [type(event).__name__ for event in told if not isinstance(event, events.TokensStreamed)]
 
 
-def test_a_state_is_drawn_before_it_is_told_and_the_last_one_before_the_end(make_rollout: Make) -> None:
+def test_a_state_is_drawn_before_it_is_reported_and_the_last_one_before_the_end(make_rollout: Make) -> None:
     rollout, told = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     rollout.step()
@@ -128,7 +128,7 @@ def test_another_environment_shows_its_present_state_at_once(make_rollout: Make)
     assert drawn(told) == [(1, 1, "1 steps")]
 
 
-def test_an_episode_that_is_told_again_shows_its_last_state_if_the_agent_draws(make_rollout: Make) -> None:
+def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(make_rollout: Make) -> None:
     rollout, told = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     for _ in range(5):

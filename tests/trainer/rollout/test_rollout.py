@@ -160,7 +160,7 @@ def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollou
     assert "Count faster." in rollout.policy.chat.tokenizer.decode(batch[1].segments[0].prefix)
 
 
-def test_the_watched_environment_tells_its_episode_in_order(make_rollout):
+def test_the_watched_environment_reports_its_episode_in_order(make_rollout):
     rollout, emitted = make_rollout(n_envs=2)
     rollout.step()
     rollout.step()

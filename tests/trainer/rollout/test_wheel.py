@@ -110,7 +110,7 @@ def test_who_lets_go_leaves_the_turn_to_the_reply_that_the_agent_has_given(make_
     assert all(trajectory.is_own for trajectory in rollout.take_batch())
 
 
-def test_who_lets_go_and_takes_the_wheel_again_is_told_that_their_turn_waits(make_driven):
+def test_who_lets_go_and_takes_the_wheel_again_gets_the_turn_that_waits(make_driven):
     rollout, emitted = make_driven()
     rollout.wheel.let_go()
     rollout.take_wheel()
@@ -131,7 +131,7 @@ def test_the_wheel_stays_with_the_person_over_episodes_and_batches(make_driven):
     assert len({awaited.episode for awaited in of(emitted, events.ActionAwaited)}) == 4
 
 
-def test_an_episode_with_a_persons_turn_is_told_whole_at_its_end_and_marked(make_driven):
+def test_an_episode_with_a_persons_turn_is_reported_whole_at_its_end_and_marked(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.step()
@@ -144,7 +144,7 @@ def test_an_episode_with_a_persons_turn_is_told_whole_at_its_end_and_marked(make
     assert corrected.finished.episode_return == 1.0
 
 
-def test_it_is_told_even_if_something_else_is_watched_by_then(make_driven):
+def test_it_is_reported_even_if_something_else_is_watched_by_then(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.spectator.watch(1)
@@ -162,7 +162,7 @@ def test_a_restart_lets_go_and_forgets_the_step_that_waited(make_driven):
     fill(rollout)
 
 
-def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(make_driven):
+def test_an_episode_that_is_dropped_is_reported_as_far_as_a_person_has_acted_in_it(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.step()
@@ -178,7 +178,7 @@ def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(m
     assert len(of(emitted, events.EpisodeCorrected)) == 1
 
 
-def test_what_a_person_did_in_an_environment_that_is_given_up_is_told(make_driven):
+def test_what_a_person_did_in_an_environment_that_is_given_up_is_reported(make_driven):
     rollout, emitted = make_driven()
     rollout.wheel.let_go()
     rollout.spectator.watch(2)
@@ -205,7 +205,7 @@ def test_a_turn_that_still_waits_is_no_correction(make_driven):
     assert not of(emitted, events.EpisodeCorrected)
 
 
-def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_told_once(make_driven):
+def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_reported_once(make_driven):
     rollout, emitted = make_driven(n_envs=1)
     rollout.slots[0].env.unwrapped.step = fails = lambda action: 1 / 0
     with pytest.raises(EnvError):
