@@ -395,19 +395,19 @@ class Stage:
         **settings: Any,
     ) -> None:
         self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
-        self.asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+        self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(
             self.config, faults=faults or {}, rewrites_history=rewrites_history, before_step=self._before_step
         )
         self.script: dict[int, list[AnyCommand]] = {}
-        """Commands by the number of steps made before they are asked."""
+        """Commands by the number of steps made before they are queued."""
         self.also_before_step: Callable[[Rollout], None] = lambda rollout: None
         self.steps = 0
         self.session = Session(
             self.config,
             RunStore.create(self.config),
-            self.asked,
+            self.command_queue,
             sinks=[self.events.append],
             clock=self.builders.clock,
             builders=self.builders,
@@ -416,7 +416,7 @@ class Stage:
     def _before_step(self, rollout: Rollout) -> None:
         self.steps += 1
         for command in self.script.get(self.steps, []):
-            self.asked.put(command)
+            self.command_queue.put(command)
         self.also_before_step(rollout)
 
     def __getattr__(self, name: str) -> Any:

@@ -200,7 +200,7 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     from llamagym_tui.trainer.builders import Builders
 
     builders = Builders(config)
-    progress.say("loading the model")
+    progress.show("loading the model")
     agent = builders.agent()
     builders.preflight(agent, learns=False)
     loaded = builders.model()
@@ -264,7 +264,7 @@ def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, before[signal.Signals(number)])
         command_queue.put(Stop())
-        progress.say("stopping; the checkpoint comes first")
+        progress.show("stopping; the checkpoint comes first")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -45,7 +45,7 @@ class Progress(ABC):
         """Show what a person should not miss."""
 
     @abstractmethod
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show what is being done."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Progress(ABC):
         """Show an event of a session."""
         match event:
             case PhaseChanged(phase="loading" | "warm_starting"):
-                self.say(event.detail)
+                self.show(event.detail)
             case PhaseChanged(phase="evaluating"):
                 self.update(event.detail)
             case WarmStartProgressed(step=step, steps=steps):
@@ -124,19 +124,19 @@ class _Lines(Progress):
         self._stream = stream
         self._printed_at = clock()
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._printed_at = self._clock()
         print(text, file=self._stream, flush=True)
 
-    notify = say
+    notify = show
 
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
         if self._clock() - self._printed_at >= LINE_EVERY_S:
-            self.say(text)
+            self.show(text)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None and self._text:
-            self.say(self._text)
+            self.show(self._text)
 
 
 class _Bar(Progress):
@@ -161,7 +161,7 @@ class _Bar(Progress):
     def notify(self, text: str) -> None:
         self._bar.console.print(text, markup=False, highlight=False)
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._bar.update(self._task, description=text)
 
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:

@@ -235,10 +235,10 @@ def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Pat
     stage = Stage(tmp_path, episodes=4)
     stage.script = {1: [Evaluate(episodes=40)]}
     stage.session.run()
-    told = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
-    assert told[0].detail == "0 of 40 episodes"
-    assert told[1].detail == "4 of 40 episodes"
-    assert len(told) == 1 + 10
+    seen = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
+    assert seen[0].detail == "0 of 40 episodes"
+    assert seen[1].detail == "4 of 40 episodes"
+    assert len(seen) == 1 + 10
 
 
 def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_what_was_just_saved_is_not_saved_again(tmp_path: Path) -> None:
 
 def test_a_run_stopped_before_its_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.asked.put(Stop())
+    stage.command_queue.put(Stop())
     assert stage.session.run() is Phase.STOPPED
     assert stage.builders.saved == []
 
@@ -384,14 +384,14 @@ def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_sink_that_breaks_is_dropped_and_the_others_get_a_warning() -> None:
-    calls, told = [], []
+    calls, seen = [], []
 
     def broken(event: Any) -> None:
         calls.append(event)
         raise BrokenPipeError(32, "Broken pipe")
 
-    emitter = EventEmitter([broken, told.append], Clock())
+    emitter = EventEmitter([broken, seen.append], Clock())
     emitter.emit(ModeChanged(mode="train"))
     emitter.emit(ModeChanged(mode="inference"))
     assert len(calls) == 1
-    assert [type(event) for event in told] == [WarningRaised, ModeChanged, ModeChanged]
+    assert [type(event) for event in seen] == [WarningRaised, ModeChanged, ModeChanged]

@@ -39,7 +39,7 @@ def test_a_question_is_answered_before_the_next_step(tmp_path: Path) -> None:
 
 def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
-    ask_at_second = {1: lambda: stage.asked.put(QUESTION)}
+    ask_at_second = {1: lambda: stage.command_queue.put(QUESTION)}
     stage.also_before_step = lambda rollout: setattr(
         stage.ppo, "before_minibatch", lambda number: ask_at_second.get(number, lambda: None)()
     )

@@ -22,7 +22,7 @@ from tests.fake_parts import STEP_S, Stage
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """A session that waits on the fake clock when it is slowed, and ends when nothing more is asked of it."""
+    """A session that waits on the fake clock when it is slowed, and ends when there is no more command."""
     stage = Stage(tmp_path)
     inbox, wait = stage.session.inbox, stage.session.inbox.wait
 
@@ -30,7 +30,7 @@ def stage(tmp_path: Path) -> Stage:
         if timeout_s is not None:
             stage.builders.clock.now += timeout_s
         elif not inbox.holds(object):  # no command of any kind
-            stage.asked.put(Stop())
+            stage.command_queue.put(Stop())
         else:
             wait()
 
@@ -98,7 +98,7 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
     def ask(number: int) -> None:
         if number == 1:
             for command in (SetMode(mode="inference"), WatchNext(kind="best"), SetPace(turn_s=4.0), Stop()):
-                stage.asked.put(command)
+                stage.command_queue.put(command)
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     stage.session.run()
@@ -107,19 +107,19 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
 
 
 def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
-    weighed: list[tuple[str, int]] = []
+    probed: list[tuple[str, int]] = []
 
     def listen(rollout: object) -> None:
         probes = stage.session.active_run.action_probes
         stage.rollout.pending_prompt = lambda: "where the watched episode waits"
-        probes.probe = lambda where: weighed.append(("weigh", stage.steps))
-        probes.probe_again = lambda: weighed.append(("again", stage.steps))
+        probes.probe = lambda where: probed.append(("weigh", stage.steps))
+        probes.probe_again = lambda: probed.append(("again", stage.steps))
 
     stage.also_before_step = listen
     stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
-    assert list(dict.fromkeys(weighed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+    assert list(dict.fromkeys(probed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
 
 
 def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:

@@ -60,7 +60,7 @@ class Driven:
         assert timeout_s is None, "a person's turn is not hurried"
         self.stage.builders.clock.now += 60.0
         self.waits.append(self.stage.builders.clock.now)
-        self.stage.asked.put(self._answers.pop(0))
+        self.stage.command_queue.put(self._answers.pop(0))
 
     def run(self) -> Stage:
         self.stage.script = {1: [TakeWheel()]}
@@ -215,8 +215,8 @@ def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -
 
 def turn(number: int, reply: str, replaced: str | None = None, reward: float = 0.0, **fields: Any) -> TurnFinished:
     how = "json" if replaced is None else "human"
-    told = {"action": 1, "action_name": "hit", "how": how} | fields
-    return TurnFinished(episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **told)
+    seen = {"action": 1, "action_name": "hit", "how": how} | fields
+    return TurnFinished(episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **seen)
 
 
 def corrected(*turns: TurnFinished) -> EpisodeCorrected:
@@ -271,11 +271,11 @@ def test_a_corrected_episode_is_recorded_once_though_it_was_watched_and_a_rule_k
 ) -> None:
     kept = desk(tmp_path, monkeypatch)
     kept.keep_at_least = 0.0
-    told = [TWO_TURNS.started]
+    seen = [TWO_TURNS.started]
     for number, (text, played) in enumerate(zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)):
-        told += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
-    heard = [kept.hear(event, "bundled") for event in (*told, TWO_TURNS.finished, TWO_TURNS)]
-    assert heard == [False] * (len(told) + 1) + [True]
+        seen += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
+    heard = [kept.hear(event, "bundled") for event in (*seen, TWO_TURNS.finished, TWO_TURNS)]
+    assert heard == [False] * (len(seen) + 1) + [True]
     assert kept.keepable is None
 
 

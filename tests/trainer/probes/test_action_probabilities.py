@@ -66,8 +66,8 @@ def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
     rollout.begin_episodes()
     where = rollout.pending_prompt()
     assert where.turn == 0
-    told = [type(event) for event in rollout.emitted]
-    assert told == [events.EpisodeStarted, events.ObservationShown]
+    seen = [type(event) for event in rollout.emitted]
+    assert seen == [events.EpisodeStarted, events.ObservationShown]
     rollout.step()
     segment = rollout.recall(where.episode)[0].segments[0]
     assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[0].start])

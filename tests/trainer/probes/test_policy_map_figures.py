@@ -14,11 +14,11 @@ SOME = (0, 7, 63, 64, 179, 180, 279)
 
 
 def mapped(policy, prompt="Play."):
-    told = []
-    mapping = PolicyMapper(BlackjackAgent(), policy, told.append, lambda: 0.0)
+    seen = []
+    mapping = PolicyMapper(BlackjackAgent(), policy, seen.append, lambda: 0.0)
     mapping.lay_out()
     mapping.map(prompt, 3, 2, should_stop=lambda: False)
-    layout, found = told
+    layout, found = seen
     assert isinstance(layout, PolicyMapLaidOut)
     assert isinstance(found, PolicyMapped)
     words = [cell.words for panel in layout.panels for row in panel.cells for cell in row]

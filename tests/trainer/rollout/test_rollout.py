@@ -255,7 +255,7 @@ def test_an_evaluations_mean_has_its_standard_error(make_policy):
 def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
     make_policy, monkeypatch, greedy
 ):
-    asked, prompts = set(), set()
+    sampled, prompts = set(), set()
 
     class Watched(Sampler):
         def restart(self, slot, prefix):
@@ -263,13 +263,13 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             super().restart(slot, prefix)
 
         def _sample(self, logits, greedy):
-            asked.add((greedy, self.policy.generator.initial_seed()))
+            sampled.add((greedy, self.policy.generator.initial_seed()))
             return super()._sample(logits, greedy)
 
     monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
     arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
-    assert asked == {(greedy, 3)}
+    assert sampled == {(greedy, 3)}
     assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
 
 
@@ -280,8 +280,8 @@ def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, mon
     builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
     trained = set(seeds)
     seeds.clear()
-    asked = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
-    builders.evaluate(CountAgent(), policy, **asked, should_stop=lambda: False, progress=lambda done: None)
+    options = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
+    builders.evaluate(CountAgent(), policy, **options, should_stop=lambda: False, progress=lambda done: None)
     assert len(trained) == len(set(seeds)) == 8
     assert not trained & set(seeds)
 

@@ -59,7 +59,7 @@ def test_all_environments_wait_for_the_person_who_then_acts_in_the_agents_place(
     assert rollout.awaits_person
     assert rollout.step() == []
     assert rollout.env_steps == 0
-    assert not of(emitted, events.TokensStreamed), "what the agent would say is not told as said"
+    assert not of(emitted, events.TokensStreamed), "the reply that is not used is not streamed"
     assert of(emitted, events.WheelTaken)[0].choices == [("0", 0, "wait"), ("1", 1, "go")]
     act(rollout, emitted, reasoning="Why not?")
     assert rollout.env_steps == 3
@@ -220,8 +220,8 @@ def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_bef
         act(rollout, emitted)
     rollout.emit_corrections()
     rollout.emit_corrections()
-    [told] = of(emitted, events.EpisodeCorrected)
-    assert [turn.replaced is not None for turn in told.turns] == [True]
+    [corrected] = of(emitted, events.EpisodeCorrected)
+    assert [turn.replaced is not None for turn in corrected.turns] == [True]
 
 
 def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
