@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -350,8 +351,9 @@ def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:
     return (before.generation, before.n_envs) != (now.generation, now.n_envs)
 
 
+@cache
 def setting_types(kind: type[Struct] = RunConfig) -> dict[str, Any]:
-    """The type of each setting by its dotted name."""
+    """The type of each setting by its dotted name; not to be changed, as all callers share it."""
     types: dict[str, Any] = {}
     for each in msgspec.structs.fields(kind):
         if isinstance(each.type, type) and issubclass(each.type, Struct):

@@ -159,9 +159,9 @@ def run_session(
     """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
 
     Args:
-        config: its settings.
+        config: of the run.
         report: printed at the end.
-        command_queue: commands to the session.
+        command_queue: of the session.
         json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
         limits: of `progress_on`.

@@ -43,11 +43,6 @@ class EnvMaker:
         """Arguments of every environment after the first; None: not tried yet which ones render text."""
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
-        """An environment.
-
-        Raises:
-            EnvError: it cannot be made.
-        """
         env_id, own = self._agent.env_id, self._agent.env_kwargs
         if self._kwargs is not None:
             return self._make(env_id, self._kwargs)

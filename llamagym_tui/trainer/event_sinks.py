@@ -25,12 +25,7 @@ class EventEmitter:
     """Gives events to sinks, in the thread of the caller."""
 
     def __init__(self, sinks: Sequence[Sink], clock: Callable[[], float]) -> None:
-        """An emitter whose time begins now.
-
-        Args:
-            sinks: receive every event, in order; one that raises ``OSError`` is dropped.
-            clock: seconds, monotonic.
-        """
+        """An emitter whose time begins now; a sink that raises ``OSError`` is dropped."""
         self._sinks = list(sinks)
         self._clock = clock
         self._began_at = clock()

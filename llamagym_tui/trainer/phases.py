@@ -1,7 +1,7 @@
 """The lifecycle of a session: one enum, one table of transitions.
 
-A session is in one phase at a time and changes it through `entered`; whatever the table does not list is a fault of
-the session and raises. The values are the words of ``PhaseChanged``.
+A session is in one phase at a time and changes it through `entered`; what the table does not list is a fault of the
+session and raises. The values are the words of ``PhaseChanged``.
 """
 
 from __future__ import annotations

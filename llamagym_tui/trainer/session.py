@@ -144,7 +144,7 @@ class Session:
             self._pause(run)
 
     def _wait_for_person(self, run: Run) -> None:
-        """Wait for a command; that is neither playing nor training, so the stopwatch stands still."""
+        """Wait for a command; that is neither playing nor training, so the stopwatch stops."""
         run.report_episodes()
         self._map_policy(run, at_once=True)
         run.stopwatch.run(False)
@@ -204,7 +204,7 @@ class Session:
             case commands.TakeWheel():
                 with refusing("wheel", UsageError, EnvError):
                     rollout.take_wheel()
-                    # The run stands still at each turn of the person, so a pause or step ends.
+                    # The run waits at each turn of the person, so a pause or step ends.
                     self._step_unit = None
                     self._leave_pause()
             case commands.Act():

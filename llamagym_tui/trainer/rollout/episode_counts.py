@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
 
 class Stopwatch:
-    """Seconds during which it ran; it stands still at first."""
+    """Seconds during which it ran; stopped at first."""
 
     def __init__(self, clock: Callable[[], float], elapsed_s: float = 0.0) -> None:
         self._clock = clock

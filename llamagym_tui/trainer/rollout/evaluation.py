@@ -40,12 +40,9 @@ def evaluate(
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
 
     Args:
-        agent: words observations and reads replies.
         policy: chooses replies; its own random state is left as it was.
-        episodes: to play.
         greedy: take the most probable token instead of sampling.
         seed: of environments and sampling.
-        n_envs: environments stepped together.
         max_turns: after which an episode is truncated.
         system_prompt: None: the agent's own.
         should_stop: called between steps.

@@ -2,7 +2,7 @@
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
 that was started counts and short ones are not favoured. A `Spectator` observes every episode and emits what is watched.
-While a person has the wheel, a step stands still between replies and actions until they have chosen.
+While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
 from __future__ import annotations
@@ -69,9 +69,6 @@ class Rollout:
         """Make the environments; nothing is reset yet.
 
         Args:
-            agent: words observations and reads replies.
-            policy: chooses replies.
-            n_envs: environments stepped together.
             max_turns: after which an episode is truncated.
             batch_turns: turns of a training batch, at least.
             seed: of the environments.
@@ -95,7 +92,7 @@ class Rollout:
         self.last_reply = ""
         """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
-        """The agent's replies by environment, while a step stands still between them and the actions."""
+        """The agent's replies by environment, while a step waits between them and the actions."""
         self._started = 0
         self._mode: Mode = "train"
         self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
@@ -257,7 +254,7 @@ class Rollout:
 
     @property
     def awaits_person(self) -> bool:
-        """Whether a step stands still until the person at the wheel has chosen."""
+        """Whether a step waits until the person at the wheel has chosen."""
         return self._replies is not None and self.wheel.env in self._replies and self.wheel.reply is None
 
     def take_wheel(self) -> None:
