@@ -18,7 +18,7 @@ from benchmarks.bare_run import settings
 from llamagym_tui.protocol.commands import AnyCommand, WatchPolicyMap
 from llamagym_tui.protocol.events import Event, PolicyMapLaidOut, PolicyMapped, UpdateFinished
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer.probes.policy_map import Mapping
+from llamagym_tui.trainer.probes.policy_map import PolicyMapper
 from llamagym_tui.trainer.session import Session
 
 
@@ -27,21 +27,21 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.maps_s: list[float] = []
-        self._ask = Mapping._shares
+        self._ask = PolicyMapper._shares
 
     def __enter__(self) -> Stopwatch:
-        def timed(mapping: Mapping, *arguments: Any) -> Any:
+        def timed(mapping: PolicyMapper, *arguments: Any) -> Any:
             began = time.process_time()
             try:
                 return self._ask(mapping, *arguments)
             finally:
                 self.maps_s.append(time.process_time() - began)
 
-        Mapping._shares = timed  # type: ignore[method-assign]
+        PolicyMapper._shares = timed  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        Mapping._shares = self._ask  # type: ignore[method-assign]
+        PolicyMapper._shares = self._ask  # type: ignore[method-assign]
 
 
 def measure(agent: str, seconds: float, *, watched: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -249,19 +250,12 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     except msgspec.ValidationError as error:
         raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error
     # JSON has no infinity: `config.json` would not be readable again.
-    if name := _not_finite(msgspec.to_builtins(settings)):
-        raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
+    plain = msgspec.to_builtins(settings)
+    for name in setting_types(kind):
+        group, key = place_of(plain, name)
+        if isinstance(group[key], float) and not math.isfinite(group[key]):
+            raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
     return settings
-
-
-def _not_finite(values: dict[str, Any], before: str = "") -> str:
-    """The dotted name of a number that is infinite or none; empty: there is no such."""
-    for name, value in values.items():
-        if isinstance(value, dict) and (found := _not_finite(value, f"{before}{name}.")):
-            return found
-        if isinstance(value, float) and not math.isfinite(value):
-            return before + name
-    return ""
 
 
 Value = bool | int | float | str | None
@@ -323,7 +317,7 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
     for name, value in changes.items():
         if name not in LIVE:
             raise ConfigError(f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}.")
-        group, key = _place(values, name)
+        group, key = place_of(values, name)
         group[key] = value
     now = from_dict(RunConfig, values)
     if now.ppo.kl_target is not None and "ppo.kl_coef" in changes:
@@ -335,7 +329,7 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
 
 def value_of(config: RunConfig, name: str) -> Value:
     """The value of a setting by its dotted name."""
-    group, key = _place(msgspec.to_builtins(config), name)
+    group, key = place_of(msgspec.to_builtins(config), name)
     value: Value = group[key]
     return value
 
@@ -357,9 +351,21 @@ def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:
     return (before.generation, before.n_envs) != (now.generation, now.n_envs)
 
 
-def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a setting, and its key there."""
+@cache
+def setting_types(kind: type[Struct] = RunConfig) -> dict[str, Any]:
+    """The type of each setting by its dotted name; not to be changed, as all callers share it."""
+    types: dict[str, Any] = {}
+    for each in msgspec.structs.fields(kind):
+        if isinstance(each.type, type) and issubclass(each.type, Struct):
+            types |= {f"{each.name}.{name}": inner for name, inner in setting_types(each.type).items()}
+        else:
+            types[each.name] = each.type
+    return types
+
+
+def place_of(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The dictionary that holds a setting of a dotted name, made if it is not there, and the setting's key in it."""
     *path, key = name.split(".")
     for part in path:
-        values = values[part]
+        values = values.setdefault(part, {})
     return values, key

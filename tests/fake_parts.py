@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from llamagym_tui.agent import Agent
@@ -20,8 +21,6 @@ from llamagym_tui.protocol.events import (
     Event,
     PhaseChanged,
     TurnFinished,
-    WheelLetGo,
-    WheelTaken,
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
@@ -180,7 +179,7 @@ class Rollout:
         self.mode = "train"
         self.episodes = 0
         self.env_steps = 0
-        self.prompt = ("", -1)
+        self.system_prompt, self.prompt_version = "", -1
         self.is_closed = False
         self.draws = True
         self.drawing = False
@@ -191,25 +190,25 @@ class Rollout:
         self.batch_turns = 0
         self.n_envs = 2
         self.restarts = 0
-        self.corrections_told = 0
+        self.corrections_emitted = 0
         self.last_reply = "1"
         self.spectator = Spectator(emit)
-        self.spectator.forget(self.n_envs)
-        self.wheel = Wheel(CoinAgent())
+        self.spectator.reset(self.n_envs)
+        self.wheel = Wheel(CoinAgent(), emit)
         self._stands = False
 
     def restart(self) -> None:
         self.restarts += 1
         self._batch = []
 
-    def tell_corrections(self) -> None:
-        self.corrections_told += 1
+    def emit_corrections(self) -> None:
+        self.corrections_emitted += 1
 
     def resize(self, n_envs: int) -> None:
         self.n_envs = n_envs
 
     def set_system_prompt(self, text: str, version: int) -> None:
-        self.prompt = (text, version)
+        self.system_prompt, self.prompt_version = text, version
 
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
@@ -236,20 +235,14 @@ class Rollout:
     def take_wheel(self) -> None:
         if self.spectator.env is None:
             raise UsageError("There is no play.")
-        choices = (Choice("0", 0, "heads"), Choice("1", 1, "tails"))
-        self.wheel.take(self.spectator.env, choices)
-        self._emit(WheelTaken(env=self.spectator.env, choices=list(choices)))
+        self.wheel.take(self.spectator.env, (Choice("0", 0, "heads"), Choice("1", 1, "tails")))
 
     def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
         self.wheel.choose(action, reasoning)
 
-    def let_go(self, reason: str = "") -> None:
-        self.wheel.let_go()
-        self._emit(WheelLetGo(reason=reason))
-
     def keep_wheel_in_view(self) -> None:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
-            self.let_go("another conversation is watched")
+            self.wheel.let_go("another conversation is watched")
 
     def step(self) -> list[Ended]:
         if not self._stands:
@@ -260,12 +253,12 @@ class Rollout:
         if self.awaits_person:
             return []
         self._stands = False
-        is_corrected = self.wheel.env is not None and bool(self.wheel.taken_reply())
+        is_corrected = self.wheel.env is not None and bool(self.wheel.take_reply())
         self._clock.now += STEP_S
-        text, version = self.prompt
+        text, version = self.system_prompt, self.prompt_version
         started = EpisodeStarted(episode=self.episodes, system_prompt=text, prompt_version=version, mode="train")
-        self.spectator.tell(0, started)
-        self.spectator.tell(0, TurnFinished(**TURN, episode=self.episodes))
+        self.spectator.observe(0, started)
+        self.spectator.observe(0, TurnFinished(**TURN, episode=self.episodes))
         ended = [
             Ended(float(won), self.mode, version, self._policy.version, is_corrected=is_corrected and not won)
             for won in (0, 1)
@@ -279,7 +272,7 @@ class Rollout:
     def begin_episodes(self) -> None:
         pass
 
-    def standpoint(self) -> None:
+    def pending_prompt(self) -> None:
         return None
 
     def close(self) -> None:
@@ -353,8 +346,17 @@ class FakeBuilders(Builders):
         self.made["taught"] = conversations
         return Taught(len(conversations), taught, cancelled=taught < steps)
 
-    def restore_start(self, policy: Any) -> None:
+    def restore_start(self, run_dir: Path, policy: Any) -> None:
         self.made["restored_start"] = True
+
+    def checkpoint_files(self) -> Any:
+        return SimpleNamespace(
+            save_checkpoint=self.save,
+            load_checkpoint=self.restore,
+            keep_good_checkpoint=self.keep_good,
+            roll_back=self.roll_back,
+            load_start=self.restore_start,
+        )
 
     def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
         self._fail("save")
@@ -382,7 +384,7 @@ class FakeBuilders(Builders):
 
 
 class Stage:
-    """A session on fakes, with everything that it told."""
+    """A session on fakes, with everything that it emitted."""
 
     def __init__(
         self,
@@ -393,19 +395,19 @@ class Stage:
         **settings: Any,
     ) -> None:
         self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
-        self.asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+        self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(
             self.config, faults=faults or {}, rewrites_history=rewrites_history, before_step=self._before_step
         )
         self.script: dict[int, list[AnyCommand]] = {}
-        """Commands by the number of steps made before they are asked."""
+        """Commands by the number of steps made before they are queued."""
         self.also_before_step: Callable[[Rollout], None] = lambda rollout: None
         self.steps = 0
         self.session = Session(
             self.config,
             RunStore.create(self.config),
-            self.asked,
+            self.command_queue,
             sinks=[self.events.append],
             clock=self.builders.clock,
             builders=self.builders,
@@ -414,7 +416,7 @@ class Stage:
     def _before_step(self, rollout: Rollout) -> None:
         self.steps += 1
         for command in self.script.get(self.steps, []):
-            self.asked.put(command)
+            self.command_queue.put(command)
         self.also_before_step(rollout)
 
     def __getattr__(self, name: str) -> Any:
@@ -425,5 +427,5 @@ class Stage:
         return [event for event in self.events if isinstance(event, kind)]
 
     def phases(self) -> list[str]:
-        """Phases that were told, repetitions left out."""
+        """Phases that were emitted, repetitions left out."""
         return [phase for phase, _ in groupby(event.phase for event in self.of(PhaseChanged))]

@@ -1,4 +1,4 @@
-"""``llamagym-tui demos``: the files of demonstrations on disk, generated, checked, listed, merged and exported."""
+"""``llamagym-tui demos``: files of demonstrations are generated, checked, listed, merged and exported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def generate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent that has an expert, as blackjack.")],
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 500,
     out: Annotated[
-        Path | None, typer.Option(help="File to write; replaced if it is there. Not said: one beside your own.")
+        Path | None, typer.Option(help="File to write; replaced if it is there. Not given: one next to your own.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
@@ -31,9 +31,7 @@ def generate(
     name = catalog.agent_name(agent)
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
-    found = list(
-        expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now),
-    )
+    found = list(expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
     typer.echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
@@ -45,7 +43,7 @@ def check(
     agent: Annotated[str | None, typer.Option(help="Agent by which the replies must read as the actions.")] = None,
 ) -> None:
     """Find what is wrong with files, line by line; exit code 1 if anything is. With an agent, warn of episodes whose
-    observations it words otherwise now."""
+    observations it words differently now."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.setup import catalog
 
@@ -66,7 +64,7 @@ def check(
 @demos_app.command("list")
 def list_files(
     place: Annotated[
-        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not said: your own demonstrations.")
+        Path | None, typer.Argument(metavar="PLACE", help="A folder or a file. Not given: your own demonstrations.")
     ] = None,
 ) -> None:
     """List files of demonstrations with their episodes and mean return."""
@@ -103,7 +101,7 @@ def export(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not said: beside the other one."),
+        typer.Option("--output", "-o", help="File to write; replaced if it is there. Not given: next to the input."),
     ] = None,
 ) -> None:
     """Write a file in another form."""

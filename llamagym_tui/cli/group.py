@@ -1,4 +1,4 @@
-"""How the command line reads its first word and how it ends.
+"""Reads the first word of the command line, and ends the program.
 
 A first word that is no command is an agent to play with. Every error becomes one sentence on stderr and an exit
 code (1 failed, 2 usage); a traceback is shown with ``--debug`` only.
@@ -26,7 +26,6 @@ class AgentOrCommand(TyperGroup):
     """Commands by name; any other word goes to the command ``play`` as its agent."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that the words ask for, its name and the words left to it."""
         word = args[0]
         play = self.get_command(ctx, "play")
         if play is None or self.get_command(ctx, word) is not None or word.startswith("-"):
@@ -43,7 +42,6 @@ class AgentOrCommand(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command line and exit by its outcome."""
         words = list(sys.argv[1:] if args is None else args)
         try:
             outcome = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)

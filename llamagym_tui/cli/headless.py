@@ -1,7 +1,7 @@
 """`train` and `eval` without a screen: the trainer's own session in this process, and one line at the end.
 
 Stdout carries that line and nothing else; progress goes to stderr, and whatever libraries print to the run's log.
-Errors are raised, for the command line to tell. Torch is imported when one of the two is called.
+Errors are raised, for the command line to show. Torch is imported when one of the two is called.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import json
 import queue
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress, progress_on
-from llamagym_tui.config import Device, Quantization, RunConfig, from_dict, validated
+from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
@@ -28,31 +28,22 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 
 
+class Report(Protocol):
+    """Keeps what matters of a session's events, and sums it up."""
+
+    def take(self, event: Event) -> None: ...
+
+    def figures(self) -> dict[str, Any]:
+        """The line of JSON."""
+
+    def sentence(self) -> str:
+        """The same for people."""
+
+
 def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
-    """Run a session to its end, or to ctrl+c; then say how it went, on stdout.
-
-    Args:
-        config: settings of the run.
-        json_output: end with a line of JSON instead of a sentence.
-        debug: leave stderr to the libraries too.
-    Returns:
-        The exit code, 0.
-    Raises:
-        LlamaGymError: the run failed.
-    """
-    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
-
-    quiet_libraries()
-    store = RunStore.create(config)
-    summary = _Summary()
-    with (
-        store.log_path.open("ab") as log,
-        diverted(log, stderr=not debug) as terminal,
-        progress_on(terminal, episodes=config.episodes, minutes=config.minutes) as progress,
-    ):
-        run_session(config, store, queue.SimpleQueue(), [summary.take, progress.take], progress)
-    print(json.dumps(summary.figures()) if json_output else summary.sentence())
-    return 0
+    """Run a session to its end, or to ctrl+c, as `run_session` does."""
+    limits = {"episodes": config.episodes, "minutes": config.minutes}
+    return run_session(config, _Summary(), queue.SimpleQueue(), json_output=json_output, debug=debug, **limits)
 
 
 def evaluate(
@@ -61,30 +52,24 @@ def evaluate(
     *,
     episodes: int,
     greedy: bool,
-    seed: int,
-    n_envs: int,
-    device: Device = "auto",
     quantization: Quantization | None = None,
-    threads: int | None = None,
     system_prompt: str | None = None,
     json_output: bool = False,
     debug: bool = False,
+    **settings: Any,
 ) -> int:
-    """Measure the mean return of a model on an agent, and say it on stdout.
+    """Measure the mean return of a model on an agent, and print it on stdout.
 
     Args:
         agent_spec: agent name, ``path.py[:Class]`` or Gymnasium id.
         model: registry name, hub id, local path, or a run folder.
         episodes: to play.
         greedy: take the most probable token instead of sampling.
-        seed: of environments and sampling; no training run sees the same ones.
-        n_envs: environments stepped together.
-        device: where the model runs.
-        quantization: bits of its weights. None: of a run folder, as it was trained; else none.
-        threads: of torch. None: measured.
+        quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
         json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
+        settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
         The exit code, 0.
     Raises:
@@ -93,10 +78,9 @@ def evaluate(
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
-    settings = _settings_of(agent_spec, model, quantization)
-    config = validated(msgspec.structs.replace(settings, seed=seed, n_envs=n_envs, device=device, threads=threads))
     if system_prompt is not None:
-        config = msgspec.structs.replace(config, system_prompt=system_prompt)
+        settings["system_prompt"] = system_prompt
+    config = validated(msgspec.structs.replace(_settings_of(agent_spec, model, quantization), **settings))
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
@@ -120,19 +104,17 @@ class _Summary:
     """What a run began as, and ended as."""
 
     def __init__(self) -> None:
-        self.started: RunStarted | None = None
-        self.finished: RunFinished | None = None
+        self._started: RunStarted | None = None
+        self._finished: RunFinished | None = None
 
     def take(self, event: Event) -> None:
-        """Keep the events that matter."""
         if isinstance(event, RunStarted):
-            self.started = event
+            self._started = event
         elif isinstance(event, RunFinished):
-            self.finished = event
+            self._finished = event
 
     def figures(self) -> dict[str, Any]:
-        """The line of JSON."""
-        started, finished = self.started, self.finished
+        started, finished = self._started, self._finished
         assert started is not None and finished is not None, "only a run that ended well is summed up"
         return {
             "agent": started.agent,
@@ -149,7 +131,6 @@ class _Summary:
         }
 
     def sentence(self) -> str:
-        """The same for people."""
         figures = self.figures()
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
@@ -157,45 +138,61 @@ class _Summary:
         return (
             "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean} "
             "over the last thousand. The run is in {run_dir}"
-        ).format(mean=return_words(mean, 3), **figures)
+        ).format(mean=return_text(mean, 3), **figures)
 
 
-def return_words(mean: MeanReturn, decimals: int) -> str:
-    """A mean return with its 95 % confidence interval; of a single episode none is known."""
+def return_text(mean: MeanReturn, decimals: int) -> str:
+    """A mean return with its 95 % confidence interval, which a single episode does not have."""
     half = f" ± {margin(mean.stderr):.{decimals}f} (95 %)" if mean.episodes > 1 else ""
     return f"{mean.mean:.{decimals}f}{half}"
 
 
 def run_session(
     config: RunConfig,
-    store: RunStore,
-    asked: queue.SimpleQueue[AnyCommand],
-    sinks: Sequence[Callable[[Event], None]],
-    progress: Progress,
-) -> None:
-    """Run a session in this process; ctrl+c ends it with a checkpoint.
+    report: Report,
+    command_queue: queue.SimpleQueue[AnyCommand],
+    *,
+    json_output: bool,
+    debug: bool,
+    **limits: float | None,
+) -> int:
+    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
 
     Args:
-        config: its settings.
-        store: its folder.
-        asked: commands to it.
-        sinks: take its events.
-        progress: told of a ctrl+c.
+        config: of the run.
+        report: printed at the end.
+        command_queue: of the session.
+        json_output: end with a line of JSON instead of a sentence.
+        debug: leave stderr to the libraries too.
+        limits: of `progress_on`.
+    Returns:
+        The exit code, 0.
     Raises:
         LlamaGymError: it failed.
     """
-    from llamagym_tui.trainer.event_builders import session_failed
-    from llamagym_tui.trainer.phases import Phase
-    from llamagym_tui.trainer.session import Session
+    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
-    session = Session(config, store, asked, sinks=sinks)
-    with _stopped_by_signals(asked, progress):
-        phase = session.run()
-    if phase is Phase.FAILED:
-        assert session.error is not None
-        if isinstance(session.error, LlamaGymError):
-            raise session.error
-        raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
+    quiet_libraries()
+    store = RunStore.create(config)
+    with (
+        store.log_path.open("ab") as log,
+        diverted(log, stderr=not debug) as terminal,
+        progress_on(terminal, **limits) as progress,  # type: ignore[arg-type]
+    ):
+        from llamagym_tui.trainer.event_builders import session_failed
+        from llamagym_tui.trainer.phases import Phase
+        from llamagym_tui.trainer.session import Session
+
+        session = Session(config, store, command_queue, sinks=[report.take, progress.take])
+        with _stopped_by_signals(command_queue, progress):
+            phase = session.run()
+        if phase is Phase.FAILED:
+            assert session.error is not None
+            if isinstance(session.error, LlamaGymError):
+                raise session.error
+            raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
+    print(json.dumps(report.figures()) if json_output else report.sentence())
+    return 0
 
 
 def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:
@@ -203,7 +200,7 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     from llamagym_tui.trainer.builders import Builders
 
     builders = Builders(config)
-    progress.say("loading the model")
+    progress.show("loading the model")
     agent = builders.agent()
     builders.preflight(agent, learns=False)
     loaded = builders.model()
@@ -224,8 +221,8 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
 def _settings_of(agent_spec: str, model: str, quantization: Quantization | None) -> RunConfig:
     """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the model's defaults.
 
-    Nothing is trained, so no adapter is wanted (coarse weights get one that says nothing yet); one that a run has
-    trained is part of its model.
+    Nothing is trained, so no adapter is wanted (quantized weights get one that changes nothing yet); one that a run
+    has trained is part of its model.
     """
     folder = Path(model).expanduser()
     if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
@@ -252,7 +249,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
 
 
 def _evaluation_sentence(found: Any, greedy: bool) -> str:
-    mean = return_words(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
+    mean = return_text(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
     return (
         f"Mean return {mean} over {found.episodes:,} episodes, "
         f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
@@ -261,13 +258,13 @@ def _evaluation_sentence(found: Any, greedy: bool) -> str:
 
 
 @contextmanager
-def _stopped_by_signals(asked: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
+def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
     """Ctrl+c, or a request to end, is a stop with a checkpoint; the second one ends at once."""
 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, before[signal.Signals(number)])
-        asked.put(Stop())
-        progress.say("stopping; the checkpoint comes first")
+        command_queue.put(Stop())
+        progress.show("stopping; the checkpoint comes first")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

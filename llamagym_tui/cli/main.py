@@ -1,20 +1,25 @@
-"""The command line: what can be asked for, and by which options.
+"""The command line: its commands and their options.
 
-Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Errors and exit codes are
-`cli_group`'s matter; options become settings in `run_options`.
+Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Errors and exit codes are up to
+`group`; options become settings in `llamagym_tui.setup.run_config`.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from llamagym_tui.config import RunConfig
 
 app = typer.Typer(
     cls=AgentOrCommand,
@@ -26,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(demos_app, name="demos")
 
+Command = TypeVar("Command", bound=Callable[..., None])
 RUN = "The run"
 TRAINING = "Its limits and place"
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")]
@@ -33,74 +39,99 @@ AgentOrNone = Annotated[
     str | None,
     typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id; may be left out on --resume."),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="Model name, hub id, local path or run folder. Not said: the bundled model.", rich_help_panel=RUN
-    ),
-]
-PromptFile = Annotated[
-    Path | None, typer.Option(help="Text file that replaces the agent's system prompt.", rich_help_panel=RUN)
-]
-Mode = Annotated[
-    Literal["train", "inference"] | None, typer.Option(help="Train, or only play. (train)", rich_help_panel=RUN)
-]
-Envs = Annotated[int | None, typer.Option(min=1, help="Environments stepped together. (128)", rich_help_panel=RUN)]
-Seed = Annotated[
-    int | None, typer.Option(min=0, help="Of environments, sampling and minibatches. (0)", rich_help_panel=RUN)
-]
-Device = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"] | None,
-    typer.Option(help="Where the model runs. (auto)", rich_help_panel=RUN),
-]
-Dtype = Annotated[
-    Literal["float32", "bfloat16"] | None,
-    typer.Option(help="Type of the weights; bfloat16 wants an adapter. (the model's)", rich_help_panel=RUN),
-]
-Quantization = Annotated[
-    Literal["none", "8bit", "4bit"] | None,
-    typer.Option(help="Bits of the weights; an adapter learns beside them. Needs [quant]. (none)", rich_help_panel=RUN),
-]
-Threads = Annotated[
-    str | None,
-    typer.Option(metavar="auto|N", help="Threads of torch. (auto: by a short measurement)", rich_help_panel=RUN),
-]
-Episodes = Annotated[
-    int | None, typer.Option(min=1, help="End after so many episodes. (no limit)", rich_help_panel=TRAINING)
-]
-Minutes = Annotated[
-    float | None,
-    typer.Option(help="End after so many minutes, loading excluded. (no limit)", rich_help_panel=TRAINING),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.",
-        rich_help_panel=TRAINING,
-    ),
-]
-OnCollapse = Annotated[
-    Literal["warn", "rollback"] | None,
-    typer.Option(
-        help="If the policy collapses: say so, or go back to its last good state. (warn)", rich_help_panel=TRAINING
-    ),
-]
-SftWarmStart = Annotated[
-    bool,
-    typer.Option("--sft-warm-start", help="Train on demonstrations before all episodes.", rich_help_panel=TRAINING),
-]
-SftData = Annotated[
-    Path | None,
-    typer.Option(help="File of demonstrations. Not said: the one that ships for the agent.", rich_help_panel=TRAINING),
-]
-RunDir = Annotated[Path | None, typer.Option(help="Folder of the run. Not said: a new one.", rich_help_panel=TRAINING)]
-ResumeRun = Annotated[
-    bool, typer.Option("--resume", help="Go on from the checkpoint in --run-dir.", rich_help_panel=TRAINING)
-]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def _option(kind: Any, text: str, *names: str, panel: str = RUN, **more: Any) -> Any:
+    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **more)]
+
+
+OPTIONS = {
+    "model": _option(str | None, "Model name, hub id, local path or run folder. Not given: the bundled model."),
+    "prompt_file": _option(Path | None, "Text file that replaces the agent's system prompt."),
+    "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
+    "envs": _option(int | None, "Environments stepped together. (128)", min=1),
+    "seed": _option(int | None, "Of environments, sampling and minibatches. (0)", min=0),
+    "device": _option(Literal["auto", "cpu", "cuda", "mps"] | None, "Where the model runs. (auto)"),
+    "dtype": _option(
+        Literal["float32", "bfloat16"] | None, "Type of the weights; bfloat16 needs an adapter. (the model's)"
+    ),
+    "quantization": _option(
+        Literal["none", "8bit", "4bit"] | None,
+        "Bits of the weights; an adapter is trained on top of them. Needs the extra quant. (none)",
+    ),
+    "threads": _option(str | None, "Threads of torch. (auto: by a short measurement)", metavar="auto|N"),
+    "episodes": _option(int | None, "End after so many episodes. (no limit)", panel=TRAINING, min=1),
+    "minutes": _option(float | None, "End after so many minutes, loading excluded. (no limit)", panel=TRAINING),
+    "on_collapse": _option(
+        Literal["warn", "rollback"] | None,
+        "If the policy collapses: warn, or go back to its last good checkpoint. (warn)",
+        panel=TRAINING,
+    ),
+    "sft_warm_start": _option(bool, "Train on demonstrations before all episodes.", "--sft-warm-start", panel=TRAINING),
+    "sft_data": _option(
+        Path | None, "File of demonstrations. Not given: the one that ships for the agent.", panel=TRAINING
+    ),
+    "settings": _option(
+        list[str] | None,
+        "Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.",
+        "--set",
+        panel=TRAINING,
+        metavar="NAME=VALUE",
+    ),
+    "run_dir": _option(Path | None, "Folder of the run. Not given: a new one.", panel=TRAINING),
+    "resume": _option(bool, "Go on from the checkpoint in --run-dir.", "--resume", panel=TRAINING),
+}
+"""Options that several commands share, by parameter name, in the order of the help."""
+DEFAULTS = {"sft_warm_start": False, "resume": False}
+"""Of all other `OPTIONS`: None, which means not given."""
+MODEL_OPTIONS = ("model", "prompt_file", "device", "quantization", "threads")
+SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
+
+
+def takes(names: Collection[str]) -> Callable[[Command], Command]:
+    """Give a command some of `OPTIONS`; it gets their values as keywords.
+
+    Typer reads a command's options from its signature, so that is where they are put, instead of ``**options``.
+    """
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind)
+            for name, kind in OPTIONS.items()
+            if name in names
+        ]
+        command.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _config(
+    agent: str | None,
+    *,
+    prompt_file: Path | None,
+    threads: str | None,
+    settings: list[str] | None,
+    resume: bool = False,
+    envs: int | None = None,
+    **options: Any,
+) -> RunConfig:
+    """The settings of a run by its `OPTIONS`."""
+    from llamagym_tui.setup.run_config import prompt_text, run_config, thread_count
+
+    return run_config(
+        agent=agent,
+        resume=resume,
+        system_prompt=prompt_text(prompt_file),
+        threads=thread_count(threads),
+        n_envs=envs,
+        assignments=settings or (),
+        **options,
+    )
 
 
 @app.callback()
@@ -127,46 +158,12 @@ def home(
 
 
 @app.command(cls=PlayCommand, hidden=True)
-def play(
-    agent: Agent,
-    model: Model = None,
-    prompt_file: PromptFile = None,
-    mode: Mode = None,
-    envs: Envs = None,
-    seed: Seed = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    quantization: Quantization = None,
-    threads: Threads = None,
-    episodes: Episodes = None,
-    minutes: Minutes = None,
-    on_collapse: OnCollapse = None,
-    settings: Settings = None,
-    run_dir: RunDir = None,
-    resume: ResumeRun = False,
-    debug: Debug = False,
-) -> None:
+@takes(OPTIONS.keys() - {"sft_warm_start", "sft_data"})
+def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
-    from llamagym_tui.setup.run_config import prompt_text, run_config, thread_count, with_run_dir
+    from llamagym_tui.setup.run_config import with_run_dir
 
-    config = run_config(
-        agent=agent,
-        run_dir=run_dir,
-        resume=resume,
-        model=model,
-        system_prompt=prompt_text(prompt_file),
-        mode=mode,
-        n_envs=envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        quantization=quantization,
-        threads=thread_count(threads),
-        episodes=episodes,
-        minutes=minutes,
-        on_collapse=on_collapse,
-        assignments=settings or (),
-    )
+    config = _config(agent, **options)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
@@ -174,112 +171,51 @@ def play(
 
 
 @app.command()
-def train(
-    agent: AgentOrNone = None,
-    model: Model = None,
-    prompt_file: PromptFile = None,
-    mode: Mode = None,
-    envs: Envs = None,
-    seed: Seed = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    quantization: Quantization = None,
-    threads: Threads = None,
-    episodes: Episodes = None,
-    minutes: Minutes = None,
-    on_collapse: OnCollapse = None,
-    sft_warm_start: SftWarmStart = False,
-    sft_data: SftData = None,
-    settings: Settings = None,
-    run_dir: RunDir = None,
-    resume: ResumeRun = False,
-    json_output: Json = False,
-    debug: Debug = False,
-) -> None:
+@takes(OPTIONS)
+def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    from llamagym_tui.setup.run_config import prompt_text, run_config, thread_count, warm_start, with_run_dir
+    from llamagym_tui.setup.run_config import warm_start, with_run_dir
 
-    config = run_config(
-        agent=agent,
-        run_dir=run_dir,
-        resume=resume,
-        model=model,
-        system_prompt=prompt_text(prompt_file),
-        mode=mode,
-        n_envs=envs,
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        quantization=quantization,
-        threads=thread_count(threads),
-        episodes=episodes,
-        minutes=minutes,
-        on_collapse=on_collapse,
-        **warm_start(agent, sft_data, wanted=sft_warm_start, resume=resume),
-        assignments=settings or (),
-    )
+    sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
+    config = _config(agent, **options, **warm_start(agent, sft_data, wanted=wanted, resume=options["resume"]))
     from llamagym_tui.cli import headless
 
     raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug))
 
 
 @app.command()
+@takes(SFT_OPTIONS)
 def sft(
     agent: Agent,
-    sft_data: SftData = None,
-    model: Model = None,
-    prompt_file: PromptFile = None,
     hands: Annotated[
         int, typer.Option(min=0, help="Greedy episodes to play before and after. 0: none.", rich_help_panel=TRAINING)
     ] = 2000,
-    seed: Seed = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    quantization: Quantization = None,
-    threads: Threads = None,
-    settings: Settings = None,
-    run_dir: RunDir = None,
     json_output: Json = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
-    from llamagym_tui.setup.run_config import prompt_text, run_config, sft_file, thread_count, with_run_dir
+    from llamagym_tui.setup.run_config import sft_file, with_run_dir
 
-    config = run_config(
-        agent=agent,
-        run_dir=run_dir,
-        resume=False,
-        model=model,
-        system_prompt=prompt_text(prompt_file),
-        seed=seed,
-        device=device,
-        dtype=dtype,
-        quantization=quantization,
-        threads=thread_count(threads),
-        sft_data=sft_file(agent, sft_data),
-        assignments=settings or (),
-    )
+    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"])})
     from llamagym_tui.cli import headless_sft
 
     raise typer.Exit(headless_sft.warm_start(with_run_dir(config), hands=hands, json_output=json_output, debug=debug))
 
 
 @app.command("eval")
+@takes(MODEL_OPTIONS)
 def evaluate(
     agent: Agent,
-    model: Model = None,
-    prompt_file: PromptFile = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1000,
     greedy: Annotated[
         bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
     ] = True,
     envs: Annotated[int, typer.Option(min=1, help="Environments stepped together.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of environments and sampling.")] = 0,
-    device: Device = None,
-    quantization: Quantization = None,
-    threads: Threads = None,
     json_output: Json = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui.model_registry import BUNDLED
@@ -287,9 +223,8 @@ def evaluate(
     from llamagym_tui.setup.run_config import checked_model, prompt_text, thread_count
 
     catalog.find_agent(agent)
-    name = checked_model(model or BUNDLED)
-    system_prompt = prompt_text(prompt_file)
-    n_threads = thread_count(threads)
+    name = checked_model(options["model"] or BUNDLED)
+    system_prompt, n_threads = prompt_text(options["prompt_file"]), thread_count(options["threads"])
     from llamagym_tui.cli import headless
 
     code = headless.evaluate(
@@ -299,8 +234,8 @@ def evaluate(
         greedy=greedy,
         seed=seed,
         n_envs=envs,
-        device=device or "auto",
-        quantization=quantization,
+        device=options["device"] or "auto",
+        quantization=options["quantization"],
         threads=n_threads,
         system_prompt=system_prompt,
         json_output=json_output,
@@ -349,7 +284,7 @@ def runs() -> None:
 @app.command()
 def replay(
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not said: the latest run.")
+        str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar where it is a terminal, else a line now and then.
+"""Progress on stderr: a bar if it is a terminal, else a line now and then.
 
 A sink of a session's events; shows how far the run is on its way to its limit, and how well it plays.
 """
@@ -6,9 +6,10 @@ A sink of a session's events; shows how far the run is on its way to its limit, 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
@@ -23,32 +24,77 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import warm_start_text
 
-if TYPE_CHECKING:
-    from rich.progress import TaskID
-
 LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
 RECENT = 1000
 """Episodes behind the mean return that is shown, about."""
 
 
-class Progress(Protocol):
-    """What shows how far it is."""
+class Progress(ABC):
+    def __init__(self, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
+        """Progress towards a limit of episodes, else of seconds, else without an end."""
+        self._episodes, self._seconds, self._clock = episodes, seconds, clock
+        self._began_at: float | None = None
+        self._updates = 0
+        self._returns: deque[float] = deque(maxlen=RECENT)
+        self._text = ""
+        """The latest figures of play."""
+
+    @abstractmethod
+    def notify(self, text: str) -> None:
+        """Show what a person should not miss."""
+
+    @abstractmethod
+    def show(self, text: str) -> None:
+        """Show what is being done."""
+
+    @abstractmethod
+    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Show how far it is; may be left out if something was shown shortly before."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
     def take(self, event: Event) -> None:
-        """Show what a session told."""
+        """Show an event of a session."""
+        match event:
+            case PhaseChanged(phase="loading" | "warm_starting"):
+                self.show(event.detail)
+            case PhaseChanged(phase="evaluating"):
+                self.update(event.detail)
+            case WarmStartProgressed(step=step, steps=steps):
+                self.update(f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps)
+            case UpdateFinished():
+                self._updates = event.update
+            case EpisodesCounted():
+                self._show_play(event)
+            case WarningRaised():
+                self.notify(f"warning: {event.message}")
+            case WarmStartFinished():
+                self.notify(f"warm start: {warm_start_text(event)}")
+            case RolledBack():
+                self.notify(f"rolled back to update {event.update:,}: {event.reason}")
+            case SettingsChanged():
+                self.notify("changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items()))
+            case _:
+                pass
 
     def evaluated(self, episodes: int) -> None:
         """Show how many episodes an evaluation has played."""
+        self.update(f"{episodes:,} of {self._episodes or 0:,} episodes", episodes)
 
-    def say(self, text: str) -> None:
-        """Show a text."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def _show_play(self, event: EpisodesCounted) -> None:
+        if self._began_at is None:
+            self._began_at = self._clock()
+        self._returns.extend(event.returns)
+        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
+        play = f"{event.episodes:,} episodes, mean return {mean:.3f}"
+        self._text = f"{play}, {self._updates} updates, {event.episodes_per_s:.0f}/s"
+        done = event.episodes if self._episodes else self._clock() - self._began_at
+        self.update(self._text, done, self._episodes or self._seconds)
 
 
 def progress_on(
@@ -66,106 +112,41 @@ def progress_on(
         minutes: limit of minutes, used if there is no limit of episodes. None: no such limit.
         clock: seconds, monotonic.
     """
-    if stream.isatty():
-        return _Bar(stream, episodes, None if minutes is None else minutes * 60, clock)
-    return _Lines(stream, episodes, clock)
+    kind = _Bar if stream.isatty() else _Lines
+    return kind(stream, episodes, None if minutes is None else minutes * 60, clock)
 
 
-class _Figures:
-    """What a session told of its progress, in a few words."""
-
-    def __init__(self) -> None:
-        self.episodes = 0
-        self._rate = 0.0
-        self._updates = 0
-        self._returns: list[float] = []
-
-    def take(self, event: Event) -> None:
-        if isinstance(event, EpisodesCounted):
-            self.episodes, self._rate = event.episodes, event.episodes_per_s
-            self._returns = [*self._returns, *event.returns][-RECENT:]
-        elif isinstance(event, UpdateFinished):
-            self._updates = event.update
-
-    @property
-    def text(self) -> str:
-        mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
-        return f"{self.episodes:,} episodes, mean return {mean:.3f}, {self._updates} updates, {self._rate:.0f}/s"
-
-
-SHOWN_PHASES = ("loading", "warm_starting", "evaluating")
-"""Phases that say by themselves what is being done."""
-
-
-def _step_text(event: WarmStartProgressed) -> str:
-    return f"warm start: step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
-
-
-def _notice(event: Event) -> str:
-    """A line for what a person should not miss; empty for the rest."""
-    match event:
-        case WarningRaised():
-            return f"warning: {event.message}"
-        case WarmStartFinished():
-            return f"warm start: {warm_start_text(event)}"
-        case RolledBack():
-            return f"rolled back to update {event.update:,}: {event.reason}"
-        case SettingsChanged():
-            return "changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items())
-        case _:
-            return ""
-
-
-class _Lines:
+class _Lines(Progress):
     """A line every `LINE_EVERY_S`."""
 
-    def __init__(self, stream: TextIO, episodes: int | None, clock: Callable[[], float]) -> None:
-        self._stream, self._limit, self._clock = stream, episodes, clock
-        self._figures = _Figures()
-        self._said_at = clock()
+    def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
+        super().__init__(episodes, seconds, clock)
+        self._stream = stream
+        self._printed_at = clock()
 
-    def take(self, event: Event) -> None:
-        self._figures.take(event)
-        if isinstance(event, PhaseChanged) and event.phase in SHOWN_PHASES:
-            if event.phase != "evaluating" or self._is_due():
-                self.say(event.detail)
-        elif notice := _notice(event):
-            self.say(notice)
-        elif isinstance(event, WarmStartProgressed) and self._is_due():
-            self.say(_step_text(event))
-        elif isinstance(event, EpisodesCounted) and self._is_due():
-            self.say(self._figures.text)
-
-    def evaluated(self, episodes: int) -> None:
-        if self._is_due():
-            self.say(f"{episodes:,} of {self._limit or 0:,} episodes")
-
-    def say(self, text: str) -> None:
-        self._said_at = self._clock()
+    def show(self, text: str) -> None:
+        self._printed_at = self._clock()
         print(text, file=self._stream, flush=True)
 
-    def _is_due(self) -> bool:
-        return self._clock() - self._said_at >= LINE_EVERY_S
+    notify = show
 
-    def __enter__(self) -> Self:
-        return self
+    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        if self._clock() - self._printed_at >= LINE_EVERY_S:
+            self.show(text)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None and self._figures.episodes:
-            self.say(self._figures.text)
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None and self._text:
+            self.show(self._text)
 
 
-class _Bar:
+class _Bar(Progress):
     """A bar that is redrawn in place."""
 
     def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         from rich import progress
         from rich.console import Console
 
-        self._episodes, self._seconds, self._clock = episodes, seconds, clock
-        self._figures = _Figures()
+        super().__init__(episodes, seconds, clock)
         self._bar = progress.Progress(
             progress.BarColumn(bar_width=24),
             progress.TextColumn("{task.description}", markup=False),
@@ -175,35 +156,20 @@ class _Bar:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task: TaskID = self._bar.add_task("starting", total=episodes or seconds)
-        self._began_at: float | None = None
+        self._task = self._bar.add_task("starting", total=episodes or seconds)
 
-    def take(self, event: Event) -> None:
-        self._figures.take(event)
-        if notice := _notice(event):
-            self._bar.console.print(notice, markup=False, highlight=False)
-        elif isinstance(event, PhaseChanged) and event.phase in SHOWN_PHASES:
-            self.say(event.detail)
-        elif isinstance(event, WarmStartProgressed):
-            self._bar.update(self._task, description=_step_text(event), completed=event.step, total=event.steps)
-        elif isinstance(event, EpisodesCounted):
-            if self._began_at is None:
-                self._began_at = self._clock()
-            done = event.episodes if self._episodes else self._clock() - self._began_at
-            limit = self._episodes or self._seconds
-            self._bar.update(self._task, description=self._figures.text, completed=done, total=limit)
+    def notify(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False)
 
-    def evaluated(self, episodes: int) -> None:
-        self._bar.update(self._task, description=f"{episodes:,} episodes", completed=episodes)
-
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._bar.update(self._task, description=text)
+
+    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        self._bar.update(self._task, description=text, completed=done, total=total)
 
     def __enter__(self) -> Self:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._bar.stop()

@@ -1,4 +1,4 @@
-"""The way in: the name of a built-in agent and nothing else opens the playground at once; typer reads all the rest.
+"""Entry point: the name of a built-in agent and nothing else opens the playground at once; typer reads all the rest.
 
 Typer builds a validator for every option, which takes about as long as the first frame. So the commonest command
 line goes around it, and means exactly what it would mean through it.
@@ -13,7 +13,6 @@ from importlib.util import find_spec
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run a command line and exit by its outcome."""
     words = list(sys.argv[1:] if args is None else args)
     if len(words) == 1 and _is_built_in(words[0]) and sys.stdin.isatty() and sys.stdout.isatty():
         sys.exit(_playground(words[0]))

@@ -13,6 +13,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
+from llamagym_tui.game.environment import make_env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -32,7 +33,7 @@ def expert_episodes(
         UsageError: the agent has no expert.
         EnvError: the environment cannot be made, or refused a reset or a step.
     """
-    env = _made(agent)
+    env = make_env(agent.env_id, agent.env_kwargs)
     try:
         for number in range(episodes):
             yield _episode(agent, agent_name, env, seed + number, clock)
@@ -75,12 +76,3 @@ def _episode(
         recorded_at=clock(),
         seed=seed,
     )
-
-
-def _made(agent: AgentBase) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
-    try:
-        return gymnasium.make(agent.env_id, **agent.env_kwargs)
-    except Exception as error:
-        raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error

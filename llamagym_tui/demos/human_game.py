@@ -7,7 +7,7 @@ is imported when the environment is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,13 @@ from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
-from llamagym_tui.game.drawing import drawing, draws, renders_text
+from llamagym_tui.game.drawing import drawing
+from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
 
 if TYPE_CHECKING:
     import gymnasium
-
-MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
 
 
 class HumanGame:
@@ -37,7 +36,7 @@ class HumanGame:
         system_prompt: Callable[[], str],
         next_seed: Callable[[], int],
         clock: Callable[[], datetime],
-        make_env: MakeEnv | None = None,
+        make_env: MakeEnv = make_env,
     ) -> None:
         """`system_prompt` and `next_seed` are called at the start of each episode; `clock` is aware of its zone."""
         self._agent = agent
@@ -46,7 +45,7 @@ class HumanGame:
         self._system_prompt = system_prompt
         self._next_seed = next_seed
         self._clock = clock
-        self._make_env = make_env or _gymnasium_env
+        self._make_env = EnvMaker(agent, make_env)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._observation: Any = None
         self.choices: tuple[Choice, ...] = ()
@@ -94,20 +93,8 @@ class HumanGame:
         """
         if self._env is not None:
             return
-        self._env = self._made()
+        self._env = self._make_env()
         self.choices = choices(self._agent, self._env.action_space)
-
-    def _made(self) -> gymnasium.Env[Any, Any]:
-        """With render mode ``ansi`` if there is one and the agent draws nothing."""
-        env_id, env_kwargs = self._agent.env_id, self._agent.env_kwargs
-        try:
-            env = self._make_env(env_id, env_kwargs)
-            if not draws(self._agent) and renders_text(env, env_kwargs):
-                env.close()
-                env = self._make_env(env_id, {**env_kwargs, "render_mode": "ansi"})
-        except Exception as error:  # an environment may raise anything
-            raise EnvError(f"The environment {env_id} cannot be made: {_reason(error)}.") from error
-        return env
 
     def deal(self) -> None:
         """Begin an episode.
@@ -239,12 +226,6 @@ class HumanGame:
         self.transcript = self.transcript.tell(finished)
         self.returns.append(self.score)
         self.over = True
-
-
-def _gymnasium_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
-    return gymnasium.make(env_id, **env_kwargs)
 
 
 def _reason(error: Exception) -> str:

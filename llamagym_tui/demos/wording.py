@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.faults import Fault
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import make_env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -32,7 +33,7 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
     for line, demo in numbered.items():
         if demo.env_id != agent.env_id or demo.env_kwargs != dict(agent.env_kwargs) or demo.seed is None:
             continue
-        env = env or _made(agent)
+        env = env or make_env(agent.env_id, agent.env_kwargs)
         pairs = zip(_played_again(env, demo, agent), demo.observations, strict=False)
         for turn, (now, then) in enumerate(pairs, start=1):
             if now != then:
@@ -42,12 +43,6 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
     if env is not None:
         env.close()
     return found
-
-
-def _made(agent: AgentBase) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
-    return gymnasium.make(agent.env_id, **agent.env_kwargs)
 
 
 def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: AgentBase) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """``--set NAME=VALUE``: any setting of a run by its name in `config`, as ``ppo.lr=1e-3``.
 
-A word is read as what its setting takes, and checked by itself, so that a mistake is named as it was typed; what only
-several settings together show is left to `config.from_dict`.
+A value is read as the type of its setting, and checked by itself, so that a mistake is named as it was typed; what
+only several settings together show is left to `config.from_dict`.
 """
 
 from __future__ import annotations
@@ -11,53 +11,41 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import place_of, setting_types
 from llamagym_tui.errors import UsageError
 
-SAID_OTHERWISE = {"agent": "the argument AGENT", "model": "--model", "run_dir": "--run-dir", "resume": "--resume"}
-"""Settings that are more than a value, and how they are said."""
+OPTIONS_OF = {"agent": "the argument AGENT", "model": "--model", "run_dir": "--run-dir", "resume": "--resume"}
+"""Settings that are more than a value, and how they are given."""
 
 
 def settings(assignments: Sequence[str]) -> dict[str, Any]:
-    """Settings as `RunConfig` takes them, the sections among them partly filled; of two of one name, the later.
+    """Settings as `RunConfig` takes them, the sections partly filled; of two of one name, the later.
 
     Args:
         assignments: NAME=VALUE each; ``none`` is None, a list is JSON.
     Raises:
         UsageError: a name is unknown, or a value not of its setting; the message names it.
     """
-    types = _types(RunConfig)
+    types = setting_types()
     read: dict[str, Any] = {}
     for assignment in assignments:
-        name, is_said, text = assignment.partition("=")
-        if not is_said:
+        name, has_value, text = assignment.partition("=")
+        if not has_value:
             raise UsageError(f"--set takes NAME=VALUE, as in --set ppo.lr=1e-3, not {assignment!r}.")
-        if name in SAID_OTHERWISE:
-            raise UsageError(f"--set does not take {name}: it is said by {SAID_OTHERWISE[name]}.")
+        if name in OPTIONS_OF:
+            raise UsageError(f"--set does not take {name}: it is given by {OPTIONS_OF[name]}.")
         if name not in types:
             raise UsageError(f"--set knows no {name!r}; {_near(name, list(types))}.")
-        section, _, key = name.rpartition(".")
-        (read.setdefault(section, {}) if section else read)[key] = _value(name, text, types[name])
+        section, key = place_of(read, name)
+        section[key] = _value(name, text, types[name])
     return read
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Settings where `above` says something those of `above`, section by section."""
+    """`above` overrides `below`, section by section."""
     both = {name: below[name] | value for name, value in above.items() if isinstance(value, dict) and name in below}
     return {**below, **above, **both}
-
-
-def _types(kind: type[Struct], prefix: str = "") -> dict[str, Any]:
-    """The type of each setting by its dotted name."""
-    types: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, Struct):
-            types |= _types(field.type, f"{prefix}{field.name}.")
-        else:
-            types[prefix + field.name] = field.type
-    return types
 
 
 def _value(name: str, text: str, kind: Any) -> Any:

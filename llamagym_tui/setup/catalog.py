@@ -10,19 +10,21 @@ import difflib
 import importlib
 import inspect
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llamagym_tui import agents
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import make_env
 
 if TYPE_CHECKING:
     import gymnasium
 
 MAX_OBSERVATION_NUMBERS = 512
-"""Numbers in an observation that are still told as text; an image has thousands."""
+"""Numbers in an observation that still fit into a text; an image has thousands."""
 
 
 class AgentFile(NamedTuple):
@@ -87,7 +89,7 @@ def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
     """
     if agent_class.action_names:
         return tuple(agent_class.action_names)
-    env = _made(agent_class.env_id, dict(agent_class.env_kwargs))
+    env = _made(agent_class.env_id, agent_class.env_kwargs)
     try:
         return _numbered(env.action_space)
     finally:
@@ -102,7 +104,7 @@ def _as_built_in(spec: str) -> str:
 
 @cache
 def _agent_modules() -> list[str]:
-    """Names of the modules of agents; nothing is imported."""
+    """Module names; nothing is imported."""
     return sorted(path.stem for path in Path(agents.__file__).parent.glob("[!_]*.py"))
 
 
@@ -140,14 +142,14 @@ def _generic_agent(env_id: str, known: list[str]) -> type[AgentBase]:
     env = _made(env_id, {})
     try:
         names = _numbered(env.action_space)
-        _require_tellable(env_id, env, names)
+        _require_describable(env_id, env, names)
     finally:
         env.close()
     members = {"env_id": env_id, "title": env_id, "action_names": names, "__module__": GenericAgent.__module__}
     return type("GenericAgent", (GenericAgent,), members)
 
 
-def _require_tellable(env_id: str, env: gymnasium.Env[Any, Any], names: tuple[str, ...]) -> None:
+def _require_describable(env_id: str, env: gymnasium.Env[Any, Any], names: tuple[str, ...]) -> None:
     if not names:
         raise UsageError(
             f"{env_id} takes actions from {env.action_space}, and the generic agent can only name discrete ones "
@@ -156,13 +158,13 @@ def _require_tellable(env_id: str, env: gymnasium.Env[Any, Any], names: tuple[st
     numbers = _numbers(env.observation_space)
     if numbers > MAX_OBSERVATION_NUMBERS:
         raise UsageError(
-            f"{env_id} shows {numbers:,} numbers at a time, too many to tell as text; "
-            "write an agent file that says what matters (path.py:Class)."
+            f"{env_id} shows {numbers:,} numbers at a time, too many for a text; "
+            "write an agent file that puts what matters into words (path.py:Class)."
         )
 
 
 def _numbers(space: Any) -> int:
-    """How many numbers an observation of a space is told as; a text counts as one."""
+    """How many numbers an observation of a space has; a text counts as one."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
@@ -175,14 +177,11 @@ def _numbers(space: Any) -> int:
     return count
 
 
-def _made(env_id: str, env_kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    import gymnasium
-
+def _made(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        return gymnasium.make(env_id, **env_kwargs)
-    except Exception as error:  # an environment's constructor may raise anything
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UsageError(f"The environment {env_id} cannot be made: {reason[0]}") from error
+        return make_env(env_id, env_kwargs)
+    except EnvError as error:
+        raise UsageError(str(error)) from error
 
 
 def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:

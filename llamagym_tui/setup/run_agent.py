@@ -1,4 +1,4 @@
-"""The agent of a run as the UI process has it: its prompting without a model, its demonstrations, its table.
+"""The agent of a run in the UI process: its prompting without a model, its demonstrations, its table.
 
 Nothing is looked up before it is needed, so that neither the agent's file nor gymnasium delays the first frame.
 Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
@@ -20,29 +20,20 @@ if TYPE_CHECKING:
 
 
 class RunAgent:
-    """An agent by its spec."""
-
     def __init__(self, spec: str, agent_class: type[AgentBase] | None = None) -> None:
-        """An agent that is not looked up yet.
-
-        Args:
-            spec: as the user named it.
-            agent_class: the class; None: found by the spec.
-        """
+        """An agent by its spec as the user named it, or by its class if that is known; not looked up yet."""
         self.spec = spec
         self._class = agent_class
         self._agent: AgentBase | None = None
 
     @property
     def name(self) -> str:
-        """Short name, for files."""
         from llamagym_tui.setup.catalog import agent_name
 
         return agent_name(self.spec)
 
     @property
     def title(self) -> str:
-        """Name for people."""
         return type(self.agent).title or type(self.agent).__name__
 
     @property
@@ -77,7 +68,6 @@ class RunAgent:
             raise AgentFileError(f"{type(agent).__name__}.get_system_prompt failed: {error}.") from error
 
     def demos_path(self) -> Path:
-        """The file of a person's episodes."""
         from llamagym_tui.demos.files import default_path
 
         return default_path(self.name)
@@ -90,7 +80,6 @@ class RunAgent:
         next_seed: Callable[[], int],
         clock: Callable[[], datetime],
     ) -> HumanGame:
-        """A table for a person, as `HumanGame` has it."""
         from llamagym_tui.demos.human_game import HumanGame
 
         return HumanGame(

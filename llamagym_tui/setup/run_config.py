@@ -1,7 +1,7 @@
-"""From options of the command line to a `RunConfig`, with every check that needs no torch.
+"""Turns options of the command line into a `RunConfig`, with every check that needs no torch.
 
-What was not said is left to the model's entry in the registry, then to the settings' own defaults; on ``--resume``,
-to the settings of the run.
+What is not given comes from the model's entry in the registry, then from the settings' own defaults; on ``--resume``,
+from the settings of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llamagym_tui.setup import catalog
 
 
 def run_config(
-    *, agent: str | None, run_dir: Path | None, resume: bool, assignments: Sequence[str] = (), **said: Any
+    *, agent: str | None, run_dir: Path | None, resume: bool, assignments: Sequence[str] = (), **options: Any
 ) -> RunConfig:
     """Settings of a run.
 
@@ -28,12 +28,12 @@ def run_config(
         agent: the spec as typed; None: on ``resume`` the agent of the run.
         run_dir: its folder; None: it has none yet, see `with_run_dir`.
         resume: whether to go on in `run_dir`.
-        assignments: what was said by ``--set``; it has the last word.
-        said: options by their names in `RunConfig`; None: not said.
+        assignments: of ``--set``, which overrides the options.
+        options: by their names in `RunConfig`; None: not given.
     Raises:
-        UsageError: something asked for is not there, or not allowed.
+        UsageError: something requested is not there, or not allowed.
     """
-    given = {name: value for name, value in said.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
     if assignments:
         from llamagym_tui.setup.assignments import settings
 
@@ -60,20 +60,15 @@ def with_run_dir(config: RunConfig) -> RunConfig:
 
 
 def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:
-    """Options of a warm start by their names in `RunConfig`; its file is checked.
+    """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships.
 
-    Args:
-        agent: the spec as typed.
-        path: file of demonstrations. None: the one that ships for the agent.
-        wanted: whether the run is to begin with one.
-        resume: whether it has begun already.
     Raises:
-        UsageError: only one half of it was said, or there is no such file.
+        UsageError: only one half of it was given, or there is no such file.
         DemoFileError: the file has a fault.
     """
     if not wanted:
         if path is not None:
-            raise UsageError("--sft-data is what a run begins with; say --sft-warm-start too.")
+            raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
         return {}
     if resume:
         raise UsageError("A run that is resumed has begun already; --sft-warm-start is for a new one.")

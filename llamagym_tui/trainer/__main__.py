@@ -1,6 +1,6 @@
 """The trainer process: ``python -m llamagym_tui.trainer LOG_PATH``, commands on stdin, events on stdout.
 
-Nothing heavy is imported before ``Hello`` is sent. The process ends when it is asked to, when its commands end (its
+Nothing heavy is imported before ``Hello`` is sent. The process ends by a command, when its commands end (its
 parent is gone), or by an error; within `GRACE_S` of the end of its commands in any case, so it is never an orphan.
 Exit codes: 0 stopped, 1 failed, 2 wrong usage.
 """
@@ -31,7 +31,7 @@ log = logging.getLogger("llamagym_tui.trainer")
 
 
 def main(arguments: list[str]) -> int:
-    """Serve one session; the exit code."""
+    """Run one session; the exit code."""
     if len(arguments) != 1:
         print("Usage: python -m llamagym_tui.trainer LOG_PATH; llamagym-tui starts it by itself.", file=sys.stderr)
         return 2
@@ -39,79 +39,76 @@ def main(arguments: list[str]) -> int:
     quiet_libraries()
     faulthandler.enable()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-    _heed_signals(asked)
+    command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    _handle_signals(command_queue)
+    send = _sender(wire, command_queue)
     try:
-        _sender(wire, asked)(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+        send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
     except OSError:
         log.exception("nobody listens")
         return 1
-    threading.Thread(target=listen, args=(wire.commands, asked), name="commands", daemon=True).start()
-    return _serve(asked, _sender(wire, asked))
+    threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
+    try:
+        return _session(command_queue, send)
+    except LlamaGymError as error:  # before there is a session that could report it
+        log.exception("no session")
+        send(SessionFailed(message=str(error)))
+        return 1
 
 
-def listen(commands: BinaryIO, asked: queue.SimpleQueue[AnyCommand]) -> None:
-    """Queue commands until there are no more; then ask for a stop, and see to it."""
+def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> None:
+    """Queue commands until there are no more; then request a stop, and enforce it."""
     try:
         while (payload := read_frame(commands)) is not None:
-            asked.put(decode_command(payload))
+            command_queue.put(decode_command(payload))
         log.info("the commands have ended")
     except (OSError, WireError):
         log.exception("the commands cannot be read any more")
-    asked.put(Stop())
+    command_queue.put(Stop())
     time.sleep(GRACE_S)  # a process that ends in time takes this daemon thread with it
     log.error("still busy %.0f s after the commands have ended: leaving without a checkpoint", GRACE_S)
     logging.shutdown()
     os._exit(1)
 
 
-def _serve(asked: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
-    try:
-        return _session(asked, send)
-    except LlamaGymError as error:  # before there is a session that could tell it
-        log.exception("no session")
-        send(SessionFailed(message=str(error)))
-        return 1
-
-
-def _session(asked: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
-    first = asked.get()
+def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event], None]) -> int:
+    first = command_queue.get()
     if isinstance(first, Stop):
         return 0
     if not isinstance(first, StartRun):
         raise WireError(f"The first command was {type(first).__name__}, not StartRun; this is a fault of the program.")
     if first.protocol != PROTOCOL_VERSION:
         raise WireError(
-            f"The user interface speaks version {first.protocol} of the protocol and the trainer version "
+            f"The user interface has version {first.protocol} of the protocol and the trainer version "
             f"{PROTOCOL_VERSION}; install one version of llamagym-tui and start it again."
         )
     from llamagym_tui.run_store import RunStore
     from llamagym_tui.trainer.phases import Phase
     from llamagym_tui.trainer.session import Session
 
-    session = Session(first.config, RunStore.create(first.config), asked, sinks=[send])
+    session = Session(first.config, RunStore.create(first.config), command_queue, sinks=[send])
     return 0 if session.run() is Phase.STOPPED else 1
 
 
-def _sender(wire: Wire, asked: queue.SimpleQueue[AnyCommand]) -> Callable[[Event], None]:
-    """Writes events to the wire; once nobody reads them, asks for a stop."""
+def _sender(wire: Wire, command_queue: queue.SimpleQueue[AnyCommand]) -> Callable[[Event], None]:
+    """Writes events to the wire; requests a stop once nobody reads them."""
 
     def send(event: Event) -> None:
         try:
             write_frame(wire.events, encode_event(event))
         except OSError:
-            asked.put(Stop())
+            command_queue.put(Stop())
             raise
 
     return send
 
 
-def _heed_signals(asked: queue.SimpleQueue[AnyCommand]) -> None:
-    """A signal to end is a stop, the second one the end; ctrl+c is the user interface's."""
+def _handle_signals(command_queue: queue.SimpleQueue[AnyCommand]) -> None:
+    """The first signal requests a stop, the second one ends the process; ctrl+c belongs to the user interface."""
 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        asked.put(Stop())
+        command_queue.put(Stop())
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)

@@ -1,7 +1,7 @@
-"""How a session gets its parts: agent, model, policy, PPO, environments, checkpoints.
+"""Builds the parts of a session: agent, model, policy, PPO, environments, checkpoints.
 
 Each method is the one place that calls that part of the engine; tests replace them by fakes. Importing this module
-imports no torch: the engine is imported when the first part is asked for.
+imports no torch: the engine is imported when the first part is built.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ EVALUATION_SEED = 1_000_000
 
 @dataclass(frozen=True)
 class Builders:
-    """The real parts, as a run's settings want them."""
+    """The real parts, by a run's settings."""
 
     config: RunConfig
 
     def agent(self) -> AgentBase:
-        """The agent, for its prompting alone; its actions have names.
+        """The agent, without a model; its actions have names.
 
         Raises:
             UsageError: there is none of that name, or its file is faulty.
@@ -47,11 +47,8 @@ class Builders:
         return agent
 
     def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
-        """See whether the run fits into memory; what to warn of, if it only just does.
+        """A warning if the run only just fits into memory; `learns`: whether the policy is updated too.
 
-        Args:
-            agent: tells observations.
-            learns: False: replies are sampled and nothing is updated.
         Raises:
             ModelTooLargeError: it does not fit.
             ModelLoadError: the device or the model's folder is not there.
@@ -93,7 +90,6 @@ class Builders:
         return Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
 
     def ppo(self, policy: Policy) -> PPO:
-        """What changes the policy."""
         from llamagym_tui.engine.learning.ppo import PPO
 
         return PPO(policy, self.config.ppo, self.config.seed)
@@ -101,11 +97,6 @@ class Builders:
     def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
         """The environments, not reset yet.
 
-        Args:
-            agent: tells observations and reads replies.
-            policy: chooses replies.
-            seed: of the environments.
-            emit: takes the watched environment's events.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -124,7 +115,7 @@ class Builders:
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
-        """Set torch's threads, to those asked for or to the fastest number; that number."""
+        """Set torch's threads, to those requested or to the fastest number; that number."""
         import torch
 
         from llamagym_tui.engine.threads import calibrate_threads_for
@@ -186,48 +177,8 @@ class Builders:
         save_start(Path(self.config.run_dir), policy)
         return stats
 
-    def restore_start(self, policy: Policy) -> None:
-        """Put back the policy that PPO began from, if that is not the model's: what a warm start has made.
+    def checkpoint_files(self) -> Any:
+        """The module that reads and writes checkpoints."""
+        from llamagym_tui.engine.learning import checkpoint
 
-        Raises:
-            RunStoreError: it is broken.
-        """
-        from llamagym_tui.engine.learning.checkpoint import load_start
-
-        load_start(Path(self.config.run_dir), policy)
-
-    def save(self, run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
-        """Write the model and all that a resumed run needs; the folder that was written."""
-        from llamagym_tui.engine.learning.checkpoint import save_checkpoint
-
-        return save_checkpoint(run_dir, policy, ppo, counters)
-
-    def restore(self, run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
-        """Read what `save` wrote into policy and PPO; the counters.
-
-        Raises:
-            RunStoreError: there is no checkpoint, or it is broken.
-        """
-        from llamagym_tui.engine.learning.checkpoint import load_checkpoint
-
-        return load_checkpoint(run_dir, policy, ppo)
-
-    def keep_good(self, run_dir: Path) -> Path:
-        """Keep the latest checkpoint as the last good one; its folder.
-
-        Raises:
-            OSError: it cannot be written; the last good one still stands.
-        """
-        from llamagym_tui.engine.learning.checkpoint import keep_good_checkpoint
-
-        return keep_good_checkpoint(run_dir)
-
-    def roll_back(self, run_dir: Path, policy: Policy, ppo: PPO) -> Path:
-        """Read the last good checkpoint into policy and PPO, their randomness left as it is; its folder.
-
-        Raises:
-            RunStoreError: there is none, or it is broken.
-        """
-        from llamagym_tui.engine.learning.checkpoint import roll_back
-
-        return roll_back(run_dir, policy, ppo)
+        return checkpoint

@@ -1,8 +1,8 @@
-"""Checkpoints as the session sees them: what it counts, when to write, whether anything is new, and which one is good.
+"""Checkpoints of a session: what it counts, when to write, whether anything is new, and which one is good.
 
 A checkpoint becomes the last good one when a batch that was played after it has shown nothing wrong: the figures of an
-update are of the policy before it. What stands in a checkpoint beside the counters, and how it is written whole or not
-at all, is the engine's.
+update are of the policy before it. What else is in a checkpoint, and that it is written whole or not at all, is up to
+the engine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     changed: dict[str, Change] = {}
     """Settings that were changed live, by their dotted names."""
     best: Best | None = None
-    """What the run was at its best under this prompt and `generation`. None: too early to say."""
+    """What the run was at its best under this prompt and `generation`. None: not known yet."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: of an older version."""
 
@@ -54,8 +54,7 @@ class Checkpoints:
     """The checkpoints of one run."""
 
     def __init__(self, builders: Builders, run_dir: Path) -> None:
-        """Checkpoints that have neither been read nor written yet."""
-        self._builders = builders
+        self._files = builders.checkpoint_files
         self._run_dir = run_dir
         self._last = Counters()
         self._tried_s: float | None = None
@@ -69,7 +68,7 @@ class Checkpoints:
             RunStoreError: the folder has no checkpoint, or one of another version.
         """
         try:
-            self._last = msgspec.convert(self._builders.restore(self._run_dir, policy, ppo), Counters)
+            self._last = msgspec.convert(self._files().load_checkpoint(self._run_dir, policy, ppo), Counters)
         except msgspec.ValidationError as error:
             raise RunStoreError(
                 f"The checkpoint in {self._run_dir} is not of this version ({error}); "
@@ -85,18 +84,18 @@ class Checkpoints:
             OSError: it cannot be written; the one before still stands.
         """
         self._tried_s = counters.elapsed_s
-        path = self._builders.save(self._run_dir, policy, ppo, msgspec.to_builtins(counters))
+        path = self._files().save_checkpoint(self._run_dir, policy, ppo, msgspec.to_builtins(counters))
         self._last, self._awaits_judgement = counters, True
         return path
 
     def judged(self, *, good: bool) -> None:
-        """Take in how the policy of the latest checkpoint, or a later one, has played since.
+        """Keep the latest checkpoint if its policy, or a later one, has played well since.
 
         Raises:
             OSError: the checkpoint cannot be kept; the last good one still stands.
         """
         if good and self._awaits_judgement:
-            self._builders.keep_good(self._run_dir)
+            self._files().keep_good_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
     def roll_back(self, policy: Any, ppo: Any) -> Path:
@@ -106,7 +105,7 @@ class Checkpoints:
             RunStoreError: there is none, or it cannot be read.
         """
         self._awaits_judgement = False
-        return self._builders.roll_back(self._run_dir, policy, ppo)
+        return self._files().roll_back(self._run_dir, policy, ppo)
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""

@@ -1,17 +1,17 @@
-"""Noticing that a policy collapses, from the figures of its updates and the texts of its replies.
+"""Notices that a policy collapses, from the figures of its updates and the texts of its replies.
 
 Every rule compares a run with its own past, so that what is healthy late in a run (little entropy, no spread of
-returns once a lake is crossed every time) says nothing. Three things are looked for:
+returns once a lake is crossed every time) is no sign. Three things are looked for:
 
-- *Numbers that are none*: a figure is not finite, or no optimizer step was. Once is a warning, twice in a row a
-  collapse: the steps were left out, so the weights may be sound.
+- *Broken numbers*: a figure is not finite, or no optimizer step was. Once is a warning, twice in a row a collapse:
+  the steps were left out, so the weights may be sound.
 - *A format that dissolves*: parse failures rise above their lowest, entropy above its start by more than the action
   entropy explains, or replies repeat themselves (`!!!!!`). One is a warning; two, or a flagrant one, a collapse.
 - *A fall*: the mean return of the last updates is `FALL` standard errors below its best. Alone it is a warning;
   together with any sign (one of the above, no exploration left, no spread left, a gradient peak, steps left out) it
   is a collapse.
 
-Pure: told figures and texts, it answers. What to do about it is for `llamagym_tui.trainer.run`.
+Pure: figures and texts in, verdict out. What to do about it is up to `llamagym_tui.trainer.run`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FADED = 0.1
 PEAK = 10.0
 """Times the largest gradient norm before."""
 FEWEST_REPLIES = 3
-"""Replies of an update that say something about repetition."""
+"""Replies of an update from which repetition can be judged."""
 MOST_REPLIES = 1_000
 """Replies that are remembered until the next update, the latest ones."""
 LONGEST_REPLY = 2_000
@@ -57,8 +57,6 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 class Verdict(NamedTuple):
-    """What the last update says about the run."""
-
     level: Level = "quiet"
     signs: tuple[str, ...] = ()
     """What was noticed, each by its name: the same names mean the same finding."""
@@ -67,8 +65,6 @@ class Verdict(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """One thing that was noticed."""
-
     name: str
     words: str
     flagrant: bool = False
@@ -76,8 +72,6 @@ class Sign(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A mean return over some updates."""
-
     mean: float
     episodes: int
 
@@ -101,14 +95,13 @@ def repeated_share(reply: str) -> float:
 
 
 class CollapseMonitor:
-    """The memory of one run's health."""
+    """Remembers one run's figures, and judges each update by them."""
 
     def __init__(self) -> None:
-        """A monitor that knows nothing yet."""
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: another prompt or another sampling distribution makes returns incomparable."""
+        """Start over: another prompt or another sampling distribution makes returns incomparable."""
         self._history: deque[UpdateStats] = deque(maxlen=WINDOW)
         self._first: list[UpdateStats] = []
         self._best: Window | None = None
@@ -118,7 +111,7 @@ class CollapseMonitor:
         self._gradients = 0
         self._repeats: deque[float] = deque(maxlen=SHORT)
         self._first_repeats: list[float] = []
-        self._heard: deque[float] = deque(maxlen=MOST_REPLIES)
+        self._repeat_shares: deque[float] = deque(maxlen=MOST_REPLIES)
         self._broken_in_a_row = 0
         self._verdict = Verdict()
 
@@ -136,16 +129,16 @@ class CollapseMonitor:
         """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""
         self._history.clear()
         self._repeats.clear()
-        self._heard.clear()
+        self._repeat_shares.clear()
         self._broken_in_a_row = 0
         self._verdict = Verdict()
 
-    def hear(self, reply: str) -> None:
-        """Take in the text of a reply, any of the next update's batch."""
-        self._heard.append(repeated_share(reply))
+    def add_reply(self, reply: str) -> None:
+        """Add any reply of the next update's batch."""
+        self._repeat_shares.append(repeated_share(reply))
 
     def judge(self, stats: UpdateStats) -> Verdict:
-        """Take in an update's figures; what they say, compared with those before."""
+        """Add an update's figures, and compare them with those before."""
         self._verdict = self._judged(stats)
         return self._verdict
 
@@ -182,12 +175,12 @@ class CollapseMonitor:
             self._largest_gradient = max(self._largest_gradient, stats.grad_norm)
         self._largest_spread = max(self._largest_spread, stats.return_std)
         self._lowest_failures = min(self._lowest_failures, self._short(lambda past: past.parse_failure_rate))
-        if len(self._heard) >= FEWEST_REPLIES:
-            share = sum(self._heard) / len(self._heard)
+        if len(self._repeat_shares) >= FEWEST_REPLIES:
+            share = sum(self._repeat_shares) / len(self._repeat_shares)
             self._repeats.append(share)
             if len(self._first_repeats) < SHORT:
                 self._first_repeats.append(share)
-        self._heard.clear()
+        self._repeat_shares.clear()
         recent = self._recent()
         if len(self._history) >= FEWEST and (self._best is None or recent.mean >= self._best.mean):
             self._best = recent
@@ -198,7 +191,6 @@ class CollapseMonitor:
         return Window(total / max(episodes, 1), episodes)
 
     def _short(self, figure: Callable[[UpdateStats], float]) -> float:
-        """Mean of a figure over the last updates."""
         return _mean([figure(past) for past in list(self._history)[-SHORT:]])
 
     def _fall(self) -> float:
@@ -239,7 +231,7 @@ class CollapseMonitor:
         return Sign("repetition", words, now - start > REPEAT_FLAGRANT)
 
     def _peak(self, stats: UpdateStats) -> Sign | None:
-        """Told before the update is remembered."""
+        """Compared before the update is remembered."""
         if self._gradients < FEWEST or stats.grad_norm <= PEAK * self._largest_gradient:
             return None
         return Sign(

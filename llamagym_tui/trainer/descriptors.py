@@ -1,6 +1,6 @@
-"""Who may write where: library prints go to a log, never to the wire, to stdout or over the screen.
+"""Redirects library prints to a log, so that they never reach the wire, stdout or the screen.
 
-Works on file descriptors, so that C libraries and child processes are meant too, on POSIX and Windows alike. Imports
+Works on file descriptors, which covers C libraries and child processes too, on POSIX and Windows alike. Imports
 nothing heavy: it has to come before everything that might print.
 """
 
@@ -30,7 +30,7 @@ def take_over_wire(log_path: Path) -> Wire:
     os.dup2(nothing, STDIN)
     try:
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    except OSError:  # whoever writes into the run folder next says so in a sentence
+    except OSError:  # whoever writes into the run folder next reports it
         log = os.dup(nothing)
     for descriptor in (STDOUT, STDERR):
         os.dup2(log, descriptor)
@@ -44,7 +44,7 @@ def take_over_wire(log_path: Path) -> Wire:
 
 @contextmanager
 def diverted(log: BinaryIO, *, stderr: bool) -> Iterator[TextIO]:
-    """For a while, what is printed to stdout goes to a log, and what to stderr too if asked; yields the real stderr."""
+    """Redirect stdout to a log for a while, and stderr too if requested; yields the real stderr."""
     _flush()
     kept = {STDOUT: os.dup(STDOUT), STDERR: os.dup(STDERR)}
     terminal = os.fdopen(os.dup(STDERR), "w", encoding="utf-8", errors="replace", buffering=1)

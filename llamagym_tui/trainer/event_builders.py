@@ -1,4 +1,4 @@
-"""Events made of what other parts found: how the run began, an update, an evaluation, a failure."""
+"""Builds events from what other parts found: how the run began, an update, an evaluation, a failure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
 
 
-def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_version: int) -> RunStarted:
-    """What a session consists of."""
+def run_started(config: RunConfig, parts: Parts) -> RunStarted:
     agent, loaded = parts.agent, parts.loaded
     return RunStarted(
         agent=catalog.agent_name(config.agent),
@@ -29,8 +28,8 @@ def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_vers
         seed=config.seed,
         n_envs=config.n_envs,
         mode=config.mode,
-        system_prompt=system_prompt,
-        prompt_version=prompt_version,
+        system_prompt=parts.rollout.system_prompt,
+        prompt_version=parts.rollout.prompt_version,
         action_names=list(agent.action_names),
         baselines=dict(agent.baselines),
         parameters=loaded.parameters,
@@ -38,18 +37,13 @@ def run_started(config: RunConfig, parts: Parts, system_prompt: str, prompt_vers
         device=str(loaded.device),
         threads=parts.threads,
         draws=parts.rollout.draws,
-        episodes=parts.began.episodes,
+        episodes=parts.start.episodes,
         updates=parts.ppo.updates,
     )
 
 
 def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
-    """An update's figures, with the rates that only the session knows.
-
-    Args:
-        figures: the engine's.
-        rollout_s: seconds in which the batch was collected.
-    """
+    """An update's figures, with the rates that only the session knows."""
     return UpdateStats(
         **dataclasses.asdict(figures),
         rollout_s=rollout_s,
@@ -59,22 +53,20 @@ def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
 
 
 def evaluation_finished(found: Evaluation, *, greedy: bool) -> EvaluationFinished:
-    """What an evaluation found."""
     return EvaluationFinished(greedy=greedy, **dataclasses.asdict(found))
 
 
 def session_failed(error: Exception, log_path: Path) -> SessionFailed:
-    """What a person is told of an error, in one sentence that says what to do."""
+    """An error as one sentence for people, which says what to do."""
     if isinstance(error, LlamaGymError):
         return SessionFailed(message=str(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's own, not a MemoryError
-        return SessionFailed(message="The memory did not suffice; take a smaller --model, or fewer --envs.")
+        return SessionFailed(message="There is not enough memory; take a smaller --model, or fewer --envs.")
     what = str(error).strip().split("\n")[0]
     return SessionFailed(message=f"The session failed by {type(error).__name__}: {what}; {log_path} has the traceback.")
 
 
 def ratio_warning(deviation: float) -> str:
-    """What to say when an update's first ratio is not 1."""
     return (
         f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "
         "sampled it, so its figures cannot be trusted; in low precision, try fp32."
@@ -82,7 +74,6 @@ def ratio_warning(deviation: float) -> str:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """What to say of what the monitor found."""
     if verdict.level == "collapsed":
         return f"The policy has collapsed: {verdict.reason}"
     return f"The policy may be about to collapse: {verdict.reason}"
@@ -90,6 +81,6 @@ def verdict_text(verdict: Verdict) -> str:
 
 COLLAPSE_ADVICE = "Roll back, and lower ppo.lr or raise ppo.kl_coef."
 HISTORY_WARNING = (
-    "The model's chat template rewrites earlier replies, so every turn is computed anew from its beginning: "
+    "The model's chat template rewrites earlier replies, so every turn is computed again from its beginning: "
     "long episodes take much longer than with other models."
 )

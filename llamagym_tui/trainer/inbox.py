@@ -1,4 +1,4 @@
-"""Commands that were asked and not acted on yet, in the order in which they came."""
+"""Commands that were requested and not handled yet, in the order in which they came."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ CommandQueue = queue.SimpleQueue[AnyCommand]
 
 
 class Inbox:
-    """What other threads asked of a session, read in its own."""
+    """Reads, in the session's own thread, a queue that any thread may put into."""
 
-    def __init__(self, asked: CommandQueue) -> None:
-        """An inbox over a queue that any thread may put into."""
-        self._asked = asked
+    def __init__(self, command_queue: CommandQueue) -> None:
+        self._queue = command_queue
         self._waiting: deque[AnyCommand] = deque()
 
     def take(self) -> AnyCommand | None:
@@ -26,7 +25,7 @@ class Inbox:
         return self._waiting.popleft() if self._waiting else None
 
     def take_first(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
-        """The oldest command of these kinds, before those of others; None if there is none."""
+        """The oldest command of these kinds, ahead of those of others; None if there is none."""
         self._collect()
         found = next((command for command in self._waiting if isinstance(command, kinds)), None)
         if found is not None:
@@ -34,16 +33,15 @@ class Inbox:
         return found
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Hold still until there is a command, or for so long."""
+        """Block until there is a command, or for so long."""
         if not self._waiting:
             with contextlib.suppress(queue.Empty):
-                self._waiting.append(self._asked.get(timeout=timeout_s))
+                self._waiting.append(self._queue.get(timeout=timeout_s))
 
     def holds(self, *kinds: type[AnyCommand]) -> bool:
-        """Whether a command of these kinds waits."""
         self._collect()
         return any(isinstance(command, kinds) for command in self._waiting)
 
     def _collect(self) -> None:
-        while not self._asked.empty():
-            self._waiting.append(self._asked.get())
+        while not self._queue.empty():
+            self._waiting.append(self._queue.get())

@@ -1,4 +1,4 @@
-"""How fast a run is played for whoever watches: as fast as it goes, or a turn of the watched environment at a time."""
+"""How fast a run is played for whoever watches: full speed, or a turn of the watched environment at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ class Pace:
     """Seconds between two turns of the watched environment."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Full speed.
-
-        Args:
-            clock: seconds, monotonic.
-        """
         self.turn_s = 0.0
         """0: full speed."""
         self._clock = clock

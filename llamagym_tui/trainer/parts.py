@@ -1,20 +1,21 @@
-"""The parts of a session, once they are loaded, and the order in which they are."""
+"""Loads the parts of a session, in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.events import Event, PhaseChanged, WarningRaised
+from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
+from llamagym_tui.trainer.event_sinks import EventEmitter
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What plays and what learns; model, policy, PPO and rollout have the surface of the engine's."""
+    """What plays and what learns; model, policy, PPO and rollout have the interface of the engine's."""
 
     agent: AgentBase
     loaded: Any
@@ -22,35 +23,35 @@ class Parts:
     ppo: Any
     rollout: Any
     threads: int
-    began: Counters
-    """Where the run stood when this session took it up."""
+    start: Counters
+    """Where the run stood when this session began."""
 
 
-def load_parts(builders: Builders, checkpoints: Checkpoints, tell: Callable[[Event], None]) -> Parts:
-    """Load everything, telling what is being done.
+def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
+    """Load everything, and report the progress.
 
     Raises:
         UsageError: the agent is unknown or its file faulty, or the model is too large.
         ModelLoadError: the model does not load.
-        RunStoreError: a run is to be resumed, and its checkpoint cannot be read.
+        RunStoreError: a run should be resumed, and its checkpoint cannot be read.
         EnvError: an environment cannot be made.
     """
     config = builders.config
-    tell(PhaseChanged(phase="loading", detail="loading the model"))
+    emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()
     if warning := builders.preflight(agent):
-        tell(WarningRaised(message=warning))
+        emitter.warn(warning)
     loaded = builders.model()
     policy = builders.policy(agent, loaded)
     if config.resume:
-        builders.restore_start(policy)
+        builders.checkpoint_files().load_start(Path(config.run_dir), policy)
     ppo = builders.ppo(policy)
-    began = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
-    began = began.with_prompt(config.system_prompt)
-    tell(PhaseChanged(phase="loading", detail="making the environments"))
+    start = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
+    start = start.with_prompt(config.system_prompt)
+    emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     # A resumed run does not see its first episodes again.
-    rollout = builders.rollout(agent, policy, seed=config.seed + began.episodes, emit=tell)
+    rollout = builders.rollout(agent, policy, seed=config.seed + start.episodes, emit=emitter.emit)
     rollout.mode = config.mode
-    rollout.set_counters(episodes=began.episodes, env_steps=began.env_steps)
-    rollout.set_system_prompt(began.system_prompt, began.prompt_version)
-    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), began)
+    rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps)
+    rollout.set_system_prompt(start.system_prompt, start.prompt_version)
+    return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), start)

@@ -1,7 +1,7 @@
 """The lifecycle of a session: one enum, one table of transitions.
 
-A session is in one phase at a time and changes it through `entered`; whatever the table does not list is a fault of
-the session and raises. The values are the words of ``PhaseChanged``.
+A session is in one phase at a time and changes it through `entered`; what the table does not list is a fault of the
+session and raises. The values are the words of ``PhaseChanged``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from llamagym_tui.errors import LlamaGymError
 
 
 class Phase(StrEnum):
-    """What a session is doing."""
-
     LOADING = "loading"
     """Reading the model and making the environments."""
     WARM_STARTING = "warm_starting"
@@ -24,11 +22,11 @@ class Phase(StrEnum):
     UPDATING = "updating"
     """Changing the policy on a full batch."""
     PAUSED = "paused"
-    """Holding still until it is told something."""
+    """Waiting for a command."""
     EVALUATING = "evaluating"
     """Playing episodes that count in nothing."""
     STOPPED = "stopped"
-    """Ended as asked."""
+    """Ended by a command or a limit."""
     FAILED = "failed"
     """Ended by an error."""
 

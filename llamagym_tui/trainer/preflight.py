@@ -1,4 +1,4 @@
-"""Whether a run will fit into memory, said before its weights are loaded.
+"""Estimates whether a run fits into memory, before its weights are loaded.
 
 Conversations are measured by a few episodes of random actions with the model's own tokenizer; what an episode of a
 trained policy is longer than these, the estimate does not know.
@@ -25,7 +25,7 @@ from llamagym_tui.engine.model.shape import ModelShape, counted_shape, read_conf
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.trainer.rollout.environments import make_env
+from llamagym_tui.game.environment import make_env
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -39,7 +39,7 @@ FEW_ENVS, SHORT_REPLY = 16, 16
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What a run needs, beside what there is."""
+    """What a run needs, and what there is."""
 
     parameters: int
     """Of the causal LM."""
@@ -50,12 +50,11 @@ class Preflight:
 
     @property
     def fits(self) -> bool:
-        """Whether it needs no more than there is."""
         return self.estimate.total <= self.there
 
     @property
     def warning(self) -> str | None:
-        """What to say of a run that fits, but only just."""
+        """For a run that fits, but only just."""
         if self.estimate.total < WARN_FROM * self.there:
             return None
         return (
@@ -65,12 +64,8 @@ class Preflight:
 
 
 def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Preflight | None:
-    """Estimate a run by its model's configuration; None where that cannot be read, which loading will explain.
+    """Estimate a run by its model's configuration; None if that cannot be read, which loading will explain.
 
-    Args:
-        config: settings of the run.
-        agent: tells observations.
-        learns: False: replies are sampled and nothing is updated.
     Raises:
         ModelTooLargeError: it does not fit; the message says what would.
         ModelLoadError: the device or the model's folder is not there.
@@ -115,13 +110,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, Precision]:
-    """Whether all weights are trained, and how they are held, as loading the model decides it.
-
-    Args:
-        config: settings of the run.
-        shape: of the model, its weights counted.
-        is_adapted: the folder holds an adapter.
-    """
+    """Whether all weights are trained, and how they are held, as loading the model decides it."""
     entry = model_registry.find(config.model)
     dtype = config.dtype or ("float32" if config.full_finetuning or entry is None else entry.dtype)
     full = config.full_finetuning
@@ -148,8 +137,8 @@ def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> t
 
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
-    """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will tell it."""
-    env, until = make_env(agent), time.monotonic() + SECONDS
+    """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will report it."""
+    env, until = make_env(agent.env_id, agent.env_kwargs), time.monotonic() + SECONDS
     episodes: list[list[str]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):
         env.action_space.seed(config.seed)
@@ -166,14 +155,7 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
 
 
 def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
-    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless.
-
-    Args:
-        config: settings that do not fit.
-        fits: says of settings whether they fit.
-        device: where the model goes.
-        learns: False: replies are sampled and nothing is updated.
-    """
+    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless."""
     changes = dict(_changes(config, device, learns=learns))
     alone = [text for text, changed in changes.items() if fits(replace(config, **changed))]
     if alone:

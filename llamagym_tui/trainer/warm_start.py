@@ -1,60 +1,57 @@
-"""A supervised start inside a session: demonstrations are read and checked, the policy is trained on them, and the
-policy that comes out of it is PPO's new reference.
+"""Warm start inside a session: demonstrations are read and checked, and the policy is trained on them; the resulting
+policy is PPO's new reference.
 
-Told in events while it lasts. What it means for the run (episodes under way, checkpoint) is `Run`'s matter.
+Progress is reported in events. What it means for the run (episodes under way, checkpoint) is up to `Run`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from llamagym_tui.demos.training_data import TrainingData, training_data
+from llamagym_tui.demos.training_data import training_data
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.event_sinks import Sink, spaced
-from llamagym_tui.trainer.parts import Parts
+from llamagym_tui.trainer.event_sinks import EventEmitter
+
+if TYPE_CHECKING:
+    from llamagym_tui.trainer.run import Run
 
 
 def warm_start(
-    builders: Builders,
-    parts: Parts,
-    sft_data: str | None,
-    *,
-    system_prompt: str,
-    tell: Sink,
-    clock: Callable[[], float],
-    should_stop: Callable[[], bool],
+    builders: Builders, run: Run, sft_data: str | None, emitter: EventEmitter, *, should_stop: Callable[[], bool]
 ) -> None:
     """Train the policy of a run on a file of demonstrations.
 
     Args:
         builders: change the parts.
-        parts: whose policy is trained.
+        run: whose policy is trained; it warns of demonstrations under another prompt than its own.
         sft_data: the file. None: the one that ships for the agent.
-        system_prompt: the run's; demonstrations under another one are warned of.
-        tell: takes events.
-        clock: seconds, monotonic.
-        should_stop: asked after every step; what was learnt until then stays.
+        emitter: of the session.
+        should_stop: called after every step; what was learnt until then stays.
     Raises:
         UsageError: there is no such file.
         DemoFileError: the file has a fault; nothing was trained.
     """
-    data = training_data(parts.agent, sft_data)
-    if other := data.under_another_prompt(system_prompt):
-        tell(events.WarningRaised(message=_other_prompt(other, data)))
-    tell(events.PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
-    spaced_tell = spaced(tell, clock)
+    data = training_data(run.agent, sft_data)
+    if other := data.under_another_prompt(run.rollout.system_prompt):
+        emitter.warn(
+            f"{other} of {len(data.demonstrations)} demonstrations were recorded under another system prompt than the "
+            "run's, and teach how to play under that one."
+        )
+    emitter.emit(events.PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+    emit = emitter.throttled()
     stats = builders.warm_start(
-        parts.policy,
-        parts.ppo,
+        run.policy,
+        run.ppo,
         data.conversations,
-        progress=lambda step, steps, loss: spaced_tell(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
+        progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
         should_stop=should_stop,
     )
-    tell(
+    emitter.emit(
         events.WarmStartFinished(
             path=str(data.path),
-            episodes=parts.rollout.episodes,
+            episodes=run.rollout.episodes,
             demonstrations=stats.demonstrations,
             tokens=stats.tokens,
             steps=stats.steps,
@@ -63,11 +60,4 @@ def warm_start(
             elapsed_s=stats.elapsed_s,
             cancelled=stats.cancelled,
         )
-    )
-
-
-def _other_prompt(count: int, data: TrainingData) -> str:
-    return (
-        f"{count} of {len(data.demonstrations)} demonstrations were recorded under another system prompt than the "
-        "run's, and teach how to play under that one."
     )

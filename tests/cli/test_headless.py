@@ -186,13 +186,13 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
 
 
-def test_an_evaluation_tells_a_person_its_confidence_interval(
+def test_an_evaluation_gives_a_person_its_confidence_interval(
     stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     evaluated("coin", "some-model")
-    told = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
-    assert capfd.readouterr().out == told
-    assert headless.return_words(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
+    seen = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
+    assert capfd.readouterr().out == seen
+    assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 
 @pytest.mark.parametrize("named", ["", "model", "good"])
@@ -235,21 +235,21 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
 
 NOTICES: list[Event] = [
     WarningRaised(message="The disk is nearly full."),
-    RolledBack(update=7, path="run/good", reason="asked for"),
+    RolledBack(update=7, path="run/good", reason="requested"),
     SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
 ]
 
 
 @pytest.mark.parametrize("kind", ["lines", "bar"])
-def test_what_a_person_should_not_miss_is_told_at_once(kind: str) -> None:
+def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     stream = io.StringIO() if kind == "lines" else Terminal()
     with progress_on(stream, clock=Clock()) as progress:
         for event in NOTICES:
             progress.take(event)
-    told = stream.getvalue()
-    assert "warning: The disk is nearly full." in told
-    assert "rolled back to update 7: asked for" in told
-    assert "changed: ppo.lr = 0.0003, n_envs = 8" in told
+    seen = stream.getvalue()
+    assert "warning: The disk is nearly full." in seen
+    assert "rolled back to update 7: requested" in seen
+    assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
 
 
 class Terminal(io.StringIO):
@@ -261,11 +261,11 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     stats = event_builders.update_stats(Stats(), 1.0)
-    told: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
+    seen: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
     with progress_on(stream, episodes=1000) as progress:
-        for event in told:
+        for event in seen:
             progress.take(event)
-        progress.say("stopping [not a style]")
+        progress.show("stopping [not a style]")
     assert "━" in stream.getvalue()
     assert "stopping [not a style]" in stream.getvalue()
 

@@ -29,7 +29,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     return RunConfig(agent="coin", run_dir=str(tmp_path / "run"), sft_data=str(path))
 
 
-def told(config: RunConfig, *kinds: type) -> list[type]:
+def seen(config: RunConfig, *kinds: type) -> list[type]:
     return [type(event) for event in run_store.read_events(config.run_dir) if isinstance(event, kinds)]
 
 
@@ -42,13 +42,13 @@ def test_it_evaluates_before_and_after_and_plays_nothing_for_the_run(
     assert figures["before"] == figures["after"]
     assert figures["before"]["episodes"] == 10
     kinds = (EvaluationFinished, WarmStartFinished, RunFinished)
-    assert told(config, *kinds) == [EvaluationFinished, WarmStartFinished, EvaluationFinished, RunFinished]
+    assert seen(config, *kinds) == [EvaluationFinished, WarmStartFinished, EvaluationFinished, RunFinished]
     (finished,) = [event for event in run_store.read_events(config.run_dir) if isinstance(event, RunFinished)]
     assert finished.episodes == 0
     assert (Path(config.run_dir) / "model").is_dir()
 
 
-def test_without_hands_it_only_trains_and_says_how_to_go_on(
+def test_without_hands_it_only_trains_and_shows_how_to_go_on(
     config: RunConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
     headless_sft.warm_start(config, hands=0)
@@ -57,17 +57,17 @@ def test_without_hands_it_only_trains_and_says_how_to_go_on(
         "3 demonstrations, trained in 4 steps and 2 s; loss 1.000 → 0.250. "
         f"Go on with `llamagym-tui train --resume --run-dir {config.run_dir}`.\n"
     )
-    assert told(config, EvaluationFinished) == []
+    assert seen(config, EvaluationFinished) == []
 
 
-def test_a_person_is_told_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_person_gets_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
     headless_sft.warm_start(config, hands=10)
     each = "-0.250 ± 0.020 (95 %)"
     assert f"Greedy return {each} before, {each} after, over 10 episodes." in capfd.readouterr().out
 
 
-class Asked:
-    """Stands for the module that trains: keeps what it is asked for."""
+class RecordedCalls:
+    """Stands for the module that trains: keeps the calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config: RunConfig | None = None
@@ -84,14 +84,14 @@ def run(*words: str) -> Result:
 
 
 def test_the_command_takes_the_file_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(monkeypatch)
+    calls = RecordedCalls(monkeypatch)
     words = ("--seed", "3", "--hands", "50", "--set", "sft.epochs=5", "--run-dir", str(tmp_path / "run"))
     result = run("sft", "blackjack", *words)
     assert result.exit_code == 0, result.stderr
-    assert asked.config is not None
-    assert Path(asked.config.sft_data or "").samefile(SHIPPED)
-    assert (asked.config.seed, asked.config.sft.epochs, asked.hands) == (3, 5, 50)
-    assert not asked.config.sft_warm_start
+    assert calls.config is not None
+    assert Path(calls.config.sft_data or "").samefile(SHIPPED)
+    assert (calls.config.seed, calls.config.sft.epochs, calls.hands) == (3, 5, 50)
+    assert not calls.config.sft_warm_start
 
 
 @pytest.mark.parametrize("command", [("sft",), ("train", "--sft-warm-start")])
@@ -107,7 +107,7 @@ def test_a_faulty_file_is_refused_by_its_line_before_anything_is_loaded(tmp_path
 
 def test_half_a_warm_start_is_refused(tmp_path: Path) -> None:
     alone = run("train", "blackjack", "--sft-data", str(SHIPPED))
-    assert (alone.exit_code, "say --sft-warm-start too" in alone.stderr) == (2, True)
+    assert (alone.exit_code, "--sft-warm-start" in alone.stderr) == (2, True)
     late = run("train", "--resume", "--run-dir", str(tmp_path), "--sft-warm-start")
     assert (late.exit_code, "is for a new one" in late.stderr) == (2, True)
     none = run("sft", "CartPole-v1")

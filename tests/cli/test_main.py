@@ -1,4 +1,4 @@
-"""The command line: what is asked for reaches the right place, and every mistake gets one sentence."""
+"""The command line: options reach the right place, and every mistake gets one sentence."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def run(*words: str) -> Result:
 
 
 class Headless:
-    """Stands for the module that trains: keeps what it is asked for."""
+    """Stands for the module that trains: keeps the calls."""
 
     def __init__(self, code: int = 0, error: Exception | None = None) -> None:
         self.code = code
         self.error = error
-        self.asked: list[Any] = []
+        self.calls: list[Any] = []
 
     def train(self, config: RunConfig, **options: Any) -> int:
-        self.asked.append((config, options))
+        self.calls.append((config, options))
         if self.error is not None:
             raise self.error
         return self.code
 
     def evaluate(self, agent: str, model: str, **options: Any) -> int:
-        self.asked.append((agent, model, options))
+        self.calls.append((agent, model, options))
         return self.code
 
 
@@ -73,7 +73,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         *("--run-dir", str(tmp_path / "run"), "--on-collapse", "rollback"),
     )
     assert result.exit_code == 0, result.stderr
-    [(config, options)] = headless.asked
+    [(config, options)] = headless.calls
     assert config == RunConfig(
         agent="blackjack",
         run_dir=str(tmp_path / "run"),
@@ -92,7 +92,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
 
 def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headless: Headless, data: Path) -> None:
     assert run("train", "blackjack").exit_code == 0
-    [(config, _)] = headless.asked
+    [(config, _)] = headless.calls
     assert config == RunConfig(agent="blackjack", run_dir=config.run_dir)
     assert Path(config.run_dir).parent == data / "runs"
 
@@ -106,7 +106,7 @@ def test_a_relative_agent_file_is_absolute_for_the_trainer(
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert run("train", "./mine.py:Mine").exit_code == 0
-    assert headless.asked[0][0].agent == f"{tmp_path / 'mine.py'}:Mine"
+    assert headless.calls[0][0].agent == f"{tmp_path / 'mine.py'}:Mine"
 
 
 def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch)
 def test_eval_hands_its_options_on(headless: Headless) -> None:
     result = run("eval", "blackjack", "--episodes", "50", "--sampled", "--seed", "7", "--envs", "8", "--json")
     assert result.exit_code == 0, result.stderr
-    [(agent, model, options)] = headless.asked
+    [(agent, model, options)] = headless.calls
     assert (agent, model) == ("blackjack", "bundled")
     assert options == {
         "episodes": 50,
@@ -154,22 +154,22 @@ def test_what_may_be_a_hub_id_is_left_to_the_trainer(name: str) -> None:
     assert checked_model(name) == name
 
 
-def test_resume_keeps_the_runs_settings_but_for_what_is_said(headless: Headless, tmp_path: Path) -> None:
+def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: Headless, tmp_path: Path) -> None:
     earlier = a_run_folder(tmp_path / "run")
     assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
-    assert headless.asked[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
+    assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
 
 
-def test_any_setting_can_be_said_and_a_resumed_run_keeps_the_others_of_its_section(
+def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_section(
     headless: Headless, tmp_path: Path
 ) -> None:
     folder = ["--run-dir", str(tmp_path / "run")]
     assert run("train", "blackjack", *folder, "--set", "ppo.lr=1e-3", "--set", "ppo.target_kl=0.02").exit_code == 0
-    earlier = headless.asked[0][0]
+    earlier = headless.calls[0][0]
     assert (earlier.ppo.lr, earlier.ppo.target_kl) == (1e-3, 0.02)
     a_run_folder(tmp_path / "run", ppo=earlier.ppo)
     assert run("train", "--resume", *folder, "--set", "ppo.lr=1e-4").exit_code == 0
-    assert headless.asked[1][0].ppo == msgspec.structs.replace(earlier.ppo, lr=1e-4)
+    assert headless.calls[1][0].ppo == msgspec.structs.replace(earlier.ppo, lr=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_mistake_gets_one_sentence_on_stderr(words: list[str], sentence: str) 
     assert result.stdout == ""
 
 
-def test_a_broken_agent_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_broken_agent_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text("x = 1\nthis is not Python\n", encoding="utf-8")
     result = run("train", str(path))
@@ -215,7 +215,7 @@ def test_a_broken_agent_file_is_told_with_its_line(tmp_path: Path) -> None:
     assert f"{path}, line 2: " in result.stderr
 
 
-def test_a_prompt_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_prompt_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
     path.write_bytes(b"\xff\xfe\xff")
     assert "not UTF-8" in run("train", "blackjack", "--prompt-file", str(path)).stderr
@@ -307,14 +307,14 @@ def test_help_names_the_commands_but_not_the_hidden_one() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs times of child processes")
 def test_help_takes_little_more_than_the_library_that_prints_it() -> None:
-    told, spent = outcome("-m", "llamagym_tui", "--help")
-    assert told.strip().startswith("Usage: llamagym-tui")
+    seen, spent = outcome("-m", "llamagym_tui", "--help")
+    assert seen.strip().startswith("Usage: llamagym-tui")
     assert spent < 5 * outcome("-c", "import typer.core, rich.console")[1], "twice as much; with torch, thirty times"
 
 
 def outcome(*words: str) -> tuple[str, float]:
     """What an interpreter printed, and the seconds of processor time that it took."""
     before = os.times()
-    told = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
+    seen = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
     after = os.times()
-    return told, after.children_user + after.children_system - before.children_user - before.children_system
+    return seen, after.children_user + after.children_system - before.children_user - before.children_system

@@ -26,25 +26,25 @@ def test_a_policy_that_is_spoilt_by_its_learning_rate_is_rolled_back_and_learns_
         agent="blackjack", model=model, run_dir=str(tmp_path), seed=3, threads=1, n_envs=64, on_collapse="rollback",
         ppo=PPOConfig(batch_size=384, mini_batch_size=96, epochs=1, lr_schedule="constant"),
     )  # fmt: skip
-    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-    told: list[Event] = []
+    command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    seen: list[Event] = []
 
     def steer(event: Event) -> None:
-        told.append(event)
-        rolled_back = [event for event in told if isinstance(event, RolledBack)]
+        seen.append(event)
+        rolled_back = [event for event in seen if isinstance(event, RolledBack)]
         if isinstance(event, RolledBack):
-            asked.put(ChangeSettings(changes=SOUND))
+            command_queue.put(ChangeSettings(changes=SOUND))
         elif isinstance(event, UpdateFinished) and event.update == 10 and not rolled_back:
-            asked.put(ChangeSettings(changes=FAR_TOO_HIGH))
+            command_queue.put(ChangeSettings(changes=FAR_TOO_HIGH))
         elif isinstance(event, UpdateFinished) and event.update == (18 if rolled_back else 40):
-            asked.put(Stop())
+            command_queue.put(Stop())
 
-    session = Session(config, RunStore.create(config), asked, sinks=[steer])
+    session = Session(config, RunStore.create(config), command_queue, sinks=[steer])
     assert session.run() is Phase.STOPPED, session.error
-    (rolled,) = [event for event in told if isinstance(event, RolledBack)]
+    (rolled,) = [event for event in seen if isinstance(event, RolledBack)]
     assert "has collapsed" in rolled.reason
     assert 10 <= rolled.update <= 11
-    updates = [event for event in told if isinstance(event, UpdateFinished)]
+    updates = [event for event in seen if isinstance(event, UpdateFinished)]
     last = updates[-5:]
     assert all(update.stats.mean_return > -0.3 and update.stats.parse_failure_rate < 0.05 for update in last)
     assert max(update.stats.first_ratio for update in updates) < 1e-3

@@ -46,7 +46,7 @@ class Watched(Builders):
     """Of the model before each step, and at the end: a digest of every bit."""
     steps: int
     script: dict[int, list[AnyCommand]]
-    asked: queue.SimpleQueue[AnyCommand]
+    command_queue: queue.SimpleQueue[AnyCommand]
 
     def ppo(self, policy: Any) -> Any:
         ppo = super().ppo(policy)
@@ -66,7 +66,7 @@ class Watched(Builders):
         def scripted() -> Any:
             self.steps += 1
             for command in self.script.get(self.steps, []):
-                self.asked.put(command)
+                self.command_queue.put(command)
             self.weights.append(digest(policy))
             return step()
 
@@ -81,15 +81,21 @@ def play(
         agent="blackjack", model=model, run_dir=str(run_dir), n_envs=16, threads=1,
         ppo=PPOConfig(batch_size=48, mini_batch_size=24, epochs=1), **settings,
     )  # fmt: skip
-    told: list[Event] = []
+    seen: list[Event] = []
     builders = Watched(config)
-    asked: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-    for name, value in {"batches": [], "weights": [], "steps": 0, "script": script, "asked": asked}.items():
+    command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    for name, value in {
+        "batches": [],
+        "weights": [],
+        "steps": 0,
+        "script": script,
+        "command_queue": command_queue,
+    }.items():
         object.__setattr__(builders, name, value)
-    session = Session(config, RunStore.create(config), asked, sinks=[told.append], builders=builders)
+    session = Session(config, RunStore.create(config), command_queue, sinks=[seen.append], builders=builders)
     assert session.run() is Phase.STOPPED, session.error
-    builders.weights.append(digest(session._run.parts.policy))  # type: ignore[union-attr]
-    return builders, told
+    builders.weights.append(digest(session.active_run.policy))  # type: ignore[union-attr]
+    return builders, seen
 
 
 def digest(policy: Any) -> str:
@@ -100,17 +106,17 @@ def digest(policy: Any) -> str:
     return found.hexdigest()
 
 
-def first_ratios(told: list[Event]) -> list[float]:
-    return [event.stats.first_ratio for event in told if isinstance(event, UpdateFinished)]
+def first_ratios(seen: list[Event]) -> list[float]:
+    return [event.stats.first_ratio for event in seen if isinstance(event, UpdateFinished)]
 
 
 def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Path, model: str) -> None:
     script = {2: [SetMode(mode="inference")], 22: [SetMode(mode="train")], 60: [Stop()]}
-    builders, told = play(tmp_path, model, script)
+    builders, seen = play(tmp_path, model, script)
     assert len(set(builders.weights[:22])) == 1
     assert len(builders.batches) > 1
     assert len(set(builders.weights)) == 1 + len(builders.batches)
-    counted = [event for event in told if isinstance(event, EpisodesCounted)]
+    counted = [event for event in seen if isinstance(event, EpisodesCounted)]
     returns = {mode: sum(len(e.returns) for e in counted if e.mode == mode) for mode in ("train", "inference")}
     trained = sum(len(batch) for batch in builders.batches)
     assert returns["inference"] >= 20 * 5
@@ -120,46 +126,46 @@ def test_no_episode_of_inference_enters_a_batch_and_no_weight_moves(tmp_path: Pa
 
 def test_an_evaluation_leaves_the_run_as_it_would_have_been(tmp_path: Path, model: str) -> None:
     plain, _ = play(tmp_path / "plain", model, {}, episodes=150)
-    evaluated, told = play(tmp_path / "evaluated", model, {5: [Evaluate(episodes=20, greedy=False)]}, episodes=150)
-    assert [event.episodes for event in told if isinstance(event, EvaluationFinished)] == [20]
+    evaluated, seen = play(tmp_path / "evaluated", model, {5: [Evaluate(episodes=20, greedy=False)]}, episodes=150)
+    assert [event.episodes for event in seen if isinstance(event, EvaluationFinished)] == [20]
     assert evaluated.weights == plain.weights
 
 
 def test_an_episode_is_trained_under_the_prompt_that_it_began_with(tmp_path: Path, model: str) -> None:
-    builders, told = play(tmp_path, model, {3: [SetSystemPrompt(system_prompt="Hit below 13.")]}, episodes=150)
+    builders, seen = play(tmp_path, model, {3: [SetSystemPrompt(system_prompt="Hit below 13.")]}, episodes=150)
     versions = [trajectory.prompt_version for batch in builders.batches for trajectory in batch]
     assert set(versions) == {0, 1}
-    counted = [event for event in told if isinstance(event, EpisodesCounted)]
+    counted = [event for event in seen if isinstance(event, EpisodesCounted)]
     assert {event.prompt_version for event in counted} == {0, 1}
-    assert isinstance(told[-1], RunFinished)
+    assert isinstance(seen[-1], RunFinished)
 
 
 def test_a_resumed_run_has_the_weights_that_it_left(tmp_path: Path, model: str) -> None:
-    before, told = play(tmp_path, model, {}, episodes=100)
+    before, seen = play(tmp_path, model, {}, episodes=100)
     after, _ = play(tmp_path, model, {}, episodes=200, resume=True)
     assert len(before.batches) > 0
-    assert isinstance(told[-1], RunFinished)
-    assert told[-1].updates == len(before.batches)
+    assert isinstance(seen[-1], RunFinished)
+    assert seen[-1].updates == len(before.batches)
     assert len(set(before.weights)) == 1 + len(before.batches)
     assert after.weights[0] == before.weights[-1]
 
 
-def test_a_run_ends_exactly_at_the_episodes_that_were_asked_for(tmp_path: Path, model: str) -> None:
-    _, told = play(tmp_path, model, {}, episodes=101)
-    assert isinstance(told[-1], RunFinished)
-    assert told[-1].episodes == 101
+def test_a_run_ends_exactly_at_the_requested_episodes(tmp_path: Path, model: str) -> None:
+    _, seen = play(tmp_path, model, {}, episodes=101)
+    assert isinstance(seen[-1], RunFinished)
+    assert seen[-1].episodes == 101
 
 
 def test_a_roll_back_brings_back_every_bit_and_the_next_update_begins_at_ratio_one(tmp_path: Path, model: str) -> None:
-    builders, told = play(tmp_path, model, {40: [RollBack()], 60: [Stop()]})
-    (rolled,) = [event for event in told if isinstance(event, RolledBack)]
-    saved = next(event for event in told if isinstance(event, CheckpointSaved))
+    builders, seen = play(tmp_path, model, {40: [RollBack()], 60: [Stop()]})
+    (rolled,) = [event for event in seen if isinstance(event, RolledBack)]
+    saved = next(event for event in seen if isinstance(event, CheckpointSaved))
     assert (rolled.update, saved.update) == (1, 1)
     changes = [index for index, (a, b) in enumerate(pairwise(builders.weights)) if a != b]
     after_first = builders.weights[changes[0] + 1]
     assert builders.weights[39] != after_first == builders.weights[40]
     assert not set(builders.weights[40:]) - {after_first} & set(builders.weights[:40])  # from there, another way
-    assert max(first_ratios(told)) < 1e-3
+    assert max(first_ratios(seen)) < 1e-3
     versions = [{trajectory.policy_version for trajectory in batch} for batch in builders.batches]
     assert all(len(of_batch) == 1 for of_batch in versions)
     assert len({version for of_batch in versions for version in of_batch}) == len(versions)
@@ -177,10 +183,10 @@ def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
     tmp_path: Path, model: str, changes: dict[str, Any]
 ) -> None:
     script: dict[int, list[AnyCommand]] = {18: [ChangeSettings(changes=changes)], 45: [Stop()]}
-    builders, told = play(tmp_path, model, script)
-    (changed,) = [event for event in told if isinstance(event, SettingsChanged)]
+    builders, seen = play(tmp_path, model, script)
+    (changed,) = [event for event in seen if isinstance(event, SettingsChanged)]
     assert 0 < changed.update < len(builders.batches) - 1
-    assert max(first_ratios(told)) < 1e-3
+    assert max(first_ratios(seen)) < 1e-3
 
 
 def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, model: str) -> None:
@@ -191,7 +197,7 @@ def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, mod
         step = ppo.optimizer.step
 
         def stepped(*arguments: Any) -> Any:
-            self.asked.put(Stop())
+            self.command_queue.put(Stop())
             return step(*arguments)
 
         ppo.optimizer.step = stepped
@@ -199,8 +205,8 @@ def test_a_stop_ends_an_update_early_and_its_steps_are_saved(tmp_path: Path, mod
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watched, "ppo", stopping)
-        builders, told = play(tmp_path, model, {})
-    (finished,) = [event for event in told if isinstance(event, UpdateFinished)]
+        builders, seen = play(tmp_path, model, {})
+    (finished,) = [event for event in seen if isinstance(event, UpdateFinished)]
     assert 0 < finished.stats.epochs < 1
     assert len(builders.batches) == 1
-    assert [event.update for event in told if isinstance(event, CheckpointSaved)] == [1]
+    assert [event.update for event in seen if isinstance(event, CheckpointSaved)] == [1]

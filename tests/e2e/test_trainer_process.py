@@ -48,7 +48,7 @@ SMALL = PPOConfig(batch_size=32, mini_batch_size=16, epochs=1)
 posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 
 
-def test_a_run_is_told_from_hello_to_its_end(tmp_path: Path, model: str) -> None:
+def test_a_run_is_reported_from_hello_to_its_end(tmp_path: Path, model: str) -> None:
     with TrainerProcess(tmp_path) as trainer:
         hello = trainer.wait_for(Hello)
         assert (hello.protocol, hello.pid) == (PROTOCOL_VERSION, trainer.process.pid)

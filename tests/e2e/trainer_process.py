@@ -22,7 +22,7 @@ PATIENCE_S = 300.0
 
 
 class TrainerProcess:
-    """A trainer, and everything that it has told so far."""
+    """A trainer, and everything that it has emitted so far."""
 
     def __init__(self, run_dir: Path, *, code: str = "", **environment: str) -> None:
         """Start a trainer.
@@ -68,14 +68,14 @@ class TrainerProcess:
         while (left := deadline - time.monotonic()) > 0:
             event = self._arrived.get(timeout=left)
             if event is None:
-                raise AssertionError(f"the trainer ended without {kind.__name__}; {self.told()}")
+                raise AssertionError(f"the trainer ended without {kind.__name__}; {self.seen()}")
             self.events.append(event)
             if isinstance(event, kind) and matching(event):
                 return event
-        raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s; {self.told()}")
+        raise AssertionError(f"no {kind.__name__} within {PATIENCE_S} s; {self.seen()}")
 
     def ends(self, within_s: float = PATIENCE_S) -> int:
-        """Its exit code; all that it told last stands in `events`."""
+        """Its exit code; its last events are in `events`."""
         code = self.process.wait(within_s)
         while (event := self._arrived.get(timeout=PATIENCE_S)) is not None:
             self.events.append(event)
@@ -90,10 +90,10 @@ class TrainerProcess:
         """Events of a kind that have been waited for."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    def told(self) -> str:
+    def seen(self) -> str:
         """For a failing test: kinds of events, and the end of the log."""
         log = self.log_path.read_text(errors="replace")[-2000:] if self.log_path.exists() else "no log"
-        return f"told {[type(event).__name__ for event in self.events][-20:]}; log:\n{log}"
+        return f"events {[type(event).__name__ for event in self.events][-20:]}; log:\n{log}"
 
     def __enter__(self) -> TrainerProcess:
         return self

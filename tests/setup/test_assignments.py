@@ -44,7 +44,7 @@ def test_of_two_assignments_of_a_name_the_later_counts() -> None:
         ("ppo.entropy_coeff=0", "near it: ppo.entropy_coef, "),
         ("ppo=1", "knows no 'ppo'"),
         ("zzzz=1", "knows no 'zzzz'; there are "),
-        ("run_dir=x", "it is said by --run-dir"),
+        ("run_dir=x", "by --run-dir"),
     ],
 )
 def test_a_mistake_gets_a_sentence_that_names_it(assignment: str, sentence: str) -> None:
@@ -62,6 +62,6 @@ def test_what_is_above_counts_section_by_section() -> None:
     }
 
 
-def test_every_setting_of_the_configuration_can_be_said() -> None:
+def test_every_setting_of_the_configuration_can_be_given() -> None:
     config = from_dict(RunConfig, {"agent": "blackjack", "run_dir": "x", **settings(["ppo.kl_form=loss", "seed=3"])})
     assert (config.ppo.kl_form, config.seed) == ("loss", 3)

@@ -111,7 +111,7 @@ def test_a_file_can_import_its_neighbours(write: Write) -> None:
     assert catalog.find_agent(str(path)).env_id == "Taxi-v4"
 
 
-def test_an_edited_file_is_read_anew(write: Write) -> None:
+def test_an_edited_file_is_read_again(write: Write) -> None:
     catalog.find_agent(str(write(CLIFF)))
     edited = catalog.find_agent(str(write(CLIFF.replace("Walk.", "Runs."))))
     assert edited().get_system_prompt() == "Runs."
@@ -138,12 +138,12 @@ def test_a_faulty_file_is_refused_with_file_and_line(write: Write, source: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_without_an_agent_says_so(write: Write) -> None:
+def test_a_file_without_an_agent_is_refused(write: Write) -> None:
     with pytest.raises(AgentFileError, match="defines no agent"):
         catalog.find_agent(str(write("x = 1\n")))
 
 
-def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no agent file"):
         catalog.find_agent(str(tmp_path / "nope.py"))
 
@@ -186,10 +186,10 @@ def _broken() -> gymnasium.Env:
             lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2, start=1)),
             r"counted from 0",
         ),
-        ("Stub/Broken-v0", _broken, r"cannot be made: no display$"),
+        ("Stub/Broken-v0", _broken, r"cannot be made: no display\.$"),
     ],
 )
-def test_an_environment_that_cannot_be_told_is_refused(env_id: str, entry_point: object, sentence: str) -> None:
+def test_an_environment_that_does_not_fit_into_text_is_refused(env_id: str, entry_point: object, sentence: str) -> None:
     gymnasium.register(env_id, entry_point=entry_point, disable_env_checker=True)
     try:
         with pytest.raises(UsageError, match=sentence):
@@ -213,7 +213,7 @@ def test_names_are_short_and_fit_into_file_names(spec: str, name: str) -> None:
     assert catalog.agent_name(spec) == name
 
 
-def test_observations_are_told_as_literal_text() -> None:
+def test_observations_are_literal_text() -> None:
     assert as_text(np.array([0.123456, -2.0], dtype=np.float32)) == "[0.1235, -2]"
     assert as_text((np.int64(3), True, "north")) == "[3, True, north]"
     assert as_text({"position": np.array([1, 2]), "mission": ""}) == "position: [1, 2]; mission: (nothing)"

@@ -16,7 +16,7 @@ from llamagym_tui.returns import RECENT
 from llamagym_tui.state.play_counts import Manner, PlayCounts
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
-from llamagym_tui.trainer.rollout.episode_counts import EpisodeTally, Stopwatch
+from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatch
 from tests import fakes
 from tests.fake_parts import Clock, Ended
 
@@ -121,7 +121,7 @@ def test_an_old_log_without_counts_of_actions_has_shares_of_none():
 
 def test_the_trainer_tells_how_often_each_action_was_named():
     clock = Clock()
-    tally = EpisodeTally(Stopwatch(clock), clock)
-    tally.add([Ended(1.0, "train", 0, 0, actions=(2, 1)), Ended(0.0, "train", 0, 0, actions=(0, 4))])
-    (event,) = tally.tell(env_steps=7)
+    counter = EpisodeCounter(Stopwatch(clock), clock)
+    counter.add([Ended(1.0, "train", 0, 0, actions=(2, 1)), Ended(0.0, "train", 0, 0, actions=(0, 4))])
+    (event,) = counter.take_events(env_steps=7)
     assert event.actions == [2, 5]

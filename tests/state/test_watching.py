@@ -30,11 +30,11 @@ class Table:
     def __init__(self) -> None:
         self.said: list[Event] = []
         self.spectator = Spectator(self.said.append)
-        self.spectator.forget(ENVS)
+        self.spectator.reset(ENVS)
 
     def begin(self, env: int, episode: int) -> None:
-        self.spectator.tell(env, EpisodeStarted(episode=episode, system_prompt="p", prompt_version=0, mode="train"))
-        self.spectator.tell(env, ObservationShown(episode=episode, turn=0, text="?"))
+        self.spectator.observe(env, EpisodeStarted(episode=episode, system_prompt="p", prompt_version=0, mode="train"))
+        self.spectator.observe(env, ObservationShown(episode=episode, turn=0, text="?"))
 
     def turn(self, env: int, episode: int, how: str = "json") -> None:
         told = TurnFinished(
@@ -46,11 +46,11 @@ class Table:
             how=how,
             reward=0.0,  # type: ignore[arg-type]
         )
-        self.spectator.tell(env, told)
+        self.spectator.observe(env, told)
 
     def end(self, env: int, episode: int, episode_return: float) -> None:
         end = EpisodeFinished(episode=episode, episode_return=episode_return, length=1, end="terminated")
-        self.spectator.tell(env, end)
+        self.spectator.observe(env, end)
 
     def play(self, env: int, episode: int, episode_return: float) -> None:
         self.begin(env, episode)
@@ -170,7 +170,7 @@ def test_play_that_is_of_no_batch_has_a_best_of_its_own():
 def test_fewer_environments_are_watched_from_the_first():
     table = Table()
     table.spectator.watch(2)
-    table.spectator.forget(2)
+    table.spectator.reset(2)
     assert table.said[-1] == WatchChanged(kind="env", env=0)
 
 

@@ -42,7 +42,7 @@ def monitor_after(updates: int, *, reply: str = '{"action": 0}', **changes: Any)
 
 def said(monitor: CollapseMonitor, stats: UpdateStats, reply: str = '{"action": 0}') -> Verdict:
     for _ in range(4):
-        monitor.hear(reply)
+        monitor.add_reply(reply)
     return monitor.judge(stats)
 
 
@@ -51,7 +51,7 @@ def judged(monitor: CollapseMonitor, recorded: str) -> Iterator[tuple[Verdict, b
     for line in (RECORDED / recorded).read_text().splitlines():
         update = json.loads(line)
         for reply in update["replies"]:
-            monitor.hear(reply)
+            monitor.add_reply(reply)
         yield monitor.judge(figures(**update["stats"])), monitor.is_good
 
 
@@ -159,11 +159,11 @@ def test_replies_of_one_sign_are_a_collapse_and_those_of_the_start_are_the_measu
     assert last_of(monitor_after(5, reply=ROUGH), 3, reply=ROUGH) == Verdict()
 
 
-def test_few_replies_say_nothing() -> None:
+def test_few_replies_are_no_evidence() -> None:
     monitor = monitor_after(5)
     for _ in range(3):
-        monitor.hear(ROUGH)
-        monitor.hear(ROUGH)
+        monitor.add_reply(ROUGH)
+        monitor.add_reply(ROUGH)
         assert monitor.judge(figures()) == Verdict()
 
 

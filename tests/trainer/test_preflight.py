@@ -69,7 +69,7 @@ def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> N
         checked(half_billion)
 
 
-def test_a_refusal_says_what_is_needed_what_is_there_and_only_what_would_fit(half_billion: str, there) -> None:
+def test_a_refusal_names_what_is_needed_what_is_there_and_only_what_would_fit(half_billion: str, there) -> None:
     there(24.0)
     full = checked(half_billion, full_finetuning=True, n_envs=16).estimate.total / GIB
     there(full - 1)
@@ -116,7 +116,7 @@ def test_weights_are_held_as_loading_would_hold_them() -> None:
     assert held_as(RunConfig(agent="x", run_dir="", quantization="4bit"), shape)[1].bits == 4
 
 
-def test_a_session_tells_a_refusal_before_it_loads_a_model(tmp_path: Path) -> None:
+def test_a_session_reports_a_refusal_before_it_loads_a_model(tmp_path: Path) -> None:
     stage = Stage(tmp_path, faults={"preflight": ModelTooLargeError("Too large."), "model": AssertionError("loaded")})
     stage.session.run()
     assert [event.message for event in stage.of(SessionFailed)] == ["Too large."]

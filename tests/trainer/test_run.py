@@ -79,7 +79,7 @@ def test_a_batch_is_of_one_distribution_so_the_one_under_way_is_dropped(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     stage = Stage(tmp_path, episodes=24)
-    stage.script = {3: [ChangeSettings(changes=changes)]}  # asked as the third step begins, done when it has ended
+    stage.script = {3: [ChangeSettings(changes=changes)]}  # queued as the third step begins, done when it has ended
     stage.session.run()
     assert stage.rollout.restarts == 1
     first = stage.of(UpdateFinished)[0]
@@ -146,8 +146,8 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
     assert (after.ppo.config.lr, after.rollout.n_envs, after.of(RunStarted)[0].n_envs) == (3e-4, 6, 6)
-    (told,) = after.of(SettingsChanged)
-    assert (told.changes, told.episodes) == ({"ppo.lr": 3e-4, "ppo.lr_final": 3e-4, "n_envs": 6}, 8)
+    (seen,) = after.of(SettingsChanged)
+    assert (seen.changes, seen.episodes) == ({"ppo.lr": 3e-4, "ppo.lr_final": 3e-4, "n_envs": 6}, 8)
     assert run_store.last_settings(tmp_path).n_envs == 6
     again = Stage(tmp_path, episodes=24, resume=True, n_envs=9)  # said anew
     again.builders.saved.extend(after.builders.saved)
@@ -195,7 +195,7 @@ def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None
     stage.script = {STEPS_A_BATCH * 5 + 2: [RollBack()]}
     stage.session.run()
     (rolled,) = stage.of(RolledBack)
-    assert (rolled.update, rolled.path, rolled.reason) == (1, str(tmp_path / "good"), "asked for")
+    assert (rolled.update, rolled.path, rolled.reason) == (1, str(tmp_path / "good"), "requested")
     assert [event.update for event in stage.of(UpdateFinished)][:7] == [1, 2, 3, 4, 5, 2, 3]
     assert stage.rollout.restarts == 1
     assert stage.of(RunFinished)[0].episodes == 80  # what was played was played
@@ -231,7 +231,7 @@ def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: 
     assert [event.update for event in stage.of(UpdateFinished)][:8] == [1, 2, 3, 4, 5, 6, 2, 3]
 
 
-def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_says_so(tmp_path: Path) -> None:
+def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_warns(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=400, on_collapse="rollback")
     break_updates(stage, *range(5, 60))
     stage.session.run()
@@ -239,7 +239,7 @@ def test_a_session_rolls_back_a_few_times_by_itself_and_then_only_says_so(tmp_pa
     assert "has collapsed" in warnings(stage)[-1]
 
 
-def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
+def test_another_prompt_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [SetSystemPrompt(system_prompt="Call tails.")]}
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
@@ -247,7 +247,7 @@ def test_another_prompt_begins_the_watch_anew(tmp_path: Path) -> None:
     assert warnings(stage) == []
 
 
-def test_another_temperature_begins_the_watch_anew(tmp_path: Path) -> None:
+def test_another_temperature_begins_the_watch_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=200)
     stage.script = {58: [ChangeSettings(changes={"generation.temperature": 2.0})]}
     stage.also_before_step = lambda rollout: stage.ppo.figures.update(mean_return=0.5 if stage.steps < 60 else -50.0)
@@ -299,9 +299,9 @@ def test_a_stop_ends_an_update_after_the_minibatch_under_way_and_a_pause_waits_f
 
     def ask(number: int) -> None:
         if number == 2:
-            stage.asked.put(command)
+            stage.command_queue.put(command)
             if isinstance(command, Pause):
-                stage.asked.put(Resume())
+                stage.command_queue.put(Resume())
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     assert stage.session.run() is Phase.STOPPED
@@ -315,22 +315,22 @@ def test_other_commands_wait_for_the_end_of_an_update(tmp_path: Path) -> None:
 
     def ask(number: int) -> None:
         if number == 1:
-            stage.asked.put(Evaluate(episodes=1))
-            stage.asked.put(SetMode(mode="train"))
+            stage.command_queue.put(Evaluate(episodes=1))
+            stage.command_queue.put(SetMode(mode="train"))
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     stage.session.run()
     assert stage.of(UpdateFinished)[0].stats.epochs == 1.0
 
 
-def test_a_long_update_tells_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_a_long_update_reports_which_pass_it_is_in_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.session.run()  # four minibatches of a quarter of a second, two a pass
-    told = [(event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"]
-    assert told == [(0.5, ""), (1.0, "epoch 2 of 2")]
+    seen = [(event.at_s, event.detail) for event in stage.of(PhaseChanged) if event.phase == "updating"]
+    assert seen == [(0.5, ""), (1.0, "epoch 2 of 2")]
 
 
-def test_a_template_that_rewrites_history_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=2, rewrites_history=True)
     stage.session.run()
     assert "rewrites earlier replies" in warnings(stage)[0]

@@ -35,7 +35,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer.event_sinks import Announcer
+from llamagym_tui.trainer.event_sinks import EventEmitter
 from llamagym_tui.trainer.phases import Phase
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
 
@@ -107,7 +107,7 @@ def test_the_rate_of_episodes_counts_updates_but_not_pauses(tmp_path: Path) -> N
     assert stage.of(EpisodesCounted)[-1].episodes_per_s == pytest.approx(8 / 1.5, rel=0.15)
 
 
-def test_an_update_tells_its_figures_and_rates(tmp_path: Path) -> None:
+def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=16)
     stage.session.run()
     first, second = stage.of(UpdateFinished)
@@ -202,7 +202,7 @@ def test_a_prompt_has_a_version_and_reaches_the_environments(tmp_path: Path) -> 
     stage.script = {2: [SetSystemPrompt(system_prompt="one"), SetSystemPrompt(system_prompt="two")]}
     stage.session.run()
     assert [(e.prompt_version, e.system_prompt) for e in stage.of(PromptChanged)] == [(1, "one"), (2, "two")]
-    assert stage.rollout.prompt == ("two", 2)
+    assert (stage.rollout.system_prompt, stage.rollout.prompt_version) == ("two", 2)
 
 
 def test_a_prompt_of_the_settings_replaces_the_agents_own_even_if_empty(tmp_path: Path) -> None:
@@ -231,14 +231,14 @@ def test_an_evaluation_uses_the_prompt_of_now(tmp_path: Path) -> None:
     assert stage.evaluated["system_prompt"] == "now"
 
 
-def test_an_evaluation_tells_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:
+def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=4)
     stage.script = {1: [Evaluate(episodes=40)]}
     stage.session.run()
-    told = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
-    assert told[0].detail == "0 of 40 episodes"
-    assert told[1].detail == "4 of 40 episodes"
-    assert len(told) == 1 + 10
+    seen = [event for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
+    assert seen[0].detail == "0 of 40 episodes"
+    assert seen[1].detail == "4 of 40 episodes"
+    assert len(seen) == 1 + 10
 
 
 def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
     assert stage.of(EvaluationFinished) == []
 
 
-def test_a_stop_saves_what_is_new_and_then_tells_the_end(tmp_path: Path) -> None:
+def test_a_stop_saves_what_is_new_and_then_reports_the_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {6: [Stop()]}
     stage.session.run()
@@ -266,7 +266,7 @@ def test_what_was_just_saved_is_not_saved_again(tmp_path: Path) -> None:
 
 def test_a_run_stopped_before_its_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.asked.put(Stop())
+    stage.command_queue.put(Stop())
     assert stage.session.run() is Phase.STOPPED
     assert stage.builders.saved == []
 
@@ -324,7 +324,7 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
     assert after.of(RunStarted)[0].prompt_version == 1
-    assert after.rollout.prompt == ("another", 1)
+    assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
         ("model", ModelLoadError("Model 'x' is not on this machine.")),
     ],
 )
-def test_a_known_error_is_told_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
+def test_a_known_error_is_reported_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
     stage = Stage(tmp_path, faults={where: error})
     assert stage.session.run() is Phase.FAILED
     assert stage.events[-1].message == str(error)
@@ -342,7 +342,7 @@ def test_a_known_error_is_told_in_its_own_sentence(tmp_path: Path, where: str, e
     assert stage.session.error is error
 
 
-def test_an_unknown_error_is_told_with_the_log_that_has_its_traceback(
+def test_an_unknown_error_is_reported_with_the_log_that_has_its_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage(tmp_path, faults={"model": ZeroDivisionError("division by zero")})
@@ -383,15 +383,15 @@ def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
     assert "begun already" in stage.of(WarningRaised)[0].message
 
 
-def test_a_sink_that_breaks_is_dropped_and_the_others_are_told() -> None:
-    calls, told = [], []
+def test_a_sink_that_breaks_is_dropped_and_the_others_get_a_warning() -> None:
+    calls, seen = [], []
 
     def broken(event: Any) -> None:
         calls.append(event)
         raise BrokenPipeError(32, "Broken pipe")
 
-    announcer = Announcer([broken, told.append], Clock())
-    announcer.tell(ModeChanged(mode="train"))
-    announcer.tell(ModeChanged(mode="inference"))
+    emitter = EventEmitter([broken, seen.append], Clock())
+    emitter.emit(ModeChanged(mode="train"))
+    emitter.emit(ModeChanged(mode="inference"))
     assert len(calls) == 1
-    assert [type(event) for event in told] == [WarningRaised, ModeChanged, ModeChanged]
+    assert [type(event) for event in seen] == [WarningRaised, ModeChanged, ModeChanged]

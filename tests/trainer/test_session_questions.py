@@ -15,7 +15,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     UpdateFinished,
 )
-from llamagym_tui.trainer.probes.action_probabilities import Weighing
+from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from tests.fake_parts import Stage
 
 QUESTION = WeighActions(ticket=7, messages=[user("Call.")])
@@ -23,10 +23,10 @@ QUESTION = WeighActions(ticket=7, messages=[user("Call.")])
 
 @pytest.fixture(autouse=True)
 def weighed_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(weighing: Weighing, question: WeighActions) -> ConversationWeighed:
+    def answer(weighing: ActionProbes, question: WeighActions) -> ConversationWeighed:
         return ConversationWeighed(ticket=question.ticket, names=["heads"], shares=[1.0], policy_version=0)
 
-    monkeypatch.setattr(Weighing, "weigh_conversation", answer)
+    monkeypatch.setattr(ActionProbes, "probe_conversation", answer)
 
 
 def test_a_question_is_answered_before_the_next_step(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_question_is_answered_before_the_next_step(tmp_path: Path) -> None:
 
 def test_a_question_is_answered_between_two_steps_of_an_update(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
-    ask_at_second = {1: lambda: stage.asked.put(QUESTION)}
+    ask_at_second = {1: lambda: stage.command_queue.put(QUESTION)}
     stage.also_before_step = lambda rollout: setattr(
         stage.ppo, "before_minibatch", lambda number: ask_at_second.get(number, lambda: None)()
     )

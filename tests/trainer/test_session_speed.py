@@ -22,15 +22,15 @@ from tests.fake_parts import STEP_S, Stage
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """A session that waits on the fake clock when it is slowed, and ends when nothing more is asked of it."""
+    """A session that waits on the fake clock when it is slowed, and ends when there is no more command."""
     stage = Stage(tmp_path)
-    inbox, wait = stage.session._inbox, stage.session._inbox.wait
+    inbox, wait = stage.session.inbox, stage.session.inbox.wait
 
     def fake_wait(timeout_s: float | None = None) -> None:
         if timeout_s is not None:
             stage.builders.clock.now += timeout_s
-        elif stage.asked.empty() and not inbox._waiting:
-            stage.asked.put(Stop())
+        elif not inbox.holds(object):  # no command of any kind
+            stage.command_queue.put(Stop())
         else:
             wait()
 
@@ -59,7 +59,7 @@ def test_a_step_that_fills_the_batch_updates_too(stage: Stage) -> None:
     assert (stage.steps, len(stage.of(UpdateFinished))) == (4, 1)
 
 
-def test_a_step_may_be_asked_for_while_the_run_goes_on(stage: Stage) -> None:
+def test_a_step_may_be_requested_while_the_run_goes_on(stage: Stage) -> None:
     stage.script = {1: [Step(unit="update")]}
     stage.session.run()
     assert stage.phases()[-4:] == ["updating", "rolling_out", "paused", "stopped"]
@@ -98,7 +98,7 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
     def ask(number: int) -> None:
         if number == 1:
             for command in (SetMode(mode="inference"), WatchNext(kind="best"), SetPace(turn_s=4.0), Stop()):
-                stage.asked.put(command)
+                stage.command_queue.put(command)
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
     stage.session.run()
@@ -106,20 +106,20 @@ def test_what_is_watched_changes_in_the_middle_of_an_update(stage: Stage) -> Non
     assert kinds.index(WatchChanged) < kinds.index(PaceChanged) < kinds.index(UpdateFinished) < kinds.index(ModeChanged)
 
 
-def test_actions_are_weighed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
-    weighed: list[tuple[str, int]] = []
+def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_update(stage: Stage) -> None:
+    probed: list[tuple[str, int]] = []
 
     def listen(rollout: object) -> None:
-        run = stage.session._run
-        assert run is not None
-        run.weigh = lambda: weighed.append(("weigh", stage.steps))  # type: ignore[method-assign]
-        run.weigh_again = lambda: weighed.append(("again", stage.steps))  # type: ignore[method-assign]
+        probes = stage.session.active_run.action_probes
+        stage.rollout.pending_prompt = lambda: "where the watched episode waits"
+        probes.probe = lambda where: probed.append(("weigh", stage.steps))
+        probes.probe_again = lambda: probed.append(("again", stage.steps))
 
     stage.also_before_step = listen
     stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
-    assert list(dict.fromkeys(weighed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+    assert list(dict.fromkeys(probed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
 
 
 def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
@@ -129,7 +129,7 @@ def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:
     assert stage.events[-1].at_s < 60
 
 
-def test_an_episode_that_cannot_be_told_is_said_to_be_none(stage: Stage) -> None:
+def test_watching_an_episode_that_is_not_there_is_a_warning(stage: Stage) -> None:
     stage.script = {1: [WatchNext(kind="best"), Stop()]}
     stage.session.run()
     assert "No episode has ended yet" in stage.of(WarningRaised)[0].message

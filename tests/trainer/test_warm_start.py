@@ -27,7 +27,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.phases import Phase
-from llamagym_tui.trainer.probes.policy_map import Mapping
+from llamagym_tui.trainer.probes.policy_map import PolicyMapper
 from tests.fake_parts import CoinAgent, Stage
 
 
@@ -75,7 +75,7 @@ def test_the_taught_policy_is_mapped_before_anything_else_is_done(
 ) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
     mapped_in: list[str] = []
-    monkeypatch.setattr(Mapping, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
+    monkeypatch.setattr(PolicyMapper, "map", lambda *_, **options: mapped_in.append(stage.phases()[-1]))
     stage.session.run()
     assert mapped_in[0] == "warm_starting"
 
@@ -127,13 +127,13 @@ def test_who_cancels_a_warm_start_does_not_wait_for_the_evaluations_around_it(tm
     assert stage.phases()[-1] == "stopped"
 
 
-def test_progress_is_told_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
+def test_progress_is_reported_twice_a_second_at_most(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
     assert [(event.step, event.steps, event.loss) for event in stage.of(WarmStartProgressed)] == [(4, 4, 0.25)]
 
 
-def test_a_faulty_file_asked_for_amid_a_run_is_refused_with_its_line(tmp_path: Path, file: str) -> None:
+def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(tmp_path: Path, file: str) -> None:
     demo_files.append(Path(file), call(3, rewards=[0.5]))
     stage = Stage(tmp_path / "run", episodes=4)
     stage.script = {1: [WarmStart(sft_data=file)]}
@@ -176,7 +176,7 @@ def test_a_built_in_agent_has_the_file_that_ships_and_others_have_none() -> None
         training_data(CoinAgent())
 
 
-def test_the_screens_are_told_how_far_it_is_and_what_came_out() -> None:
+def test_the_screens_get_how_far_it_is_and_what_came_out() -> None:
     config = RunConfig(agent="coin", run_dir="r")
     state = reduce(initial_state(config), PhaseChanged(phase="warm_starting", detail="reading the demonstrations"))
     state = reduce(state, WarmStartProgressed(step=12, steps=96, loss=0.0341))

@@ -54,13 +54,13 @@ class Driven:
         self.stage = Stage(run_dir, **settings)
         self.waits: list[float] = []
         self._answers = [*answers, Stop()]
-        self.stage.session._inbox.wait = self._wait  # type: ignore[method-assign]
+        self.stage.session.inbox.wait = self._wait  # type: ignore[method-assign]
 
     def _wait(self, timeout_s: float | None = None) -> None:
         assert timeout_s is None, "a person's turn is not hurried"
         self.stage.builders.clock.now += 60.0
         self.waits.append(self.stage.builders.clock.now)
-        self.stage.asked.put(self._answers.pop(0))
+        self.stage.command_queue.put(self._answers.pop(0))
 
     def run(self) -> Stage:
         self.stage.script = {1: [TakeWheel()]}
@@ -129,25 +129,30 @@ def test_watching_something_else_lets_go(tmp_path: Path) -> None:
     assert driven.stage.of(WheelLetGo)[0].reason == "another conversation is watched"
 
 
-def test_what_a_person_did_is_told_before_a_run_ends(tmp_path: Path) -> None:
+def test_what_a_person_did_is_emitted_before_a_run_ends(tmp_path: Path) -> None:
     driven = Driven(tmp_path, act(2))
     driven.run()
-    assert driven.stage.builders.made["rollout"].corrections_told == 1
+    assert driven.stage.builders.made["rollout"].corrections_emitted == 1
 
 
-def test_what_a_person_did_is_told_before_a_run_fails(tmp_path: Path) -> None:
+def test_what_a_person_did_is_reported_before_a_run_fails(tmp_path: Path) -> None:
     def breaks(rollout: Any) -> None:
         raise EnvError("Coin-v0 refused action 3.")
 
     stage = Stage(tmp_path)
     stage.also_before_step = breaks
     assert stage.session.run() is Phase.FAILED
-    assert stage.rollout.corrections_told == 1
+    assert stage.rollout.corrections_emitted == 1
+
+
+def show_an_ended_episode(rollout: Any) -> None:
+    rollout.spectator.observe(0, EpisodeFinished(episode=0, episode_return=0.0, length=1, end="terminated"))
+    rollout.spectator.watch_next("best")
 
 
 def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.also_before_step = lambda rollout: rollout.spectator.__setattr__("_holds", True)
+    stage.also_before_step = show_an_ended_episode
     stage.script = {1: [TakeWheel()], 3: [Stop()]}
     stage.session.run()
     assert [event.refused for event in stage.of(WarningRaised)] == ["wheel"]
@@ -156,7 +161,7 @@ def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
 # What a screen knows
 
 
-def test_the_wheel_is_the_persons_once_the_trainer_has_said_so_and_a_turn_only_while_it_waits() -> None:
+def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> None:
     wheel = Wheel().asking(TakeWheel())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
     assert wheel.asking(TakeWheel()) is wheel
@@ -185,7 +190,7 @@ def test_letting_go_ends_it_when_it_is_confirmed() -> None:
     assert isinstance(asked_too_early.asked, LetGo)
 
 
-def test_the_wheel_is_told_in_words_where_it_is_not_seen() -> None:
+def test_the_wheel_is_shown_in_words_where_it_is_not_seen() -> None:
     def key(id: str, otherwise: str) -> str:
         return {"wheel": "f9"}.get(id, otherwise)
 
@@ -210,8 +215,8 @@ def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -
 
 def turn(number: int, reply: str, replaced: str | None = None, reward: float = 0.0, **fields: Any) -> TurnFinished:
     how = "json" if replaced is None else "human"
-    told = {"action": 1, "action_name": "hit", "how": how} | fields
-    return TurnFinished(episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **told)
+    seen = {"action": 1, "action_name": "hit", "how": how} | fields
+    return TurnFinished(episode=3, turn=number, reply=reply, reward=reward, replaced=replaced, **seen)
 
 
 def corrected(*turns: TurnFinished) -> EpisodeCorrected:
@@ -239,7 +244,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: EpisodeCorr
     return kept.writer.path, demo
 
 
-def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_said(tmp_path, monkeypatch) -> None:
+def test_a_corrected_episode_is_recorded_with_what_the_model_would_have_replied(tmp_path, monkeypatch) -> None:
     path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert (demo.source, demo.model, demo.actions, demo.rewards) == ("correction", "bundled", [1, 0], [0.0, 1.0])
     assert demo.corrected == {1: HIT}
@@ -254,7 +259,7 @@ def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_p
     assert export.to_pairs(path).rows == 1
 
 
-def test_what_a_model_said_unreadably_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
+def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
     event = corrected(turn(0, "Hm.", how="failed", action=0), turn(1, STICK, replaced="Hm."))
     path, demo = recorded(tmp_path, monkeypatch, event)
     assert demo.actions == [0, 0]
@@ -266,11 +271,11 @@ def test_a_corrected_episode_is_recorded_once_though_it_was_watched_and_a_rule_k
 ) -> None:
     kept = demo_recorder(tmp_path, monkeypatch)
     kept.keep_at_least = 0.0
-    told = [TWO_TURNS.started]
+    seen = [TWO_TURNS.started]
     for number, (text, played) in enumerate(zip(TWO_TURNS.observations, TWO_TURNS.turns, strict=True)):
-        told += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
-    heard = [kept.add(event, "bundled") for event in (*told, TWO_TURNS.finished, TWO_TURNS)]
-    assert heard == [False] * (len(told) + 1) + [True]
+        seen += [fakes.ObservationShown(episode=3, turn=number, text=text), played]
+    added = [kept.add(event, "bundled") for event in (*seen, TWO_TURNS.finished, TWO_TURNS)]
+    assert added == [False] * (len(seen) + 1) + [True]
     assert kept.keepable is None
 
 

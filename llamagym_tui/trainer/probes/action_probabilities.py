@@ -1,7 +1,7 @@
-"""How probable the policy finds each action: where the watched episode stands, there again after an update, and after
-a conversation that a person plays.
+"""Probes how probable each action is: where the watched episode stands, there again after an update, and after a
+conversation that a person plays.
 
-It takes a forward of its own, so it is done only where somebody has the time to read it.
+It takes a forward of its own, so it is done only when somebody has the time to read it.
 """
 
 from __future__ import annotations
@@ -12,66 +12,57 @@ from typing import TYPE_CHECKING
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
-from llamagym_tui.trainer.rollout.rollout import Standpoint
+from llamagym_tui.trainer.rollout.rollout import PendingPrompt
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.policy.policy import Policy
+    from llamagym_tui.engine.tokens.tokenization import Opening
 
 log = logging.getLogger(__name__)
 
 
-class Weighing:
-    """Weighs actions, each standpoint once under the same weights."""
+class ActionProbes:
+    """Probabilities of the actions, each prompt once under the same weights."""
 
     def __init__(self, agent: AgentBase, policy: Policy) -> None:
-        """Nothing weighed yet.
-
-        Args:
-            agent: names actions.
-            policy: weighs them.
-        """
         self._policy = policy
         self._names = list(agent.action_names) if policy.trie else []
-        self._last: tuple[Standpoint, int, list[float]] | None = None
+        self._last: tuple[PendingPrompt, int, list[float]] | None = None
 
-    def weigh(self, where: Standpoint) -> ActionsWeighed | None:
-        """Weigh the actions; None if that was done already, or there are no actions to name."""
+    def probe(self, where: PendingPrompt) -> ActionsWeighed | None:
+        """None if that was done already, or there are no actions to name."""
         version = self._policy.version
         if not self._names or (self._last is not None and self._last[:2] == (where, version)):
             return None
-        shares = self._shares(where)
+        shares = self._shares(where.prompt)
         self._last = (where, version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares)
 
-    def weigh_again(self) -> ActionsWeighed | None:
-        """Weigh them where it was done last, under other weights; None if it never was."""
+    def probe_again(self) -> ActionsWeighed | None:
+        """The last prompt again, under other weights; None if there was none, or the weights are the same."""
         if self._last is None or self._last[1] == self._policy.version:
             return None
         where, _, before = self._last
-        shares = self._shares(where)
+        shares = self._shares(where.prompt)
         self._last = (where, self._policy.version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
 
-    def weigh_conversation(self, question: WeighActions) -> ConversationWeighed:
-        """Weigh the actions after a conversation that somebody else plays, or tell why that cannot be."""
+    def probe_conversation(self, question: WeighActions) -> ConversationWeighed:
+        """The actions after a conversation that a person plays, or why they are not known."""
+        from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+
         names, why_not = self._names, ""
         try:
-            shares = self._shares_after(question) if names else []
+            shares = self._shares(prompt_after(self._policy, question.messages)) if names else []
         except Exception as error:  # a person may play on for longer than the model can read; the run does not
-            log.exception("a conversation was not weighed")
-            names, shares, why_not = [], [], f"the model cannot say: {type(error).__name__}: {error}"
+            log.exception("no action probabilities for a conversation")
+            names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
         version = self._policy.version
         return ConversationWeighed(
             ticket=question.ticket, names=names, shares=shares, policy_version=version, why_not=why_not
         )
 
-    def _shares_after(self, question: WeighActions) -> list[float]:
-        from llamagym_tui.engine.policy.action_probabilities import action_probabilities
-        from llamagym_tui.engine.policy.replayed_conversation import prompt_after
-
-        return action_probabilities(self._policy, prompt_after(self._policy, question.messages))
-
-    def _shares(self, where: Standpoint) -> list[float]:
+    def _shares(self, prompt: Opening) -> list[float]:
         from llamagym_tui.engine.policy.action_probabilities import action_probabilities
 
-        return action_probabilities(self._policy, where.prompt)
+        return action_probabilities(self._policy, prompt)

@@ -1,7 +1,7 @@
-"""Replies told token by token: those of episodes under way, of the batch under way, and of the last two updates'.
+"""Inspects replies token by token: of episodes under way, of the batch under way, and of the last two updates.
 
-It computes what the policy says of a reply now, in a forward of its own, and puts what was kept beside it: log-
-probabilities from sampling, values and advantages from the update. It changes nothing and draws no random number.
+It scores a reply under the policy as it is now, in a forward of its own, and adds what was kept: log-probabilities
+from sampling, values and advantages from the update. It changes nothing and draws no random number.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.rollout import Rollout, Stage
 
 MOST_ALTERNATIVES = 8
-"""Alternatives of a token that are told, beside admissible ones."""
+"""Alternatives of a token that are reported, in addition to admissible ones."""
 MOST_REPLIES = 64
-"""Scored replies that are told."""
+"""Scored replies that are reported."""
 BEFORE, AFTER = 64, 24
-"""Tokens told before and after a reply."""
+"""Tokens reported before and after a reply."""
 log = logging.getLogger(__name__)
 
 
@@ -39,26 +39,12 @@ class _Place(NamedTuple):
     turn: Turn
 
 
-class Inspecting:
-    """Looks at replies."""
-
+class ReplyInspector:
     def __init__(self, policy: Policy, ppo: PPO, rollout: Rollout) -> None:
-        """An inspector that has looked at nothing.
-
-        Args:
-            policy: is asked what it says of a reply now.
-            ppo: knows what its last update used.
-            rollout: knows the episodes under way, and of the batch under way.
-        """
         self._policy, self._ppo, self._rollout = policy, ppo, rollout
 
     def inspect(self, episode: int, turn: int) -> TurnInspected:
-        """What is known of a reply, or why nothing is.
-
-        Args:
-            episode: index from 0 since the run began.
-            turn: index from 0 within the episode.
-        """
+        """What is known of a reply, or why nothing is; both are counted from 0."""
         stage: Stage = "trained"
         if used := self._used(episode):
             trajectory = used[1]
@@ -70,7 +56,7 @@ class Inspecting:
         if place is None:
             return TurnInspected(episode=episode, turn=turn, why_not=f"Reply {turn + 1} has not come yet.")
         try:
-            return self._told(episode, place, stage, used[0] if used else None)
+            return self._inspected(episode, place, stage, used[0] if used else None)
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
             return TurnInspected(episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}.")
@@ -79,7 +65,7 @@ class Inspecting:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
         return next((pair for pair in pairs if pair[1].episode == episode), None)
 
-    def _told(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
+    def _inspected(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
         from llamagym_tui.engine.learning.inspection import choice_now, tokens_now
 
         trajectory, number, segment, turn = place
@@ -133,8 +119,8 @@ class Inspecting:
             old = turn.logprobs[at] if turn.is_trained else None
             if turn.choice is None:
                 decision = _decision(old, now.logprob, now.value, earned[at] if earned else None, clip_range)
-            else:
-                decision = _no_decision(old, now.logprob)
+            else:  # the reply was chosen whole: its tokens are no decisions
+                decision = _decision(old, now.logprob, None, None, clip_range)
             others = [
                 Alternative(
                     token=other.token,
@@ -193,11 +179,13 @@ def _place(trajectory: Trajectory, number: int) -> _Place | None:
     return None
 
 
-def _decision(old: float | None, new: float, value_now: float, earned: Earned | None, clip_range: float) -> Decision:
-    """A decision, with what an update made of it."""
+def _decision(
+    old: float | None, new: float, value_now: float | None, earned: Earned | None, clip_range: float
+) -> Decision:
+    """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
     from llamagym_tui.engine.learning.inspection import is_clipped
 
-    ratio = None if old is None else _ratio(new - old)
+    ratio = None if old is None or value_now is None else _ratio(new - old)
     clipped = None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
     return Decision(
         old=old,
@@ -209,11 +197,6 @@ def _decision(old: float | None, new: float, value_now: float, earned: Earned | 
         target=earned.target if earned else None,
         advantage=earned.advantage if earned else None,
     )
-
-
-def _no_decision(old: float | None, new: float) -> Decision:
-    """A token of a reply that was chosen whole."""
-    return Decision(old=old, new=new, ratio=None, clipped=None, value=None, value_now=None, target=None, advantage=None)
 
 
 def _ratio(log_ratio: float) -> float:

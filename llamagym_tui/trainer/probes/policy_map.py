@@ -1,7 +1,7 @@
-"""The policy map of a run: the agent's states laid out once, and the policy asked about all of them, seldom enough.
+"""The policy map of a run: the agent's states laid out once, and the policy scored on all of them now and then.
 
-Laying it out turns a user's code into plain records, or into a sentence why there is no map. Asking costs a forward
-over all states: while nobody looks it may take `SHARES` of the time since the run began and no more.
+Laying it out turns a user's code into plain records, or into a sentence why there is no map. A map costs a forward
+over all states: while nobody looks, maps may take `SHARES` of the time since the run began and no more.
 """
 
 from __future__ import annotations
@@ -29,35 +29,27 @@ AT_ONCE = 64
 """States in one piece; between two of them the map can be given up."""
 MOST_STATES = 2_000
 MOST_CHARACTERS = 200_000
-"""Of the words of all states."""
+"""Of the texts of all states."""
 log = logging.getLogger(__name__)
 
 
-class Mapping:
-    """Asks a policy about the states of its agent's map."""
+class PolicyMapper:
+    """Action probabilities in the states of the agent's map."""
 
-    def __init__(self, agent: AgentBase, policy: Policy, tell: Sink, clock: Callable[[], float]) -> None:
-        """Nothing laid out yet.
-
-        Args:
-            agent: lays out the map.
-            policy: is asked.
-            tell: takes events.
-            clock: seconds, monotonic.
-        """
-        self._agent, self._policy, self._tell, self._clock = agent, policy, tell, clock
+    def __init__(self, agent: AgentBase, policy: Policy, emit: Sink, clock: Callable[[], float]) -> None:
+        self._agent, self._policy, self._emit, self._clock = agent, policy, emit, clock
         self._states: list[str] = []
-        """Words of each state, panel by panel, row by row."""
+        """Text of each state, panel by panel, row by row."""
         self._watched = False
         self._began_at = clock()
         self._ended_at: float | None = None
-        """When the last map was told. None: none was, or it is out of date whatever its version says."""
+        """When the last map was emitted. None: none was, or it is out of date whatever its version says."""
         self._took_s = 0.0
         self._spent_s = 0.0
         self._key: tuple[object, ...] | None = None
 
     def lay_out(self) -> None:
-        """Tell the layout; nothing, if the agent has no map."""
+        """Emit the layout; nothing, if the agent has no map."""
         try:
             policy_map = self._agent.policy_map()
             if policy_map is None:
@@ -70,12 +62,12 @@ class Mapping:
                 why_not=f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
             )
         self._states = [cell.words for panel in laid_out.panels for row in panel.cells for cell in row if cell.is_state]
-        self._tell(laid_out)
+        self._emit(laid_out)
 
     def watch(self, *, on: bool) -> None:
         """Follow the policy closely, or no longer."""
         self._watched = on
-        self._tell(PolicyMapWatched(on=on))
+        self._emit(PolicyMapWatched(on=on))
 
     @property
     def is_cheap(self) -> bool:
@@ -95,20 +87,20 @@ class Mapping:
         should_stop: Callable[[], bool],
         at_once: bool = False,
     ) -> None:
-        """Tell a map, if one is due and it would not be the last one again.
+        """Emit a map, if one is due and it would not be the last one again.
 
         Args:
             system_prompt: under which the states are shown.
             prompt_version: of that prompt.
             update: updates made so far.
-            should_stop: asked between two pieces; the map is given up then.
-            at_once: do not wait until it is due: nothing else is to be done.
+            should_stop: called between two pieces; the map is given up then.
+            at_once: do not wait until it is due: there is nothing else to do.
         """
-        asked = (self._policy.generation, prompt_version)
-        key = (self._policy.version, *asked)
+        conditions = (self._policy.generation, prompt_version)
+        key = (self._policy.version, *conditions)
         if not self._states or (key == self._key and self._ended_at is not None):
             return
-        if self._key is not None and self._key[1:] != asked:
+        if self._key is not None and self._key[1:] != conditions:
             self.forget()
         if at_once:
             self.forget()
@@ -119,12 +111,12 @@ class Mapping:
         except Exception as error:  # its states are not the run's: memory may be short for them alone
             log.exception("the policy map is given up")
             self._states = []
-            self._tell(PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}."))
+            self._emit(PolicyMapLaidOut(why_not=f"The map is given up: {type(error).__name__}: {error}."))
             return
         if shares is None:
             return
         self._key = key
-        self._tell(
+        self._emit(
             PolicyMapped(
                 policy_version=self._policy.version, update=update, prompt_version=prompt_version, shares=shares
             )
@@ -138,16 +130,16 @@ class Mapping:
         return rested_s >= max(REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s)
 
     def _is_affordable(self, takes_s: float) -> bool:
-        """Whether a map out of turn may take so long."""
+        """Whether an extra map may take so long."""
         allowed_s = SHARES[False] * (self._clock() - self._began_at) - self._spent_s
         return self._watched or takes_s <= max(CHEAP_S, allowed_s)
 
     def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]] | None:
-        """Probability of each action in each state, to four digits; None if that takes too long for now."""
+        """`probabilities` of all states, piece by piece; None if that takes too long for now."""
         began_at = self._clock()
         shares: list[list[float]] = []
         for start in range(0, len(self._states), AT_ONCE):
-            shares += self._asked(system_prompt, self._states[start : start + AT_ONCE])
+            shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
             passed_s = self._clock() - began_at
             self._took_s = passed_s * len(self._states) / len(shares)
             given_up = should_stop() or not (self._ended_at is not None or self._is_affordable(self._took_s))
@@ -158,7 +150,8 @@ class Mapping:
         self._spent_s += self._ended_at - began_at
         return shares
 
-    def _asked(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
+    def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
+        """Probability of each action in each state, to four digits."""
         from llamagym_tui.engine.policy.action_probabilities import probabilities_of_actions
 
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]
@@ -215,7 +208,7 @@ def _cell(agent: AgentBase, state: Any, best: Callable[[Any], Any] | None, actio
 
 
 def _signs(names: Sequence[str]) -> list[str]:
-    """First letters, if they tell the actions apart; else numbers, as far as one character goes."""
+    """First letters, if they differ; else numbers, as far as one character goes."""
     letters = [name[:1].upper() for name in names]
     if len(set(letters)) == len(names) and all(letters):
         return letters

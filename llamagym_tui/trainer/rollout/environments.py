@@ -1,20 +1,18 @@
-"""Seats of a rollout: an environment each, and the episode that is played in it.
+"""Environments of a rollout, and the episode that is played in each.
 
-Holds what is counted of an episode, and makes the environments; who plays in them, and when, is the rollout's matter.
+Holds what is counted of an episode; who plays in them, and when, is up to the rollout.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-import gymnasium
+from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.errors import EnvError
-from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.drawing import draws, renders_text
+
+if TYPE_CHECKING:
+    import gymnasium
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class EndedEpisode:
 
 
 @dataclass(slots=True)
-class Seat:
+class EnvSlot:
     """One environment and the episode that is played in it."""
 
     index: int
@@ -55,7 +53,6 @@ class Seat:
     """Whether the sampler has seen the last reply."""
 
     def ended(self, policy_version: int) -> EndedEpisode:
-        """What is counted of the episode, which has ended."""
         return EndedEpisode(
             self.episode_return,
             self.length,
@@ -66,43 +63,3 @@ class Seat:
             tuple(self.actions),
             self.is_corrected,
         )
-
-
-class EnvMaker:
-    """Makes the environments of one agent: such as render text if they can and the agent draws nothing."""
-
-    def __init__(self, agent: AgentBase) -> None:
-        self._agent = agent
-        self._rendering: dict[str, str] | None = None
-        """Arguments by which environments render text, none if they cannot; None: not tried yet."""
-
-    def __call__(self) -> gymnasium.Env[Any, Any]:
-        """An environment.
-
-        Raises:
-            EnvError: it cannot be made.
-        """
-        if self._rendering is not None:
-            return make_env(self._agent, **self._rendering)
-        env, self._rendering = make_env(self._agent), {}  # the first one shows what all can do
-        if draws(self._agent) or not renders_text(env, self._agent.env_kwargs):
-            return env
-        try:
-            rendering = make_env(self._agent, render_mode="ansi")
-        except EnvError:
-            return env
-        env.close()
-        self._rendering = {"render_mode": "ansi"}
-        return rendering
-
-
-def make_env(agent: AgentBase, **more: Any) -> gymnasium.Env[Any, Any]:
-    """The agent's environment, with more arguments than the agent's own.
-
-    Raises:
-        EnvError: Gymnasium cannot make it.
-    """
-    try:
-        return gymnasium.make(agent.env_id, disable_env_checker=True, **{**agent.env_kwargs, **more})
-    except Exception as error:
-        raise EnvError(f"Environment {agent.env_id!r} cannot be made: {error}.") from error

@@ -1,4 +1,4 @@
-"""Evaluations: episodes in environments apart from any run, under the policy as it is."""
+"""Evaluates the policy as it is: episodes in environments of their own, which count in no run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from llamagym_tui.trainer.rollout.rollout import Rollout
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an evaluation found."""
-
     episodes: int
     mean_return: float
     return_stderr: float
@@ -42,16 +40,13 @@ def evaluate(
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
 
     Args:
-        agent: tells observations and reads replies.
-        policy: chooses replies; its own randomness is left as it was.
-        episodes: to play.
+        policy: chooses replies; its own random state is left as it was.
         greedy: take the most probable token instead of sampling.
         seed: of environments and sampling.
-        n_envs: environments stepped together.
         max_turns: after which an episode is truncated.
         system_prompt: None: the agent's own.
-        should_stop: asked between steps.
-        progress: told how many episodes have ended.
+        should_stop: called between steps.
+        progress: called with the number of episodes that have ended.
     """
     began = time.perf_counter()
     rollout = Rollout(

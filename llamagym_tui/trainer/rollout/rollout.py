@@ -1,8 +1,8 @@
 """Many environments, one batch: every step is one turn of every live environment.
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
-that was started counts and short ones are not favoured. Every conversation is told to a `Spectator`, which passes on
-what is watched. While a person has the wheel, a step stands still between replies and actions until they have chosen.
+that was started counts and short ones are not favoured. A `Spectator` observes every episode and emits what is watched.
+While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
+from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import EndedEpisode, EnvMaker, Seat
-from llamagym_tui.trainer.rollout.spectator import Sketch, Spectator, Told
+from llamagym_tui.trainer.rollout.environments import EndedEpisode, EnvSlot
+from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel, episode_corrected
 
@@ -38,15 +39,15 @@ FEWEST_TOGETHER = 16
 REMEMBERED = 64
 """Watched episodes of inference mode that can be recalled after their end."""
 Stage = Literal["under_way", "waiting", "trained", "inference"]
-"""Where an episode stands: `llamagym_tui.protocol.events.TurnInspected` says what each means."""
+"""Where an episode stands; see `llamagym_tui.protocol.events.TurnInspected`."""
 
 
-class _Said(NamedTuple):
-    """What is said in a turn."""
+class _UsedReply(NamedTuple):
+    """The reply that a turn is played by."""
 
     text: str
     replaced: str | None = None
-    """The agent's own reply, where a person's stands in its place."""
+    """The agent's own reply, if a person's is used instead."""
 
 
 class Rollout:
@@ -68,43 +69,40 @@ class Rollout:
         """Make the environments; nothing is reset yet.
 
         Args:
-            agent: tells observations and reads replies.
-            policy: chooses replies.
-            n_envs: environments stepped together.
             max_turns: after which an episode is truncated.
             batch_turns: turns of a training batch, at least.
             seed: of the environments.
-            emit: takes the events of what is watched.
+            emit: receives the events of what is watched.
             greedy: take the most probable token instead of sampling.
-            episode_limit: episodes to end since the run began; no more are started. None: no limit.
+            episode_limit: episodes to end since the run began. None: no limit.
         Raises:
             EnvError: an environment cannot be made.
         """
         self.agent, self.policy = agent, policy
         self.max_turns, self.batch_turns = max_turns, batch_turns
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
-        self.spectator = Spectator(self._pass_on)
-        self.wheel = Wheel(agent)
+        self.spectator = Spectator(self._emit_watched)
+        self.wheel = Wheel(agent, emit)
         self._drawing = False
-        """Whether somebody wants to see the states."""
+        """Whether the watched states are wanted as drawings."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
         """Environment steps since the run began."""
         self.last_reply = ""
         """A reply of the agent's in the last step; empty if there was none."""
-        self._said: dict[int, Reply] | None = None
-        """The agent's replies by environment, while a step stands still between them and the actions."""
+        self._replies: dict[int, Reply] | None = None
+        """The agent's replies by environment, while a step waits between them and the actions."""
         self._started = 0
         self._mode: Mode = "train"
-        self._system_prompt, self._prompt_version = agent.get_system_prompt(), 0
+        self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
         self._trajectories: list[Trajectory] = []
         self._untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
         self._batch_turns_done = 0
         self._typical_length = float(max_turns)
         """Turns of an episode, about: how many to start for a batch follows from it."""
         self._seed = seed
-        self._seats: list[Seat] = []
+        self.slots: list[EnvSlot] = []
         self._make_env = EnvMaker(agent)
         self.resize(n_envs)
 
@@ -120,41 +118,41 @@ class Rollout:
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
             self.take_batch()
             self.spectator.forget_batches()
-            for seat in self._seats:
-                seat.mode = "inference"
+            for slot in self.slots:
+                slot.mode = "inference"
 
     def set_system_prompt(self, text: str, version: int) -> None:
-        """Use another system prompt from the next reset on."""
-        self._system_prompt, self._prompt_version = text, version
+        """From the next reset on."""
+        self.system_prompt, self.prompt_version = text, version
 
     @property
     def draws(self) -> bool:
         """Whether states can be drawn."""
-        return draws(self.agent) or any(seat.env.render_mode == "ansi" for seat in self._seats[:1])
+        return draws(self.agent) or any(slot.env.render_mode == "ansi" for slot in self.slots[:1])
 
     def set_drawing(self, on: bool) -> None:
         """Draw the watched states from now on, the present one at once, or draw no more."""
         self._drawing = on
         if on:
-            self.spectator.sketch_again()
+            self.spectator.emit_state()
 
-    def _pass_on(self, told: Told) -> None:
-        """Emit what is watched, states as drawings where they are wanted."""
-        if not isinstance(told, Sketch):
-            self._emit(told)
-        elif self._drawing and (drawing := self._drawn(told)) is not None:
+    def _emit_watched(self, item: Item) -> None:
+        """Emit an event, or a state as a drawing if those are wanted."""
+        if not isinstance(item, Undrawn):
+            self._emit(item)
+        elif self._drawing and (drawing := self._drawn(item)) is not None:
             self._emit(drawing)
 
-    def _drawn(self, sketch: Sketch) -> events.StateDrawn | None:
+    def _drawn(self, state: Undrawn) -> events.StateDrawn | None:
         """The drawing of a state; None if there is none: an environment renders only the state that it is in."""
-        seat = self._seats[sketch.env] if sketch.env < len(self._seats) else None
-        is_there = seat is not None and (seat.number, seat.length) == (sketch.episode, sketch.turn)
+        slot = self.slots[state.env] if state.env < len(self.slots) else None
+        is_there = slot is not None and (slot.number, slot.length) == (state.episode, state.turn)
         if not is_there and not draws(self.agent):
             return None
-        text, marks = drawn(self.agent, seat.env if seat else None, sketch.observation)
+        text, marks = drawn(self.agent, slot.env if slot else None, state.observation)
         if not text:
             return None
-        return events.StateDrawn(episode=sketch.episode, turn=sketch.turn, text=text, marks=list(marks))
+        return events.StateDrawn(episode=state.episode, turn=state.turn, text=text, marks=list(marks))
 
     def set_counters(self, *, episodes: int, env_steps: int) -> None:
         """Go on counting where an earlier session ended."""
@@ -162,8 +160,8 @@ class Rollout:
 
     @property
     def live(self) -> int:
-        """Episodes under way."""
-        return sum(seat.episode is not None for seat in self._seats)
+        """Number of episodes under way."""
+        return sum(slot.episode is not None for slot in self.slots)
 
     @property
     def batch_ready(self) -> bool:
@@ -178,37 +176,35 @@ class Rollout:
 
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
-        for seat in self._seats:
-            if seat.episode is not None and seat.number == episode:
-                return seat.episode.finish("truncated"), "under_way" if seat.mode == "train" else "inference"
-        waiting = next((ended for ended in self._trajectories if ended.episode == episode), None)
-        if waiting is not None:
-            return waiting, "waiting"
-        played = next((ended for ended in self._untrained if ended.episode == episode), None)
-        return None if played is None else (played, "inference")
+        for slot in self.slots:
+            if slot.episode is not None and slot.number == episode:
+                return slot.episode.finish("truncated"), "under_way" if slot.mode == "train" else "inference"
+        ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self._trajectories]
+        ended += [(each, "inference") for each in self._untrained]
+        return next((found for found in ended if found[0].episode == episode), None)
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
         self.take_batch()
-        self.tell_corrections()
-        self._said = None
+        self.emit_corrections()
+        self._replies = None
         if self.wheel.env is not None:
-            self.let_go("the episodes under way were dropped")
-        for seat in self._seats:
-            seat.episode = None
-        self.spectator.forget(len(self._seats))
+            self.wheel.let_go("the episodes under way were dropped")
+        for slot in self.slots:
+            slot.episode = None
+        self.spectator.reset(len(self.slots))
 
-    def tell_corrections(self) -> None:
-        """Tell the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
-        for seat in self._seats:
-            told = self.spectator.told(seat.index) if seat.episode is not None and seat.is_corrected else []
-            seat.is_corrected = False
-            # A turn that its environment has failed in was not told.
-            if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in told):
+    def emit_corrections(self) -> None:
+        """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
+        for slot in self.slots:
+            history = self.spectator.events_of(slot.index) if slot.episode is not None and slot.is_corrected else []
+            slot.is_corrected = False
+            # A turn that its environment has failed in has no event.
+            if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
                 cut_off = events.EpisodeFinished(
-                    episode=seat.number, episode_return=seat.episode_return, length=seat.length, end="truncated"
+                    episode=slot.number, episode_return=slot.episode_return, length=slot.length, end="truncated"
                 )
-                self._emit(episode_corrected([*told, cut_off]))
+                self._emit(episode_corrected([*history, cut_off]))
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.
@@ -216,51 +212,50 @@ class Rollout:
         Raises:
             EnvError: an environment cannot be made; those there are stay.
         """
-        more = max(0, n_envs - len(self._seats))
+        more = max(0, n_envs - len(self.slots))
         entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
         seeds = np.random.SeedSequence(entropy).generate_state(more)
         for env_seed in seeds:
-            self._seats.append(Seat(len(self._seats), self._make_env(), int(env_seed)))
-        self.tell_corrections()
-        for seat in self._seats[n_envs:]:
-            seat.env.close()
-        del self._seats[n_envs:]
+            self.slots.append(EnvSlot(len(self.slots), self._make_env(), int(env_seed)))
+        self.emit_corrections()
+        for slot in self.slots[n_envs:]:
+            slot.env.close()
+        del self.slots[n_envs:]
         self._sampler = Sampler(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:
-        """Close the environments."""
-        for seat in self._seats:
-            seat.env.close()
+        for slot in self.slots:
+            slot.env.close()
 
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
-        for seat in self._seats:
-            if seat.episode is not None:
+        for slot in self.slots:
+            if slot.episode is not None:
                 continue
             if not self._may_start():
                 break
-            self._reset(seat)
+            self._reset(slot)
 
     def step(self) -> list[EndedEpisode]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
 
         No turn is made while a person at the wheel is awaited; the next call goes on with the same replies.
         """
-        if self._said is None:
+        if self._replies is None:
             self.begin_episodes()
-            self._said = self._replies()
-        if self.awaits_person or self._said is None:
+            self._replies = self._sample_replies()
+        if self.awaits_person or self._replies is None:
             return []
-        said, self._said = self._said, None
-        outcomes = [self._act(self._seats[index], self._settled(index, reply)) for index, reply in said.items()]
+        replies, self._replies = self._replies, None
+        outcomes = [self._act(self.slots[index], self._recorded(index, reply)) for index, reply in replies.items()]
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
         return [outcome for outcome in outcomes if outcome is not None]
 
     @property
     def awaits_person(self) -> bool:
-        """Whether a step stands still until the person at the wheel has chosen."""
-        return self._said is not None and self.wheel.env in self._said and self.wheel.reply is None
+        """Whether a step waits until the person at the wheel has chosen."""
+        return self._replies is not None and self.wheel.env in self._replies and self.wheel.reply is None
 
     def take_wheel(self) -> None:
         """Let a person act in the watched environment from its next turn on, which is the one that waits, if one does.
@@ -272,12 +267,10 @@ class Rollout:
         env = self.spectator.env
         if env is None:
             raise UsageError("What is watched was played already; ] goes back to the play, where w takes the wheel.")
-        offered = choices(self.agent, self._seats[env].env.action_space)
-        if self.wheel.env is None:
-            self.wheel.take(env, offered)
-        self._emit(events.WheelTaken(env=env, choices=list(offered)))
-        if self._said is not None and self.awaits_person:
-            self._await_person(self._seats[env], self._said[env])
+        offered = choices(self.agent, self.slots[env].env.action_space)
+        self.wheel.take(env, offered)
+        if self._replies is not None and self.awaits_person:
+            self._await_person(self.slots[env], self._replies[env])
 
     def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
         """Choose the action of the person at the wheel, for the next `step`.
@@ -286,127 +279,118 @@ class Rollout:
             UsageError: that turn does not wait, or there is no such action.
             ActionParseError: with this sentence the agent would read another action.
         """
-        seat = None if self.wheel.env is None else self._seats[self.wheel.env]
-        if seat is None or not self.awaits_person or (seat.number, seat.length) != (episode, turn):
+        slot = None if self.wheel.env is None else self.slots[self.wheel.env]
+        if slot is None or not self.awaits_person or (slot.number, slot.length) != (episode, turn):
             raise UsageError("That turn does not wait for you any more; nothing was done.")
         self.wheel.choose(action, reasoning)
-
-    def let_go(self, reason: str = "") -> None:
-        """Let the agent act again, by what it has said if a turn waits.
-
-        Args:
-            reason: for people; empty: it was asked for.
-        """
-        self.wheel.let_go()
-        self._emit(events.WheelLetGo(reason=reason))
 
     def keep_wheel_in_view(self) -> None:
         """Let go of the wheel of an environment that is not watched any more."""
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
-            self.let_go("another conversation is watched")
+            self.wheel.let_go("another conversation is watched")
 
     def _may_start(self) -> bool:
         if self.episode_limit is not None and self.episodes + self.live >= self.episode_limit:
             return False
         if self._mode == "inference":
             return True
-        training = [seat for seat in self._seats if seat.episode is not None and seat.mode == "train"]
+        training = [slot for slot in self.slots if slot.episode is not None and slot.mode == "train"]
         if self._batch_turns_done < self.batch_turns and len(training) < FEWEST_TOGETHER:
             return True
-        under_way = sum(max(seat.length + 1, self._typical_length) for seat in training)
+        under_way = sum(max(slot.length + 1, self._typical_length) for slot in training)
         return self._batch_turns_done + under_way < self.batch_turns
 
-    def _reset(self, seat: Seat) -> None:
+    def _reset(self, slot: EnvSlot) -> None:
         try:
-            observation, _ = seat.env.reset(seed=seat.seed)
+            observation, _ = slot.env.reset(seed=slot.seed)
         except Exception as error:
             raise EnvError(f"{self.agent.env_id} failed to reset: {type(error).__name__}: {error}.") from error
-        seat.seed = None
-        seat.episode = Episode(self.policy, self._system_prompt, prompt_version=self._prompt_version)
-        seat.number, seat.mode, seat.prompt_version = self._started, self._mode, self._prompt_version
-        seat.length, seat.episode_return, seat.parse_failures = 0, 0.0, 0
-        seat.is_corrected, seat.knows_last = False, True
-        seat.observation = self.agent.format_observation(observation)
-        seat.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
+        slot.seed = None
+        slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
+        slot.number, slot.mode, slot.prompt_version = self._started, self._mode, self.prompt_version
+        slot.length, slot.episode_return, slot.parse_failures = 0, 0.0, 0
+        slot.is_corrected, slot.knows_last = False, True
+        slot.observation = self.agent.format_observation(observation)
+        slot.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self._started += 1
-        self.spectator.tell(
-            seat.index,
+        self.spectator.observe(
+            slot.index,
             events.EpisodeStarted(
-                episode=seat.number,
-                system_prompt=self._system_prompt,
-                prompt_version=self._prompt_version,
+                episode=slot.number,
+                system_prompt=self.system_prompt,
+                prompt_version=self.prompt_version,
                 mode=self._mode,
             ),
         )
-        self._sketch(seat, observation)
-        self._show(seat)
+        self._show_state(slot, observation)
+        self._show_observation(slot)
 
-    def _sketch(self, seat: Seat, observation: Any) -> None:
-        self.spectator.sketch(Sketch(seat.index, seat.number, seat.length, observation))
+    def _show_state(self, slot: EnvSlot, observation: Any) -> None:
+        self.spectator.observe_state(Undrawn(slot.index, slot.number, slot.length, observation))
 
-    def _show(self, seat: Seat) -> None:
-        shown = events.ObservationShown(episode=seat.number, turn=seat.length, text=seat.observation)
-        self.spectator.tell(seat.index, shown)
+    def _show_observation(self, slot: EnvSlot) -> None:
+        shown = events.ObservationShown(episode=slot.number, turn=slot.length, text=slot.observation)
+        self.spectator.observe(slot.index, shown)
 
-    def _replies(self) -> dict[int, Reply] | None:
-        """What the agent says in each live environment, None if there is none; the watched tokens are told."""
+    def _sample_replies(self) -> dict[int, Reply] | None:
+        """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
         self.last_reply = ""
-        live = [index for index, seat in enumerate(self._seats) if seat.episode is not None]
+        live = [index for index, slot in enumerate(self.slots) if slot.episode is not None]
         if not live:
             return None
-        prompts = [self._prompt(self._seats[index]) for index in live]
+        prompts = [self._prompt(self.slots[index]) for index in live]
         replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=self._streaming(live))
         self.last_reply = self.policy.chat.text(replies[0].ids)
-        said = dict(zip(live, replies, strict=True))
-        if self.wheel.env in said:
-            self._await_person(self._seats[self.wheel.env], said[self.wheel.env])
-        return said
+        by_env = dict(zip(live, replies, strict=True))
+        if self.wheel.env in by_env:
+            self._await_person(self.slots[self.wheel.env], by_env[self.wheel.env])
+        return by_env
 
-    def _prompt(self, seat: Seat) -> list[int]:
-        """Ids that the sampler has not seen of a seat's conversation, the new observation last."""
-        assert seat.episode is not None
-        prompt = seat.episode.observe(seat.observation)
-        if not seat.knows_last:
-            prompt, seat.knows_last = seat.episode.whole_prompt(), True
+    def _prompt(self, slot: EnvSlot) -> list[int]:
+        """Ids that the sampler has not seen of a slot's conversation, the new observation last."""
+        assert slot.episode is not None
+        prompt = slot.episode.observe(slot.observation)
+        if not slot.knows_last:
+            prompt, slot.knows_last = slot.episode.whole_prompt(), True
         if prompt.restart is not None:
-            self._sampler.restart(seat.index, prompt.restart)
+            self._sampler.restart(slot.index, prompt.restart)
         return prompt.ids
 
-    def _await_person(self, seat: Seat, reply: Reply) -> None:
+    def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         text = self.policy.chat.text(reply.ids)
         name = self._name_of_action_in(text)
-        self._emit(events.ActionAwaited(episode=seat.number, turn=seat.length, reply=text, action_name=name))
+        self._emit(events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name))
 
     def _name_of_action_in(self, text: str) -> str:
         reading = self.agent.read(text)
         return "" if reading.failed else self.agent.action_name(reading.action)
 
-    def _settled(self, index: int, reply: Reply) -> _Said:
-        """Enter what is said in a turn into its episode: the agent's reply, or the person's in its place."""
-        seat = self._seats[index]
-        assert seat.episode is not None
+    def _recorded(self, index: int, reply: Reply) -> _UsedReply:
+        """Add the reply that is used to the episode: the agent's, or the person's instead."""
+        slot = self.slots[index]
+        assert slot.episode is not None
         if index != self.wheel.env:
-            return _Said(seat.episode.reply(reply))
-        text = self.wheel.taken_reply()
-        seat.episode.add_untrained_reply(text, value=reply.value)
-        seat.is_corrected, seat.knows_last = True, False
-        return _Said(text, replaced=self.policy.chat.text(reply.ids))
+            return _UsedReply(slot.episode.reply(reply))
+        text = self.wheel.take_reply()
+        slot.episode.add_untrained_reply(text, value=reply.value)
+        slot.is_corrected, slot.knows_last = True, False
+        return _UsedReply(text, replaced=self.policy.chat.text(reply.ids))
 
-    def standpoint(self) -> Standpoint | None:
-        """Where the watched episode waits for a reply; None if none is under way, or it was said already."""
+    def pending_prompt(self) -> PendingPrompt | None:
+        """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
         env = self.spectator.env
-        seat = None if env is None else self._seats[env]
-        if seat is None or seat.episode is None or self._said is not None:
+        slot = None if env is None else self.slots[env]
+        if slot is None or slot.episode is None or self._replies is not None:
             return None
-        return Standpoint(seat.index, seat.number, seat.length, seat.episode.prompt_for(seat.observation))
+        return PendingPrompt(slot.index, slot.number, slot.length, slot.episode.prompt_for(slot.observation))
 
     def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
-        """What tells the watched reply's text as its tokens come; None if none of the live seats is watched, or a
-        person may reply in its place."""
+        """Streams the watched reply's text as its tokens come; None if no live environment is watched, or a person
+        may reply there."""
         env = self.spectator.env
         if env is None or env not in live or env == self.wheel.env:
             return None
-        watched, at, stream = self._seats[env], live.index(env), TextStream(self.policy.chat.text)
+        watched, at, stream = self.slots[env], live.index(env), TextStream(self.policy.chat.text)
 
         def on_token(index: int, token: int) -> None:
             if index == at and (text := stream.push(token)):
@@ -414,71 +398,71 @@ class Rollout:
 
         return on_token
 
-    def _act(self, seat: Seat, said: _Said) -> EndedEpisode | None:
+    def _act(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
         """Step one environment by a reply; what is counted if that ended its episode."""
-        assert seat.episode is not None
-        is_own = said.replaced is None
-        reading = self.agent.read(said.text)
+        assert slot.episode is not None
+        is_own = used.replaced is None
+        reading = self.agent.read(used.text)
         action = self.agent.fallback_action if reading.failed else reading.action
         try:
-            observation, reward, terminated, truncated, _ = seat.env.step(action)
+            observation, reward, terminated, truncated, _ = slot.env.step(action)
         except Exception as error:
             raise EnvError(
                 f"{self.agent.env_id} refused action {action!r}: {type(error).__name__}: {error}; "
                 f"see {type(self.agent).__name__}.extract_action."
             ) from error
         self.env_steps += 1
-        seat.episode.reward(float(reward), parse_failed=reading.failed)
-        seat.episode_return += float(reward)
-        seat.parse_failures += reading.failed
-        if is_own and not reading.failed and isinstance(action, int) and 0 <= action < len(seat.actions):
-            seat.actions[action] += 1
-        self.spectator.tell(
-            seat.index,
+        slot.episode.reward(float(reward), parse_failed=reading.failed)
+        slot.episode_return += float(reward)
+        slot.parse_failures += reading.failed
+        if is_own and not reading.failed and isinstance(action, int) and 0 <= action < len(slot.actions):
+            slot.actions[action] += 1
+        self.spectator.observe(
+            slot.index,
             events.TurnFinished(
-                episode=seat.number,
-                turn=seat.length,
-                reply=said.text,
+                episode=slot.number,
+                turn=slot.length,
+                reply=used.text,
                 action=action if isinstance(action, int | float | str) else str(action),
                 action_name=self.agent.action_name(action),
                 how=reading.how if is_own else "human",
                 reward=float(reward),
-                replaced=said.replaced,
-                replaced_action="" if said.replaced is None else self._name_of_action_in(said.replaced),
+                replaced=used.replaced,
+                replaced_action="" if used.replaced is None else self._name_of_action_in(used.replaced),
             ),
         )
-        seat.length += 1
-        seat.observation = self.agent.format_observation(observation)
-        self._sketch(seat, observation)
+        slot.length += 1
+        slot.observation = self.agent.format_observation(observation)
+        self._show_state(slot, observation)
         if terminated:
-            return self._end(seat, "terminated")
-        if truncated or seat.length >= self.max_turns:
-            return self._end(seat, "truncated")
-        self._show(seat)
+            return self._end(slot, "terminated")
+        if truncated or slot.length >= self.max_turns:
+            return self._end(slot, "truncated")
+        self._show_observation(slot)
         return None
 
-    def _end(self, seat: Seat, end: End) -> EndedEpisode:
-        assert seat.episode is not None
-        trajectory = seat.episode.finish(end, seat.observation if end == "truncated" else None)
-        trajectory.episode, seat.episode = seat.number, None
+    def _end(self, slot: EnvSlot, end: End) -> EndedEpisode:
+        assert slot.episode is not None
+        trajectory = slot.episode.finish(end, slot.observation if end == "truncated" else None)
+        trajectory.episode, slot.episode = slot.number, None
         self.episodes += 1
-        self._typical_length += 0.1 * (seat.length - self._typical_length)
+        self._typical_length += 0.1 * (slot.length - self._typical_length)
         own_turns = sum(turn.is_trained for turn in trajectory.turns)
-        if seat.mode == "train" and own_turns:
+        if slot.mode == "train" and own_turns:
             self._trajectories.append(trajectory)
             self._batch_turns_done += own_turns
-        elif seat.index == self.spectator.env:
+        elif slot.index == self.spectator.env:
             self._untrained.append(trajectory)
         finished = events.EpisodeFinished(
-            episode=seat.number, episode_return=seat.episode_return, length=seat.length, end=end
+            episode=slot.number, episode_return=slot.episode_return, length=slot.length, end=end
         )
-        self.spectator.tell(seat.index, finished)
-        if seat.is_corrected:
-            self._emit(episode_corrected(self.spectator.told(seat.index)))
-        return seat.ended(trajectory.policy_version)
+        self.spectator.observe(slot.index, finished)
+        if slot.is_corrected:
+            self._emit(episode_corrected(self.spectator.events_of(slot.index)))
+        return slot.ended(trajectory.policy_version)
 
 
-class Standpoint(NamedTuple):
+class PendingPrompt(NamedTuple):
     """Where an episode waits for a reply."""
 
     env: int

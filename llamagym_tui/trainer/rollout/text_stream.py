@@ -1,4 +1,4 @@
-"""Text of a reply while its tokens come: pieces that join to the whole, never half a character."""
+"""Streams the text of a reply while its tokens come: pieces that join to the whole, never half a character."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The wheel: a person acts in one environment in the agent's place, a turn at a time, until it is let go.
+"""The wheel: a person acts in one environment instead of the agent, a turn at a time, until it is let go.
 
-Holds who acts where and what was chosen; that a step waits meanwhile is the rollout's matter. The agent replies all
-the same, so that it is known what it would have said.
+Holds who acts where and what was chosen; that a step waits meanwhile is up to the rollout. The agent replies all the
+same, so that it is known what it would have done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.agent_base import AgentBase
@@ -18,19 +18,16 @@ from llamagym_tui.protocol.events import (
     Event,
     ObservationShown,
     TurnFinished,
+    WheelLetGo,
+    WheelTaken,
 )
 
 
 class Wheel:
-    """The wheel of one rollout."""
+    """The wheel of one rollout; nobody has it at first."""
 
-    def __init__(self, agent: AgentBase) -> None:
-        """A wheel that nobody has.
-
-        Args:
-            agent: whose replies name a person's actions.
-        """
-        self._agent = agent
+    def __init__(self, agent: AgentBase, emit: Callable[[Event], None]) -> None:
+        self._agent, self._emit = agent, emit
         self.env: int | None = None
         """Environment in which a person acts; None: nobody has the wheel."""
         self.reply: str | None = None
@@ -38,12 +35,19 @@ class Wheel:
         self._choices: tuple[Choice, ...] = ()
 
     def take(self, env: int, choices: tuple[Choice, ...]) -> None:
-        """Act in an environment from now on."""
-        self.env, self._choices, self.reply = env, choices, None
+        """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
+        if self.env is None:
+            self.env, self._choices, self.reply = env, choices, None
+        self._emit(WheelTaken(env=env, choices=list(choices)))
 
-    def let_go(self) -> None:
-        """Nobody has it; a choice that was not taken yet is forgotten."""
+    def let_go(self, reason: str = "") -> None:
+        """Let the agent act again, by its reply if a turn waits; a choice that was not used yet is dropped.
+
+        Args:
+            reason: for people; empty: it was requested.
+        """
         self.env, self.reply = None, None
+        self._emit(WheelLetGo(reason=reason))
 
     def choose(self, action: int, reasoning: str) -> None:
         """Word the person's action as the agent would.
@@ -56,18 +60,17 @@ class Wheel:
             raise UsageError(f"There is no action {action} in {self._agent.env_id}; choose one of those shown.")
         self.reply = worded(self._agent, action, reasoning)
 
-    def taken_reply(self) -> str:
-        """The reply that was chosen, once."""
+    def take_reply(self) -> str:
         reply, self.reply = self.reply, None
         assert reply is not None, "the step waits for it"
         return reply
 
 
-def episode_corrected(told: Sequence[Event]) -> EpisodeCorrected:
-    """An episode in which a person acted, from the events that told it, first to last; an observation that nobody
-    answered is left out."""
-    started, finished = told[0], told[-1]
+def episode_corrected(history: Sequence[Event]) -> EpisodeCorrected:
+    """An episode in which a person acted, from its events, first to last; an observation without a reply is left
+    out."""
+    started, finished = history[0], history[-1]
     assert isinstance(started, EpisodeStarted) and isinstance(finished, EpisodeFinished)
-    turns = [event for event in told if isinstance(event, TurnFinished)]
-    observations = [event.text for event in told if isinstance(event, ObservationShown)]
+    turns = [event for event in history if isinstance(event, TurnFinished)]
+    observations = [event.text for event in history if isinstance(event, ObservationShown)]
     return EpisodeCorrected(started=started, observations=observations[: len(turns)], turns=turns, finished=finished)

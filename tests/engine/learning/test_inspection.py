@@ -14,7 +14,7 @@ from llamagym_tui.engine.learning.inspection import is_clipped
 from llamagym_tui.engine.learning.ppo import KEPT_BATCHES, PPO
 from llamagym_tui.engine.policy.scoring import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
-from llamagym_tui.trainer.probes.inspect_reply import Inspecting
+from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.engine.conftest import REPLIES
 from tests.toy_env import CountAgent
@@ -33,7 +33,7 @@ class Course:
     def __init__(self, policy, config: PPOConfig = HAND) -> None:
         self.policy, self.ppo = policy, PPO(policy, config)
         self.rollout = Rollout(CountAgent(), policy, n_envs=4, max_turns=9, batch_turns=16, seed=1)
-        self.inspecting = Inspecting(policy, self.ppo, self.rollout)
+        self.inspecting = ReplyInspector(policy, self.ppo, self.rollout)
 
     def inspect(self, episode: int, turn: int):
         return self.inspecting.inspect(episode, turn)

@@ -11,7 +11,7 @@ from llamagym_tui.engine.policy.scoring import reply_logprobs
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import WeighActions
-from llamagym_tui.trainer.probes.action_probabilities import Weighing
+from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent
 
@@ -49,72 +49,72 @@ def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
-def test_the_standpoint_is_the_prompt_that_the_reply_is_sampled_on(rollout, turns):
+def test_the_pending_prompt_is_the_one_that_the_reply_is_sampled_on(rollout, turns):
     for _ in range(turns):
         rollout.step()
-    where = rollout.standpoint()
+    where = rollout.pending_prompt()
     assert (where.env, where.turn) == (0, turns)
-    episode = rollout._seats[0].episode
-    segment_before = list(episode._segments[-1].ids)
+    segments = rollout.recall(where.episode)[0].segments
+    segment_before = list(segments[-1].ids)
     rollout.step()
-    segment = episode._segments[-1]
+    segment = segments[-1]
     assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[-1].start])
     assert len(segment.ids) > len(segment_before)
 
 
-def test_the_first_turn_of_an_episode_has_a_standpoint_too(rollout):
+def test_the_first_turn_of_an_episode_has_a_pending_prompt_too(rollout):
     rollout.begin_episodes()
-    where = rollout.standpoint()
+    where = rollout.pending_prompt()
     assert where.turn == 0
-    told = [type(event) for event in rollout.emitted]
-    assert told == [events.EpisodeStarted, events.ObservationShown]
+    seen = [type(event) for event in rollout.emitted]
+    assert seen == [events.EpisodeStarted, events.ObservationShown]
     rollout.step()
-    segment = rollout._seats[0].episode._segments[0]
+    segment = rollout.recall(where.episode)[0].segments[0]
     assert (where.prompt.prefix, list(where.prompt.rest)) == (segment.prefix, segment.ids[: segment.turns[0].start])
     assert [type(event) for event in rollout.emitted].count(events.EpisodeStarted) == 1
 
 
-def test_a_standpoint_is_weighed_once_and_again_after_an_update(rollout):
-    weighing = Weighing(rollout.agent, rollout.policy)
-    assert weighing.weigh_again() is None
+def test_a_pending_prompt_is_probed_once_and_again_after_an_update(rollout):
+    weighing = ActionProbes(rollout.agent, rollout.policy)
+    assert weighing.probe_again() is None
     rollout.step()
-    where = rollout.standpoint()
-    first = weighing.weigh(where)
+    where = rollout.pending_prompt()
+    first = weighing.probe(where)
     assert (first.names, first.before, len(first.shares)) == (["wait", "go"], [], 2)
-    assert weighing.weigh(where) is None
-    assert weighing.weigh_again() is None
+    assert weighing.probe(where) is None
+    assert weighing.probe_again() is None
     with torch.no_grad():
         for weight in rollout.policy.model.parameters():
             weight.mul_(1.1)
     rollout.policy.version += 1
-    again = weighing.weigh_again()
+    again = weighing.probe_again()
     assert again.before == first.shares
     assert again.shares != pytest.approx(first.shares, rel=0.01, abs=0)
 
 
-def test_weighing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
+def test_probing_draws_no_random_number_and_leaves_the_episode_alone(rollout):
     rollout.step()
     before = rollout.policy.generator.get_state()
-    Weighing(rollout.agent, rollout.policy).weigh(rollout.standpoint())
+    ActionProbes(rollout.agent, rollout.policy).probe(rollout.pending_prompt())
     assert (rollout.policy.generator.get_state() == before).all()
-    assert rollout._seats[0].episode.turns == 1
+    assert rollout.slots[0].episode.turns == 1
 
 
-def test_there_is_no_standpoint_while_an_ended_episode_is_told(rollout):
-    assert rollout.standpoint() is None
+def test_no_prompt_is_pending_while_an_ended_episode_is_shown(rollout):
+    assert rollout.pending_prompt() is None
     rollout.step()
     rollout.spectator.watch(1)
-    assert rollout.standpoint().env == 1
+    assert rollout.pending_prompt().env == 1
     rollout.restart()
-    assert rollout.standpoint() is None
+    assert rollout.pending_prompt() is None
 
 
 @pytest.mark.parametrize("turns", [0, 2])
-def test_a_conversation_that_a_person_plays_is_weighed_on_the_ids_that_a_rollout_would_have(rollout, turns):
+def test_a_conversation_that_a_person_plays_is_probed_on_the_ids_that_a_rollout_would_have(rollout, turns):
     rollout.begin_episodes()
     for _ in range(turns):
         rollout.step()
-    where, seat = rollout.standpoint(), rollout._seats[0]
+    where, seat = rollout.pending_prompt(), rollout.slots[0]
     messages = [*seat.episode.conversation, user(seat.observation)]
     canonical = [
         assistant(CountAgent().format_action(0)) if message["role"] == "assistant" else message for message in messages
@@ -131,15 +131,15 @@ def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(m
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     policy.version = 7
     question = WeighActions(ticket=5, messages=[system("Play."), user("a b")])
-    answer = Weighing(CountAgent(), policy).weigh_conversation(question)
+    answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
     shares = action_probabilities(policy, policy.chat.opening("Play.", "a b"))
     assert (answer.ticket, answer.policy_version, answer.names) == (5, 7, list(CountAgent.action_names))
     assert answer.shares == shares
 
 
-def test_where_actions_have_no_names_nothing_is_weighed(make_policy):
+def test_where_actions_have_no_names_nothing_is_probed(make_policy):
     question = WeighActions(ticket=5, messages=[user("a b")])
-    answer = Weighing(CountAgent(), make_policy(replies=())).weigh_conversation(question)
+    answer = ActionProbes(CountAgent(), make_policy(replies=())).probe_conversation(question)
     assert (answer.names, answer.shares) == ([], [])
 
 
@@ -149,6 +149,6 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
 
     monkeypatch.setattr("llamagym_tui.engine.policy.action_probabilities.action_probabilities", fail)
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
-    answer = Weighing(CountAgent(), policy).weigh_conversation(WeighActions(ticket=3, messages=[user("a")]))
+    answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
-    assert answer.why_not == "the model cannot say: IndexError: index out of range"
+    assert answer.why_not == "the forward failed: IndexError: index out of range"

@@ -1,4 +1,4 @@
-"""When the policy is asked about its map: at once if somebody looks, and never for more than its share of the time."""
+"""When the policy is mapped: at once if somebody looks, and never for more than its share of the time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarmStartFinished,
 )
-from llamagym_tui.trainer.probes.policy_map import AT_ONCE, Mapping
+from llamagym_tui.trainer.probes.policy_map import AT_ONCE, PolicyMapper
 from tests.fake_parts import Clock, CoinAgent, Policy, Stage
 
 
@@ -44,25 +44,25 @@ class Table:
     """A mapping on fakes: asking about a piece of the states takes `takes_s`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, coins: int = 3, takes_s: float = 0.1) -> None:
-        self.clock, self.policy, self.told = Clock(), Policy(), list[Any]()
-        self.asked: list[tuple[str, list[str]]] = []
+        self.clock, self.policy, self.seen = Clock(), Policy(), list[Any]()
+        self.calls: list[tuple[str, list[str]]] = []
         self.takes_s, self.stop = takes_s, False
         agent = MappedCoin()
         agent.coins = coins
 
-        def ask(mapping: Mapping, prompt: str, states: list[str]) -> list[list[float]]:
+        def ask(mapping: PolicyMapper, prompt: str, states: list[str]) -> list[list[float]]:
             self.clock.now += self.takes_s
-            self.asked.append((prompt, list(states)))
+            self.calls.append((prompt, list(states)))
             return [[0.25, 0.75] for _ in states]
 
-        monkeypatch.setattr(Mapping, "_asked", ask)
-        self.mapping = Mapping(agent, self.policy, self.told.append, self.clock)  # type: ignore[arg-type]
+        monkeypatch.setattr(PolicyMapper, "probabilities", ask)
+        self.mapping = PolicyMapper(agent, self.policy, self.seen.append, self.clock)  # type: ignore[arg-type]
         self.mapping.lay_out()
 
     def map(self, *, prompt: str = "Call.", version: int = 0, **options: Any) -> int:
-        """Maps told by now."""
+        """Maps emitted by now."""
         self.mapping.map(prompt, version, self.policy.version, should_stop=lambda: self.stop, **options)
-        return sum(isinstance(event, PolicyMapped) for event in self.told)
+        return sum(isinstance(event, PolicyMapped) for event in self.seen)
 
 
 @pytest.fixture
@@ -72,11 +72,11 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 def test_the_first_map_comes_at_once_and_asks_about_every_state(table: Table) -> None:
     assert table.map(prompt="Heads?") == 1
-    assert table.asked == [("Heads?", ["0", "1", "2"])]
-    assert table.told[1].shares == [[0.25, 0.75]] * 3
+    assert table.calls == [("Heads?", ["0", "1", "2"])]
+    assert table.seen[1].shares == [[0.25, 0.75]] * 3
 
 
-def test_the_same_policy_is_not_asked_twice(table: Table) -> None:
+def test_the_same_policy_is_not_mapped_twice(table: Table) -> None:
     table.map()
     table.clock.now += 1000
     assert table.map() == 1
@@ -109,7 +109,7 @@ def test_while_somebody_looks_it_is_mapped_after_a_second(table: Table) -> None:
 def test_another_prompt_or_distribution_is_mapped_at_once(table: Table) -> None:
     table.map()
     assert table.map(prompt="Tails?", version=1) == 2
-    assert (table.told[-1].prompt_version, table.asked[-1][0]) == (1, "Tails?")
+    assert (table.seen[-1].prompt_version, table.calls[-1][0]) == (1, "Tails?")
     table.policy.generation = GenerationConfig(temperature=0.5)
     assert table.map(prompt="Tails?", version=1) == 3
 
@@ -121,7 +121,7 @@ def test_maps_take_no_more_than_their_share_of_an_hour(monkeypatch: pytest.Monke
         table.policy.version += 1
         table.map()
         table.clock.now += 0.5
-    assert 20 < len(table.asked) <= 0.015 * 3600 / 1.5 + 1
+    assert 20 < len(table.calls) <= 0.015 * 3600 / 1.5 + 1
 
 
 def test_a_map_that_takes_long_waits_until_its_share_has_come_unless_somebody_looks(
@@ -129,7 +129,7 @@ def test_a_map_that_takes_long_waits_until_its_share_has_come_unless_somebody_lo
 ) -> None:
     table = Table(monkeypatch, coins=3 * AT_ONCE, takes_s=5.0)
     assert table.map() == 0
-    assert len(table.asked) == 1  # a piece told how long all of it takes
+    assert len(table.calls) == 1  # a piece showed how long all of it takes
     table.clock.now += 900
     assert table.map() == 0
     table.clock.now += 500
@@ -144,15 +144,15 @@ def test_a_stop_gives_up_a_map_between_two_pieces(monkeypatch: pytest.MonkeyPatc
     table = Table(monkeypatch, coins=2 * AT_ONCE)
     table.stop = True
     assert table.map() == 0
-    assert len(table.asked) == 1
+    assert len(table.calls) == 1
 
 
-def test_an_agent_without_a_map_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    mapping = Mapping(CoinAgent(), Policy(), told.append, Clock())  # type: ignore[arg-type]
+def test_an_agent_without_a_map_is_never_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    mapping = PolicyMapper(CoinAgent(), Policy(), seen.append, Clock())  # type: ignore[arg-type]
     mapping.lay_out()
     mapping.map("Call.", 0, 0, should_stop=lambda: False)
-    assert told == []
+    assert seen == []
 
 
 class Broken(CoinAgent):
@@ -161,10 +161,10 @@ class Broken(CoinAgent):
 
 
 def test_a_map_that_fails_and_an_agent_without_actions_have_a_sentence() -> None:
-    told: list[Any] = []
-    Mapping(Broken(), Policy(), told.append, Clock()).lay_out()  # type: ignore[arg-type]
-    Mapping(MappedCoin(), Policy(trie=()), told.append, Clock()).lay_out()  # type: ignore[arg-type]
-    assert [event.why_not for event in told] == [
+    seen: list[Any] = []
+    PolicyMapper(Broken(), Policy(), seen.append, Clock()).lay_out()  # type: ignore[arg-type]
+    PolicyMapper(MappedCoin(), Policy(trie=()), seen.append, Clock()).lay_out()  # type: ignore[arg-type]
+    assert [event.why_not for event in seen] == [
         "Broken.policy_map failed: KeyError: 'coin'.",
         "This agent names no discrete actions, so none can be mapped.",
     ]
@@ -174,10 +174,10 @@ def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Tab
     def fail(*_: Any) -> list[list[float]]:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(Mapping, "_asked", fail)
+    monkeypatch.setattr(PolicyMapper, "probabilities", fail)
     assert table.map() == 0
     assert table.map() == 0
-    assert [event.why_not for event in table.told] == ["", "The map is given up: RuntimeError: out of memory."]
+    assert [event.why_not for event in table.seen] == ["", "The map is given up: RuntimeError: out of memory."]
 
 
 # In a session
@@ -187,11 +187,11 @@ def test_a_map_that_the_model_cannot_make_is_given_up_with_a_sentence(table: Tab
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr(CoinAgent, "policy_map", MappedCoin.policy_map)
     monkeypatch.setattr(CoinAgent, "coins", 3, raising=False)
-    monkeypatch.setattr(Mapping, "_asked", lambda mapping, prompt, states: [[0.25, 0.75] for _ in states])
+    monkeypatch.setattr(PolicyMapper, "probabilities", lambda mapping, prompt, states: [[0.25, 0.75] for _ in states])
     return Stage(tmp_path, episodes=200)
 
 
-def test_a_run_tells_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(stage: Stage) -> None:
+def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_before_its_end(stage: Stage) -> None:
     stage.session.run()
     kinds = [type(event) for event in stage.events]
     assert kinds.index(PolicyMapLaidOut) == kinds.index(RunStarted) + 1

@@ -7,18 +7,18 @@ import torch
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
-from llamagym_tui.trainer.probes.policy_map import Mapping
+from llamagym_tui.trainer.probes.policy_map import PolicyMapper
 
 SOME = (0, 7, 63, 64, 179, 180, 279)
 """States of Blackjack's map, with those on both sides of a piece's and of a panel's end."""
 
 
 def mapped(policy, prompt="Play."):
-    told = []
-    mapping = Mapping(BlackjackAgent(), policy, told.append, lambda: 0.0)
+    seen = []
+    mapping = PolicyMapper(BlackjackAgent(), policy, seen.append, lambda: 0.0)
     mapping.lay_out()
     mapping.map(prompt, 3, 2, should_stop=lambda: False)
-    layout, found = told
+    layout, found = seen
     assert isinstance(layout, PolicyMapLaidOut)
     assert isinstance(found, PolicyMapped)
     words = [cell.words for panel in layout.panels for row in panel.cells for cell in row]

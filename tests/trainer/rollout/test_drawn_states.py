@@ -1,4 +1,4 @@
-"""The watched state is drawn while somebody wants to see it: each state that is told, and the last one."""
+"""The watched state is drawn while somebody wants to see it: each state that is shown, and the last one."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class SilentAgent(CountAgent):
 
 
 class DrawingAgent(CountAgent):
-    asked = 0
+    drawings_made = 0
 
     def draw(self, observation: Any) -> str:
-        DrawingAgent.asked += 1
+        DrawingAgent.drawings_made += 1
         return "#" * (observation + 1)
 
 
@@ -61,92 +61,92 @@ Make = Callable[..., tuple[Rollout, list[events.Event]]]
 @pytest.fixture
 def make_rollout(make_policy) -> Make:  # type: ignore[no-untyped-def]
     def make(agent: CountAgent, n_envs: int = 2) -> tuple[Rollout, list[events.Event]]:
-        told: list[events.Event] = []
+        seen: list[events.Event] = []
         return Rollout(
-            agent, make_policy(), n_envs=n_envs, max_turns=9, batch_turns=100, seed=1, emit=told.append
-        ), told
+            agent, make_policy(), n_envs=n_envs, max_turns=9, batch_turns=100, seed=1, emit=seen.append
+        ), seen
 
     return make
 
 
-def drawn(told: list[events.Event]) -> list[tuple[int, int, str]]:
-    return [(event.episode, event.turn, event.text) for event in told if isinstance(event, events.StateDrawn)]
+def drawn(seen: list[events.Event]) -> list[tuple[int, int, str]]:
+    return [(event.episode, event.turn, event.text) for event in seen if isinstance(event, events.StateDrawn)]
 
 
-def order(told: list[events.Event]) -> list[str]:
-    return [type(event).__name__ for event in told if not isinstance(event, events.TokensStreamed)]
+def order(seen: list[events.Event]) -> list[str]:
+    return [type(event).__name__ for event in seen if not isinstance(event, events.TokensStreamed)]
 
 
-def test_a_state_is_drawn_before_it_is_told_and_the_last_one_before_the_end(make_rollout: Make) -> None:
-    rollout, told = make_rollout(DrawingAgent())
+def test_a_state_is_drawn_before_it_is_reported_and_the_last_one_before_the_end(make_rollout: Make) -> None:
+    rollout, seen = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     rollout.step()
     rollout.step()
-    assert drawn(told) == [(0, 0, "#"), (0, 1, "##"), (0, 2, "###")]
-    assert order(told) == [
+    assert drawn(seen) == [(0, 0, "#"), (0, 1, "##"), (0, 2, "###")]
+    assert order(seen) == [
         *("EpisodeStarted", "StateDrawn", "ObservationShown", "TurnFinished"),
         *("StateDrawn", "ObservationShown", "TurnFinished", "StateDrawn", "EpisodeFinished"),
     ]
 
 
 def test_nothing_is_drawn_while_nobody_asks_and_only_the_watched_state_else(make_rollout: Make) -> None:
-    rollout, told = make_rollout(DrawingAgent())
-    DrawingAgent.asked = 0
+    rollout, seen = make_rollout(DrawingAgent())
+    DrawingAgent.drawings_made = 0
     rollout.step()
-    assert (drawn(told), DrawingAgent.asked, rollout.draws) == ([], 0, True)
+    assert (drawn(seen), DrawingAgent.drawings_made, rollout.draws) == ([], 0, True)
     rollout.set_drawing(True)
-    assert drawn(told) == [(0, 1, "##")], "the present state comes at once"
+    assert drawn(seen) == [(0, 1, "##")], "the present state comes at once"
     rollout.step()
-    assert DrawingAgent.asked == 2
+    assert DrawingAgent.drawings_made == 2
 
 
 def test_environments_render_text_where_the_agent_draws_nothing(make_rollout: Make) -> None:
-    rollout, told = make_rollout(RenderedAgent())
+    rollout, seen = make_rollout(RenderedAgent())
     RenderingEnv.rendered = 0
     rollout.set_drawing(True)
     rollout.step()
-    assert drawn(told) == [(0, 0, "0 steps"), (0, 1, "1 steps")]
-    assert [event.marks for event in told if isinstance(event, events.StateDrawn)] == [[(0, 1)]] * 2
+    assert drawn(seen) == [(0, 0, "0 steps"), (0, 1, "1 steps")]
+    assert [event.marks for event in seen if isinstance(event, events.StateDrawn)] == [[(0, 1)]] * 2
     assert RenderingEnv.rendered == 2
 
 
-@pytest.mark.parametrize("agent", [CountAgent(), SilentAgent()], ids=["no text", "text that cannot be asked for"])
+@pytest.mark.parametrize("agent", [CountAgent(), SilentAgent()], ids=["no text", "text that no one can request"])
 def test_an_environment_that_renders_no_text_has_no_drawing(make_rollout: Make, agent: CountAgent) -> None:
-    rollout, told = make_rollout(agent)
+    rollout, seen = make_rollout(agent)
     rollout.set_drawing(True)
     rollout.step()
-    assert (rollout.draws, drawn(told)) == (False, [])
+    assert (rollout.draws, drawn(seen)) == (False, [])
 
 
 def test_another_environment_shows_its_present_state_at_once(make_rollout: Make) -> None:
-    rollout, told = make_rollout(RenderedAgent())
+    rollout, seen = make_rollout(RenderedAgent())
     rollout.set_drawing(True)
     rollout.step()
-    told.clear()
+    seen.clear()
     rollout.spectator.watch(1)
-    assert order(told)[-2:] == ["ObservationShown", "StateDrawn"]
-    assert drawn(told) == [(1, 1, "1 steps")]
+    assert order(seen)[-2:] == ["ObservationShown", "StateDrawn"]
+    assert drawn(seen) == [(1, 1, "1 steps")]
 
 
-def test_an_episode_that_is_told_again_shows_its_last_state_if_the_agent_draws(make_rollout: Make) -> None:
-    rollout, told = make_rollout(DrawingAgent())
+def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(make_rollout: Make) -> None:
+    rollout, seen = make_rollout(DrawingAgent())
     rollout.set_drawing(True)
     for _ in range(5):
         rollout.step()
-    told.clear()
+    seen.clear()
     assert rollout.spectator.watch_next("best")
-    assert drawn(told) == [(0, 2, "###")]
-    assert order(told)[-2:] == ["StateDrawn", "EpisodeFinished"]
+    assert drawn(seen) == [(0, 2, "###")]
+    assert order(seen)[-2:] == ["StateDrawn", "EpisodeFinished"]
     rollout.step()
-    assert len(drawn(told)) == 1, "nothing follows an episode that is told again"
+    assert len(drawn(seen)) == 1, "nothing follows an episode that is replayed"
 
 
 def test_it_is_counted_how_often_each_action_was_named(make_rollout: Make) -> None:
     class ReadsAsTold(CountAgent):
-        told = [0, 1, 1, None]  # noqa: RUF012
+        seen = [0, 1, 1, None]  # noqa: RUF012
 
         def extract_action(self, response: str) -> Any:
-            return self.told.pop(0)
+            return self.seen.pop(0)
 
     rollout, _ = make_rollout(ReadsAsTold())
     assert rollout.step() == []

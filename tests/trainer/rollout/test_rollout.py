@@ -128,7 +128,7 @@ def test_episodes_keep_the_mode_of_their_reset_when_training_begins(make_rollout
 
 def test_a_batch_waits_for_the_longest_of_its_episodes(make_rollout):
     rollout, _ = make_rollout(batch_turns=4)
-    for number, seat in enumerate(rollout._seats):
+    for number, seat in enumerate(rollout.slots):
         seat.env.unwrapped.length = 1 + 2 * number
     fill(rollout)
     batch = rollout.take_batch()
@@ -160,7 +160,7 @@ def test_a_new_system_prompt_begins_at_the_next_reset_and_is_stamped(make_rollou
     assert "Count faster." in rollout.policy.chat.tokenizer.decode(batch[1].segments[0].prefix)
 
 
-def test_the_watched_environment_tells_its_episode_in_order(make_rollout):
+def test_the_watched_environment_reports_its_episode_in_order(make_rollout):
     rollout, emitted = make_rollout(n_envs=2)
     rollout.step()
     rollout.step()
@@ -207,7 +207,7 @@ def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_actio
 def test_environments_get_different_seeds_once(make_rollout):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = [seat.env.unwrapped.seeds for seat in rollout._seats]
+    seeds = [seat.env.unwrapped.seeds for seat in rollout.slots]
     assert len({first[0] for first in seeds}) == 4
     assert all(set(rest) <= {None} for _, *rest in seeds)
 
@@ -255,7 +255,7 @@ def test_an_evaluations_mean_has_its_standard_error(make_policy):
 def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
     make_policy, monkeypatch, greedy
 ):
-    asked, prompts = set(), set()
+    sampled, prompts = set(), set()
 
     class Watched(Sampler):
         def restart(self, slot, prefix):
@@ -263,13 +263,13 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             super().restart(slot, prefix)
 
         def sample(self, logits, greedy):
-            asked.add((greedy, self.policy.generator.initial_seed()))
+            sampled.add((greedy, self.policy.generator.initial_seed()))
             return super().sample(logits, greedy)
 
     monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
     arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
-    assert asked == {(greedy, 3)}
+    assert sampled == {(greedy, 3)}
     assert prompts == {"<|system|>Be quick.<|end|><|user|>"}
 
 
@@ -280,8 +280,8 @@ def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, mon
     builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
     trained = set(seeds)
     seeds.clear()
-    asked = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
-    builders.evaluate(CountAgent(), policy, **asked, should_stop=lambda: False, progress=lambda done: None)
+    options = {"episodes": 8, "greedy": True, "system_prompt": "Count."}
+    builders.evaluate(CountAgent(), policy, **options, should_stop=lambda: False, progress=lambda done: None)
     assert len(trained) == len(set(seeds)) == 8
     assert not trained & set(seeds)
 
@@ -321,15 +321,15 @@ def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
 def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout._seats}
+    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout.slots}
     closed: list[int] = []
-    for number, seat in enumerate(rollout._seats):
+    for number, seat in enumerate(rollout.slots):
         seat.env.close = lambda number=number: closed.append(number)
     rollout.resize(n_envs)
     assert closed == list(range(n_envs, 4))
     fill(rollout)
-    assert len(rollout._seats) == n_envs
-    more = {seat.env.unwrapped.seeds[0] for seat in rollout._seats[4:]}
+    assert len(rollout.slots) == n_envs
+    more = {seat.env.unwrapped.seeds[0] for seat in rollout.slots[4:]}
     assert len(more - seeds) == max(0, n_envs - 4)
 
 

@@ -59,7 +59,7 @@ def test_all_environments_wait_for_the_person_who_then_acts_in_the_agents_place(
     assert rollout.awaits_person
     assert rollout.step() == []
     assert rollout.env_steps == 0
-    assert not of(emitted, events.TokensStreamed), "what the agent would say is not told as said"
+    assert not of(emitted, events.TokensStreamed), "the reply that is not used is not streamed"
     assert of(emitted, events.WheelTaken)[0].choices == [("0", 0, "wait"), ("1", 1, "go")]
     act(rollout, emitted, reasoning="Why not?")
     assert rollout.env_steps == 3
@@ -75,7 +75,7 @@ def test_after_a_persons_turn_the_ids_are_the_templates_and_the_policy_says_what
     rollout, emitted = make_driven(lora=lora)
     act(rollout, emitted, reasoning="One more step is safe.")
     rollout.step()
-    rollout.let_go()
+    rollout.wheel.let_go()
     while not rollout.batch_ready:
         rollout.step()
     policy, batch = rollout.policy, rollout.take_batch()
@@ -101,7 +101,7 @@ def test_after_a_persons_turn_the_ids_are_the_templates_and_the_policy_says_what
 
 def test_who_lets_go_leaves_the_turn_to_the_reply_that_the_agent_has_given(make_driven):
     rollout, emitted = make_driven()
-    rollout.let_go()
+    rollout.wheel.let_go()
     rollout.step()
     (awaited,), (turn,) = of(emitted, events.ActionAwaited), of(emitted, events.TurnFinished)
     assert (turn.reply, turn.replaced) == (awaited.reply, None)
@@ -110,9 +110,9 @@ def test_who_lets_go_leaves_the_turn_to_the_reply_that_the_agent_has_given(make_
     assert all(trajectory.is_own for trajectory in rollout.take_batch())
 
 
-def test_who_lets_go_and_takes_the_wheel_again_is_told_that_their_turn_waits(make_driven):
+def test_who_lets_go_and_takes_the_wheel_again_gets_the_turn_that_waits(make_driven):
     rollout, emitted = make_driven()
-    rollout.let_go()
+    rollout.wheel.let_go()
     rollout.take_wheel()
     assert [type(event) for event in emitted[-3:]] == [events.WheelLetGo, events.WheelTaken, events.ActionAwaited]
     assert rollout.step() == []
@@ -131,11 +131,11 @@ def test_the_wheel_stays_with_the_person_over_episodes_and_batches(make_driven):
     assert len({awaited.episode for awaited in of(emitted, events.ActionAwaited)}) == 4
 
 
-def test_an_episode_with_a_persons_turn_is_told_whole_at_its_end_and_marked(make_driven):
+def test_an_episode_with_a_persons_turn_is_reported_whole_at_its_end_and_marked(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.step()
-    rollout.let_go()
+    rollout.wheel.let_go()
     ended = [episode for _ in range(2) for episode in rollout.step()]
     assert [episode.is_corrected for episode in ended] == [True, False, False]
     (corrected,) = of(emitted, events.EpisodeCorrected)
@@ -144,7 +144,7 @@ def test_an_episode_with_a_persons_turn_is_told_whole_at_its_end_and_marked(make
     assert corrected.finished.episode_return == 1.0
 
 
-def test_it_is_told_even_if_something_else_is_watched_by_then(make_driven):
+def test_it_is_reported_even_if_something_else_is_watched_by_then(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.spectator.watch(1)
@@ -162,13 +162,13 @@ def test_a_restart_lets_go_and_forgets_the_step_that_waited(make_driven):
     fill(rollout)
 
 
-def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(make_driven):
+def test_an_episode_that_is_dropped_is_reported_as_far_as_a_person_has_acted_in_it(make_driven):
     rollout, emitted = make_driven()
     act(rollout, emitted)
     rollout.step()
     act(rollout, emitted)
     rollout.step()
-    rollout.let_go()
+    rollout.wheel.let_go()
     rollout.resize(2)
     (corrected,) = of(emitted, events.EpisodeCorrected)
     assert corrected.observations == ["Steps: 0.", "Steps: 1."], "the third one was not answered"
@@ -178,9 +178,9 @@ def test_an_episode_that_is_dropped_is_told_as_far_as_a_person_has_acted_in_it(m
     assert len(of(emitted, events.EpisodeCorrected)) == 1
 
 
-def test_what_a_person_did_in_an_environment_that_is_given_up_is_told(make_driven):
+def test_what_a_person_did_in_an_environment_that_is_given_up_is_reported(make_driven):
     rollout, emitted = make_driven()
-    rollout.let_go()
+    rollout.wheel.let_go()
     rollout.spectator.watch(2)
     rollout.take_wheel()
     act(rollout, emitted)
@@ -205,23 +205,23 @@ def test_a_turn_that_still_waits_is_no_correction(make_driven):
     assert not of(emitted, events.EpisodeCorrected)
 
 
-def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_told_once(make_driven):
+def test_a_turn_that_its_environment_fails_in_is_no_correction_and_the_turns_before_are_reported_once(make_driven):
     rollout, emitted = make_driven(n_envs=1)
-    rollout._seats[0].env.unwrapped.step = fails = lambda action: 1 / 0
+    rollout.slots[0].env.unwrapped.step = fails = lambda action: 1 / 0
     with pytest.raises(EnvError):
         act(rollout, emitted)
-    rollout.tell_corrections()
+    rollout.emit_corrections()
     assert of(emitted, events.EpisodeCorrected) == []
     rollout, emitted = make_driven(n_envs=1)
     act(rollout, emitted)
     rollout.step()
-    rollout._seats[0].env.unwrapped.step = fails
+    rollout.slots[0].env.unwrapped.step = fails
     with pytest.raises(EnvError):
         act(rollout, emitted)
-    rollout.tell_corrections()
-    rollout.tell_corrections()
-    [told] = of(emitted, events.EpisodeCorrected)
-    assert [turn.replaced is not None for turn in told.turns] == [True]
+    rollout.emit_corrections()
+    rollout.emit_corrections()
+    [corrected] = of(emitted, events.EpisodeCorrected)
+    assert [turn.replaced is not None for turn in corrected.turns] == [True]
 
 
 def test_in_inference_mode_the_person_acts_and_nothing_enters_a_batch(make_driven):
@@ -240,7 +240,7 @@ def test_an_episode_that_a_person_played_alone_is_not_in_the_batch(make_driven):
     for _ in range(LONG):
         act(rollout, emitted)
         rollout.step()
-    rollout.let_go()
+    rollout.wheel.let_go()
     fill(rollout)
     assert all(trajectory.is_own for trajectory in rollout.take_batch())
 
@@ -270,7 +270,7 @@ def test_actions_that_no_key_can_name_are_refused(make_policy):
 
 def test_where_the_wheel_is_held_there_is_nothing_to_weigh_between_reply_and_action(make_driven):
     rollout, _ = make_driven()
-    assert rollout.standpoint() is None
+    assert rollout.pending_prompt() is None
 
 
 # What it is worth
