@@ -1,4 +1,4 @@
-"""A conversation of known length for the benchmarks: it counts its turns, whatever is replied, and pays nothing."""
+"""A conversation of known length: the environment counts its turns, whatever the reply, and its reward is 0."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class CountingEnv(gymnasium.Env[int, int]):
         self.turns, self.steps = turns, 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Count from 0."""
         super().reset(seed=seed)
         self.steps = 0
         return 0, {}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """One more."""
         self.steps += 1
         return self.steps, 0.0, self.steps >= self.turns, False, {}
 
@@ -38,20 +36,17 @@ if ENV_ID not in gymnasium.registry:
 
 
 class CountingAgent(Agent):
-    """Tells the count in a sentence as long as a Blackjack hand."""
+    """Its observations are as long as a Blackjack hand's."""
 
     env_id = ENV_ID
     env_kwargs: ClassVar[Mapping[str, Any]] = {"turns": TURNS}
     action_names = ("stick", "hit")
 
     def get_system_prompt(self) -> str:
-        """A rule, and the format of a reply."""
         return 'You are counting your turns. Reply with {"action": 0} to stick or {"action": 1} to hit.'
 
     def format_observation(self, observation: Any) -> str:
-        """One line."""
         return f"Your total: {int(observation)}. Usable ace: no. Dealer shows: 7."
 
     def extract_action(self, response: str) -> ActionReading:
-        """0 or 1."""
         return read_action(response, self.action_names)
