@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.engine.learning.update_stats import PPOStats
-from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
@@ -86,13 +84,3 @@ def settings(agent: str, changes: Sequence[str] = (), **values: Any) -> RunConfi
     """
     found = {"agent": agent, "run_dir": ".", **values, **assignments.settings(changes)}
     return from_dict(RunConfig, with_defaults(found, values.get("model", BUNDLED)))
-
-
-def random_model(folder: Path, **shape: Any) -> Path:
-    """A Qwen2 of random weights with the bundled tokenizer, written into a folder; its settings are `shape`."""
-    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(folder)
-    return folder

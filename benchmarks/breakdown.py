@@ -169,9 +169,9 @@ def print_rates(watch: Stopwatch, updates: int, flops: Stopwatch) -> None:
         )
     every = sum(flops.spent.values()) / COUNTED / (sum(watch.spent.values()) / updates)
     print(f"all: {every / 1e9:.1f} GFLOP/s over all of the time")
-    large = matmul_rate()
+    own = matmul_rate()
     print(
-        f"fp32 products of 1024 x 1024: {large / 1e9:.1f} GFLOP/s; the update reaches {rates['update'] / large:.2f} of it"
+        f"fp32 products of 1024 x 1024: {own / 1e9:.1f} GFLOP/s; the update reaches {rates['update'] / own:.2f} of it"
     )
 
 

@@ -67,9 +67,7 @@ def main(
     train: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     if build is not None:
-        from benchmarks.bare_run import random_model
-
-        random_model(build / "weights", **SETTINGS[setting].shape)
+        build_model(SETTINGS[setting].shape, build / "weights")
     elif train is not None:
         print(json.dumps(trained(SETTINGS[setting], train)))
     else:
@@ -95,6 +93,18 @@ def measured(name: str) -> float:
         flush=True,
     )
     return ratio
+
+
+def build_model(shape: dict[str, int], folder: Path) -> None:
+    """A Qwen2 of random weights with the bundled tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+    from llamagym_tui.engine.model.loading import bundled_model_path
+
+    torch.manual_seed(0)
+    Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True).save_pretrained(folder)
 
 
 def trained(setting: Setting, folder: Path) -> dict[str, Any]:

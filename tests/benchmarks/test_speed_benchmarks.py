@@ -8,9 +8,7 @@ import torch
 from benchmarks import llamagym_environment
 from benchmarks.bare_run import settings
 from benchmarks.breakdown import Tokens, phase
-from benchmarks.counting_agent import CountingAgent, CountingEnv
 from benchmarks.llamagym_environment import old_config, old_tokenizer
-from benchmarks.long_conversations import near
 from benchmarks.timing import Spread, Stopwatch, alternate, ratios
 from benchmarks.vs_llamagym import prompts
 from llamagym_tui.engine.model.forward import Backbone
@@ -56,10 +54,6 @@ def test_padding_is_the_run_of_padding_that_ends_a_row(monkeypatch: pytest.Monke
     assert (tokens.computed["update"], tokens.padding["update"]) == (12, 3)
 
 
-def test_a_turn_is_averaged_with_the_two_before_and_after_it() -> None:
-    assert near([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 100.0], 5) == (3 + 4 + 5 + 6 + 8) / 5
-
-
 def test_the_converted_model_has_the_names_of_2024() -> None:
     config = old_config(json.loads((bundled_model_path() / "config.json").read_text("utf-8")))
     assert config["rope_theta"] == 10000.0
@@ -85,10 +79,3 @@ def test_llamagym_gets_every_hand_in_our_agents_words() -> None:
     texts = prompts()["observations"]
     assert texts["12 1 0"] == "Your total: 12. Usable ace: no. Dealer shows: ace."
     assert len(texts) == 30 * 10 * 2
-
-
-def test_the_counting_conversation_has_its_length() -> None:
-    env, agent = CountingEnv(turns=3), CountingAgent()
-    env.reset()
-    assert [env.step(0)[2] for _ in range(3)] == [False, False, True]
-    assert "3" in agent.format_observation(3)
