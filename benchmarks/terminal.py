@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 COLUMNS, ROWS = 120, 34
 PATIENCE_S = 30.0
@@ -32,7 +33,7 @@ class Terminal:
         os.close(its)
         self._last = b""
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
