@@ -6,19 +6,21 @@
 Every measurement is a process of its own with one thread, by the same interpreter; the folder it runs in selects the
 code. Ratios are this checkout's figure over the other's within a round: their median, lowest and highest. Learning is
 the mean return of all episodes of a run with a fixed seed and a fixed number of episodes: the same code gives the same
-number, so a difference is a change in what is learned (or in the order of random draws).
+number, so a difference is a change in what is learned (or in the order of random draws). On a busy machine the ratio of
+processor seconds is steadier; it means something for the first frame and for that run, whose work is fixed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -52,16 +54,15 @@ def main(
                 lambda folder, env: trained(folder, env, "--episodes", episodes, "--seed", seed)["mean_return"],
             )
         )
-        figures = {
-            "episodes/s": compared("episodes/s", speed, rounds, ".1f", warm_up=0),
+        found = {
+            "episodes/s": compared("episodes/s", speed, rounds, ".1f"),
             "first frame, s": compared("first frame, s", frame, rounds, ".3f", warm_up=1),
+            "mean return": compared(f"mean return of {episodes} episodes", learning, 1, "+.4f"),
         }
-        returns = {name: run() for name, run in learning.items()}
-    difference = returns["this"] - returns["other"]
-    print(f"mean return of {episodes} episodes: this {returns['this']:+.4f}, other {returns['other']:+.4f},", end=" ")
-    print("equal" if difference == 0 else f"difference {difference:+.4f}")
+    this, that = (found["mean return"][name][0].figure for name in sides)
+    print("learning is equal" if this == that else f"learning differs by {this - that:+.4f}")
     if as_json:
-        print(json.dumps({**figures, "mean return": returns}))
+        print(json.dumps(found))
 
 
 def require_code_of(folder: Path, env: Env) -> None:
@@ -79,14 +80,31 @@ def trained(folder: Path, env: Env, *options: object) -> dict[str, float]:
         return summary(*words, cwd=folder, env=env)
 
 
+class Measured(NamedTuple):
+    figure: float
+    processor_s: float
+    """Of the process that gave the figure."""
+
+
+def measured(run: Callable[[], float]) -> Measured:
+    before = os.times()
+    figure = run()
+    after = os.times()
+    used_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return Measured(figure, used_s)
+
+
 def compared(
-    title: str, sides: dict[str, Callable[[], float]], rounds: int, form: str, *, warm_up: int
-) -> dict[str, list[float]]:
-    """Figures of both sides, round by round; printed with their ratio."""
-    found = alternate(sides, rounds, warm_up=warm_up)
-    seen = ", ".join(f"{name} {spread(values):{form}}" for name, values in found.items())
-    print(f"{title}: {seen}; ratio {ratios(found['this'], found['other']):.3f}", flush=True)
-    return {**found, "ratio": list(ratios(found["this"], found["other"]))}
+    title: str, sides: dict[str, Callable[[], float]], rounds: int, form: str, *, warm_up: int = 0
+) -> dict[str, list[Measured]]:
+    """Measurements of both sides, round by round; printed with their ratio."""
+    found = alternate({name: partial(measured, run) for name, run in sides.items()}, rounds, warm_up=warm_up)
+    figures = {name: [one.figure for one in made] for name, made in found.items()}
+    seconds = {name: [one.processor_s for one in made] for name, made in found.items()}
+    print(f"{title}: " + ", ".join(f"{name} {spread(values):{form}}" for name, values in figures.items()))
+    print(f"  ratio {ratios(figures['this'], figures['other']):.3f},", end=" ")
+    print(f"of processor seconds {ratios(seconds['this'], seconds['other']):.3f}", flush=True)
+    return found
 
 
 if __name__ == "__main__":

@@ -38,26 +38,22 @@ class Setting:
     """Adam's moments come with the first step, so full fine-tuning is at its peak in the second update."""
 
 
-def shape(hidden: int, layers: int, heads: int, key_heads: int, inner: int, vocabulary: int) -> dict[str, int]:
-    return {
-        "hidden_size": hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": key_heads,
-        "intermediate_size": inner,
-        "vocab_size": vocabulary,
-    }
+SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
 
 
-TWENTY = shape(448, 8, 7, 7, 1216, 4096)
-SMOL = shape(576, 30, 9, 3, 1536, 49_152)
+def shape(*sizes: int, vocabulary: int) -> dict[str, int]:
+    return dict(zip(SHAPE, sizes, strict=True), vocab_size=vocabulary)
+
+
+TWENTY = shape(448, 8, 7, 7, 1216, vocabulary=4096)
+SMOL = shape(576, 30, 9, 3, 1536, vocabulary=49_152)
 SETTINGS = {
-    "6M-full": Setting(shape(256, 6, 4, 4, 704, 4096), full=True, turns=128, updates=2),
+    "6M-full": Setting(shape(256, 6, 4, 4, 704, vocabulary=4096), full=True, turns=128, updates=2),
     "20M-full": Setting(TWENTY, full=True, updates=2),
     "20M-full-128-envs": Setting(TWENTY, full=True, envs=128, turns=128, updates=2),
     "135M-adapter": Setting(SMOL, full=False),
     "135M-full": Setting(SMOL, full=True, updates=2),
-    "0.5B-adapter": Setting(shape(896, 24, 14, 2, 4864, 151_936), full=False, turns=40),
+    "0.5B-adapter": Setting(shape(896, 24, 14, 2, 4864, vocabulary=151_936), full=False, turns=40),
 }
 
 

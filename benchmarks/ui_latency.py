@@ -27,24 +27,8 @@ import msgspec
 import typer
 
 from benchmarks.terminal import PATIENCE_S, Terminal
-from llamagym_tui.protocol import wire
+from llamagym_tui.protocol import events, wire
 from llamagym_tui.protocol.commands import Pause, Resume, Stop
-from llamagym_tui.protocol.events import (
-    PROTOCOL_VERSION,
-    AnyEvent,
-    EpisodeFinished,
-    EpisodesCounted,
-    EpisodeStarted,
-    Hello,
-    ObservationShown,
-    PhaseChanged,
-    RunFinished,
-    RunStarted,
-    TokensStreamed,
-    TurnFinished,
-    UpdateFinished,
-    UpdateStats,
-)
 
 TURNS = 5_000
 EVENTS_PER_S = 200
@@ -58,20 +42,20 @@ TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 # The trainer's part
 
 
-def mix(seed: int) -> Iterator[AnyEvent]:
+def mix(seed: int) -> Iterator[events.AnyEvent]:
     """Events of a run of Blackjack, without end; each observation has a serial number of its own."""
     rng, serial, episodes, updates = random.Random(seed), 0, 0, 0
     while True:
-        yield EpisodeStarted(episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train")
+        yield events.EpisodeStarted(episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train")
         turns = rng.choice((1, 1, 2, 3))
         for turn in range(turns):
             serial += 1
             cards = f"Your total: {rng.randint(4, 21)}. Usable ace: no. Dealer shows: {rng.randint(2, 10)}."
-            yield ObservationShown(episode=episodes, turn=turn, text=f"#{serial:07}# {cards}")
+            yield events.ObservationShown(episode=episodes, turn=turn, text=f"#{serial:07}# {cards}")
             action = rng.randint(0, 1)
             for piece in ('{"act', 'ion"', ": ", str(action), "}"):
-                yield TokensStreamed(episode=episodes, turn=turn, text=piece)
-            yield TurnFinished(
+                yield events.TokensStreamed(episode=episodes, turn=turn, text=piece)
+            yield events.TurnFinished(
                 episode=episodes,
                 turn=turn,
                 reply=f'{{"action": {action}}}',
@@ -81,20 +65,20 @@ def mix(seed: int) -> Iterator[AnyEvent]:
                 reward=0.0,
             )
         won = rng.choice((-1.0, 1.0))
-        yield EpisodeFinished(episode=episodes, episode_return=won, length=turns, end="terminated")
+        yield events.EpisodeFinished(episode=episodes, episode_return=won, length=turns, end="terminated")
         episodes += 1
         if episodes % 2 == 0:
             yield counted(rng, episodes)
         if episodes % 8 == 0:
             updates += 1
-            yield PhaseChanged(phase="updating")
-            yield UpdateFinished(update=updates, episodes=episodes * 64, stats=figures(rng))
-            yield PhaseChanged(phase="rolling_out")
+            yield events.PhaseChanged(phase="updating")
+            yield events.UpdateFinished(update=updates, episodes=episodes * 64, stats=figures(rng))
+            yield events.PhaseChanged(phase="rolling_out")
 
 
-def counted(rng: random.Random, episodes: int) -> EpisodesCounted:
+def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
     """A batch of 128 episodes."""
-    return EpisodesCounted(
+    return events.EpisodesCounted(
         returns=[rng.choice((-1.0, 1.0)) for _ in range(128)],
         lengths=[1] * 128,
         parse_failures=0,
@@ -107,17 +91,17 @@ def counted(rng: random.Random, episodes: int) -> EpisodesCounted:
     )
 
 
-def figures(rng: random.Random) -> UpdateStats:
+def figures(rng: random.Random) -> events.UpdateStats:
     """Figures of an update, each at random."""
-    fields = msgspec.structs.fields(UpdateStats)
-    return UpdateStats(**{field.name: 7 if field.type is int else rng.random() for field in fields})
+    fields = msgspec.structs.fields(events.UpdateStats)
+    return events.UpdateStats(**{field.name: 7 if field.type is int else rng.random() for field in fields})
 
 
 def trainer() -> None:
     """Send `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
     out, lock, paused, ended = sys.stdout.buffer, threading.Lock(), threading.Event(), threading.Event()
 
-    def send(event: AnyEvent) -> None:
+    def send(event: events.AnyEvent) -> None:
         with lock:
             wire.write_frame(out, wire.encode_event(event))
 
@@ -126,18 +110,18 @@ def trainer() -> None:
             match wire.decode_command(payload):
                 case Pause():
                     paused.set()
-                    send(PhaseChanged(phase="paused"))
+                    send(events.PhaseChanged(phase="paused"))
                 case Resume():
-                    send(PhaseChanged(phase="rolling_out"))
+                    send(events.PhaseChanged(phase="rolling_out"))
                     paused.clear()
                 case Stop():
                     break
         ended.set()
 
-    send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
     wire.read_frame(sys.stdin.buffer)  # StartRun
     send(
-        RunStarted(
+        events.RunStarted(
             agent="Blackjack",
             env_id="Blackjack-v1",
             model="bundled",
@@ -155,20 +139,20 @@ def trainer() -> None:
             threads=1,
         )
     )
-    send(PhaseChanged(phase="rolling_out"))
+    send(events.PhaseChanged(phase="rolling_out"))
     threading.Thread(target=listen, daemon=True).start()
-    events, turns = mix(1), 0
+    stream, turns = mix(1), 0
     while turns < TURNS:
-        event = next(events)
-        turns += isinstance(event, TurnFinished)
+        event = next(stream)
+        turns += isinstance(event, events.TurnFinished)
         send(event)
     due = time.monotonic()
     while not ended.is_set():
         due = max(due + 1 / EVENTS_PER_S, time.monotonic() - 0.1)
         time.sleep(max(0.0, due - time.monotonic()))
         if not paused.is_set():
-            send(next(events))
-    send(RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
+            send(next(stream))
+    send(events.RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
 
 
 # The app's part

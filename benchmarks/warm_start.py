@@ -122,7 +122,9 @@ def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
 
 def share_of_time(alone: Path, taught: Path) -> float:
     """Seconds until a run after SFT played as RL alone did at its end, over all seconds of that; infinite: never."""
-    end = list(points(alone))[-1]
+    if not (moments := list(points(alone))):
+        raise SystemExit(f"RL alone played fewer than {RECENT} episodes: it needs more --minutes.")
+    end = moments[-1]
     reached_s = next((p.elapsed_s for p in points(taught) if p.recent_mean >= end.recent_mean), float("inf"))
     return reached_s / end.elapsed_s
 
