@@ -1,28 +1,30 @@
-"""A run's real parts without its session: what the benchmarks of speed time.
+"""The real parts of a run for a benchmark: with a session around them, or without one.
 
-Agent, model, policy, PPO and environments come from the trainer's own builders; there are no events, no checkpoints
-and no screen. Settings are the defaults of `train`, changed by words such as ``ppo.epochs=4``.
+Agent, model, policy, PPO and environments come from the trainer's own builders. Settings are the defaults of `train`,
+changed as by `train --set`.
 """
 
 from __future__ import annotations
 
-import platform
-import subprocess
-from collections.abc import Sequence
+import queue
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import torch
 
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.engine.learning.update_stats import PPOStats
-from llamagym_tui.errors import ConfigError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
+from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.protocol.events import Event
+from llamagym_tui.run_store import RunStore
+from llamagym_tui.setup import assignments
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.session import Session
 
 
 class BareRun:
-    """One model that plays and learns, update after update."""
+    """One model that plays and learns, update after update, without session, events and checkpoints."""
 
     def __init__(self, config: RunConfig, *, threads: int) -> None:
         """Load the model and make the environments.
@@ -39,48 +41,46 @@ class BareRun:
         self.ppo = builders.ppo(self.policy)
         self.rollout = builders.rollout(self.agent, self.policy, seed=config.seed, emit=lambda event: None)
 
-    def update(self) -> PPOStats:
-        """Play a batch and learn from it."""
+    def play(self) -> None:
+        """Fill a batch."""
         while not self.rollout.batch_ready:
             self.rollout.step()
+
+    def update(self) -> PPOStats:
+        """Fill a batch and learn from it."""
+        self.play()
         return self.ppo.update(self.rollout.take_batch())
 
 
-def settings(agent: str, changes: Sequence[str] = ()) -> RunConfig:
-    """The settings of a run, changed by words.
+def run_session(
+    config: RunConfig, on_event: Callable[[Event, queue.SimpleQueue[AnyCommand]], None], **options: Any
+) -> None:
+    """A whole session in this process.
+
+    Args:
+        config: with a run folder that can be made.
+        on_event: takes each event, and the queue of commands.
+        options: of the session.
+    Raises:
+        Exception: why the session failed.
+    """
+    commands: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+    sinks = [lambda event: on_event(event, commands)]
+    session = Session(config, RunStore.create(config), commands, sinks=sinks, **options)
+    session.run()
+    if session.error is not None:
+        raise session.error
+
+
+def settings(agent: str, changes: Sequence[str] = (), **values: Any) -> RunConfig:
+    """The settings of a run.
 
     Args:
         agent: as of `train`.
-        changes: each ``name=value`` or ``group.name=value``; a value is JSON, or a word that stands for itself.
+        changes: each NAME=VALUE, as `train --set` takes them.
+        values: settings that `--set` does not take, such as ``model``.
     Raises:
-        ConfigError: there is no such setting, or its value is out of range.
+        UsageError: there is no such setting, or its value is not one that it takes.
     """
-    values: dict[str, Any] = {"agent": agent, "run_dir": "."}
-    for change in changes:
-        path, found, text = change.partition("=")
-        *groups, name = path.split(".")
-        if not found or not name:
-            raise ConfigError(f"A setting is changed by name=value, not by {change!r}.")
-        place = values
-        for group in groups:
-            place = place.setdefault(group, {})
-        place[name] = _value(text)
-    return from_dict(RunConfig, with_defaults(values, values.get("model", BUNDLED)))
-
-
-def machine() -> str:
-    """Processor, cores, system and torch, in one line."""
-    try:
-        told = subprocess.run(["lscpu"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        facts = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
-        name, cores = facts["Model name"].strip(), facts["CPU(s)"].strip()
-    except (OSError, subprocess.CalledProcessError, KeyError):
-        name, cores = platform.processor() or platform.machine(), "?"
-    return f"{name}, {cores} cores, {platform.system()}, Python {platform.python_version()}, torch {torch.__version__}"
-
-
-def _value(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+    found = {"agent": agent, "run_dir": ".", **values, **assignments.settings(changes)}
+    return from_dict(RunConfig, with_defaults(found, values.get("model", BUNDLED)))

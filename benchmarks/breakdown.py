@@ -3,29 +3,30 @@
     python -m benchmarks.breakdown
     python -m benchmarks.breakdown --threads 2 --set generation.policy=score
 
-Trains from the bundled model with the defaults, without a session, and prints shares of the time, padding among the
-tokens that were computed, and the FLOP/s (`forward_counts` has the formula) beside the machine's own rate of fp32
-matrix products on the same threads: of large matrices, and of the model's. The update's rate over these comes last.
-Everything is measured from outside: methods are wrapped for the time of the measurement, and counting is not timed.
+Trains from the bundled model with the defaults, without a session. Prints shares of the time, padding among the tokens
+that were computed, and FLOP/s next to the machine's own rate of fp32 matrix products on the same threads. Time and
+FLOPs come from different updates of the same run, because counting takes time; methods are wrapped for the measurement.
+FLOPs are those of matrix products and attention, masked pairs included.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
-import gymnasium
 import torch
 import typer
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from benchmarks.bare_run import BareRun, machine, settings
-from benchmarks.forward_counts import ForwardCounts, Shape, counting
+from benchmarks.bare_run import BareRun, settings
+from benchmarks.timing import Stopwatch, machine
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Backbone, Encoded
-from llamagym_tui.trainer.rollout import rollout as rollouts
 
 PHASES = ("rollout", "update", "reference")
 TABLE = {
@@ -39,131 +40,101 @@ TABLE = {
     "reference": ("reference", "reference forward"),
     "other": ("other",),
 }
+MODEL = {
+    "rollout": ("rollout forward",),
+    "update": ("update forward", "backward"),
+    "reference": ("reference forward",),
+}
+"""Sections of each phase in which the model computes."""
+ATTENTION = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda gradient, q, k, v, *_, **__: sdpa_backward_flop_count(gradient, q, k, v)
+    ),
+}
+"""Left out by torch's own counter."""
+COUNTED = 2
+"""Updates whose FLOPs are counted."""
 
 
-class Stopwatch:
-    """Time by section; what is inside another section is not counted in the outer one."""
+class Tokens:
+    """Tokens of every forward by phase, and padding among them: the run of padding that ends a row."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._clock, self._open, self._since = clock, ["other"], clock()
+    def __init__(self, watch: Stopwatch, pad_id: int) -> None:
+        self.computed: Counter[str] = Counter()
+        self.padding: Counter[str] = Counter()
+        self._watch, self._pad_id, self._forwards = watch, pad_id, list[tuple[str, Tensor]]()
 
     @contextmanager
-    def section(self, name: str) -> Iterator[None]:
-        """The time of a block belongs to `name`."""
-        self._switch()
-        self._open.append(name)
+    def counting(self) -> Iterator[None]:
+        encode = Backbone.encode
+
+        def watched(backbone: Backbone, ids: Tensor, *args: Any, **kwargs: Any) -> Encoded:
+            self._forwards.append((phase(self._watch), ids))
+            return encode(backbone, ids, *args, **kwargs)
+
+        Backbone.encode = watched
         try:
             yield
         finally:
-            self._switch()
-            self._open.pop()
-
-    def phase(self) -> str:
-        """The innermost of `PHASES` that is open."""
-        return next((name for name in reversed(self._open) if name in PHASES), "other")
-
-    def restart(self) -> None:
-        """Forget what was measured."""
-        self.seconds.clear()
-        self._since = self._clock()
-
-    def _switch(self) -> None:
-        now = self._clock()
-        self.seconds[self._open[-1]] += now - self._since
-        self._since = now
-
-    @contextmanager
-    def around(self, owner: Any, method: str, name: str | Callable[[], str]) -> Iterator[None]:
-        """Every call of a method is a section, for a while."""
-        wrapped = getattr(owner, method)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self.section(name if isinstance(name, str) else name()):
-                return wrapped(*args, **kwargs)
-
-        setattr(owner, method, timed)
-        try:
-            yield
-        finally:
-            setattr(owner, method, wrapped)
-
-
-class TimedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose steps are a section."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], watch: Stopwatch) -> None:
-        super().__init__(env)
-        self.watch = watch
-
-    def step(self, action: Any) -> Any:
-        """As the environment's."""
-        with self.watch.section("environment"):
-            return self.env.step(action)
-
-    def reset(self, **options: Any) -> Any:
-        """As the environment's."""
-        with self.watch.section("environment"):
-            return self.env.reset(**options)
+            Backbone.encode = encode
+        for name, ids in self._forwards:
+            self.computed[name] += ids.numel()
+            self.padding[name] += int(((ids.flip(-1) != self._pad_id).cumsum(-1) == 0).sum())
 
 
 def main(
     agent: Annotated[str, typer.Option(help="Agent to train.")] = "blackjack",
-    updates: Annotated[int, typer.Option(help="Updates to measure, after two that do not count.")] = 10,
+    updates: Annotated[int, typer.Option(help="Updates to time, after two that do not count.")] = 10,
     threads: Annotated[int, typer.Option(help="Of torch.")] = 1,
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting, as in ppo.epochs=3.")] = None,
 ) -> None:
-    """Train, and say where the time went."""
     print(f"{machine()}, {threads} threads", flush=True)
-    watch = Stopwatch()
-    make_env = rollouts.make_env
-    rollouts.make_env = lambda agent: TimedEnv(make_env(agent), watch)
     run = BareRun(settings(agent, change or []), threads=threads)
-    backbone = run.policy.model.backbone
-    counts = ForwardCounts(Shape.of(backbone), times_training=2 if run.policy.model.is_adapted else 3)
-    episodes = 0
-    for _ in range(2):
-        run.update()
-    with sections(watch, run), counting(counts, watch.phase), timing_forwards(watch):
-        watch.restart()
-        for _ in range(updates):
-            episodes += run.update().episodes
-            with watch.section("counting"):
-                counts.add_up()
-    tell_time(watch, episodes)
-    tell_tokens(counts)
-    tell_rates(watch, counts, backbone)
+    trained(run, 2, Stopwatch())
+    watch = Stopwatch()
+    tokens = Tokens(watch, run.loaded.tokenizer.pad_token_id)
+    with tokens.counting():
+        episodes = trained(run, updates, watch)
+    with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
+        flops = Stopwatch(counter.get_total_flops)
+        trained(run, COUNTED, flops)
+    print_time(watch, episodes)
+    print_tokens(tokens)
+    print_rates(watch, updates, flops)
 
 
-@contextmanager
-def sections(watch: Stopwatch, run: BareRun) -> Iterator[None]:
-    """The parts of a run, each a section."""
+def trained(run: BareRun, updates: int, watch: Stopwatch) -> int:
+    """Episodes of some updates, whose parts are sections of the watch."""
+
+    def forward() -> str:
+        return f"{phase(watch)} forward"
+
+    parts: list[tuple[Any, str, str | Callable[[], str]]] = [
+        (run.rollout, "step", "rollout"),
+        *((wrapper, method, "environment") for wrapper in (TimeLimit, OrderEnforcing) for method in ("step", "reset")),
+        (run.ppo, "update", "update"),
+        (Reference, "logprobs", "reference"),
+        (Tensor, "backward", "backward"),
+        (run.ppo.optimizer, "step", "optimizer"),
+        (Backbone, "encode", forward),
+        (Encoded, "logits_at", forward),
+    ]
     with ExitStack() as stack:
-        for owner, method, name in (
-            (run.rollout, "step", "rollout"),
-            (run.ppo, "update", "update"),
-            (Reference, "logprobs", "reference"),
-            (torch.Tensor, "backward", "backward"),
-            (run.ppo.optimizer, "step", "optimizer"),
-        ):
+        for owner, method, name in parts:
             stack.enter_context(watch.around(owner, method, name))
-        yield
+        episodes = sum(run.update().episodes for _ in range(updates))
+        watch.lap()
+    return episodes
 
 
-@contextmanager
-def timing_forwards(watch: Stopwatch) -> Iterator[None]:
-    """Forwards of the model and its heads, each a section of the phase that it is in."""
-
-    def name() -> str:
-        return f"{watch.phase()} forward"
-
-    with watch.around(Backbone, "encode", name), watch.around(Encoded, "logits_at", name):
-        yield
+def phase(watch: Stopwatch) -> str:
+    """The innermost of `PHASES` that is open."""
+    return next((name for name in reversed(watch.sections) if name in PHASES), "other")
 
 
-def tell_time(watch: Stopwatch, episodes: int) -> None:
-    """Print seconds and shares; the shares of rollout, update and reference together below."""
-    seconds = {line: sum(watch.seconds[name] for name in names) for line, names in TABLE.items()}
+def print_time(watch: Stopwatch, episodes: int) -> None:
+    seconds = {line: sum(watch.spent[name] for name in names) for line, names in TABLE.items()}
     total = sum(seconds.values())
     for line, elapsed_s in seconds.items():
         print(f"{line:34} {elapsed_s:8.2f} s  {elapsed_s / total:6.1%}")
@@ -171,58 +142,49 @@ def tell_time(watch: Stopwatch, episodes: int) -> None:
     print(f"{episodes / total:.1f} episodes/s; the update takes {update / total:.1%} of the time")
 
 
-def tell_tokens(counts: ForwardCounts) -> None:
-    """Print how many tokens were computed, and which share of them is padding."""
-    for phase in (*PHASES, "all"):
+def print_tokens(tokens: Tokens) -> None:
+    for name in (*PHASES, "all"):
         computed, padding = (
-            sum(by_phase.values()) if phase == "all" else by_phase[phase]
-            for by_phase in (counts.computed, counts.padding)
+            by_phase.total() if name == "all" else by_phase[name] for by_phase in (tokens.computed, tokens.padding)
         )
-        print(f"tokens computed, {phase}: {computed:,}, padding {padding / max(computed, 1):.1%}")
+        print(f"tokens computed, {name}: {computed:,}, padding {padding / max(computed, 1):.1%}")
 
 
-def tell_rates(watch: Stopwatch, counts: ForwardCounts, backbone: Backbone) -> None:
-    """Print FLOP/s of each phase, and the update's over those of plain matrix products."""
-    spent = {
-        "rollout": watch.seconds["rollout forward"],
-        "update": watch.seconds["update forward"] + watch.seconds["backward"],
-        "reference": watch.seconds["reference forward"],
-    }
-    for phase, elapsed_s in spent.items():
-        flops = counts.flops[phase]
+def print_rates(watch: Stopwatch, updates: int, flops: Stopwatch) -> None:
+    """FLOP/s of each phase, and the update's over that of plain matrix products.
+
+    Args:
+        watch: seconds of some updates.
+        updates: how many.
+        flops: FLOPs of `COUNTED` other ones.
+    """
+    rates = {}
+    for name, parts in MODEL.items():
+        computed = sum(flops.spent[part] for part in parts) / COUNTED
+        elapsed_s = sum(watch.spent[part] for part in parts) / updates
+        rates[name] = computed / elapsed_s
         print(
-            f"{phase}: {flops / 1e9:.1f} GFLOP in {elapsed_s:.2f} s of the model, {flops / elapsed_s / 1e9:.1f} GFLOP/s"
+            f"{name}: {computed / 1e9:.1f} GFLOP an update in {elapsed_s:.2f} s of the model,"
+            f" {rates[name] / 1e9:.1f} GFLOP/s"
         )
-    every = sum(watch.seconds[name] for names in TABLE.values() for name in names)
-    print(f"all: {sum(counts.flops.values()) / every / 1e9:.1f} GFLOP/s over all of the time")
-    width = counts.typical_width()
-    large, own = matmul_rate([(1024, 1024, 1024)]), matmul_rate(own_shapes(backbone, width))
+    every = sum(flops.spent.values()) / COUNTED / (sum(watch.spent.values()) / updates)
+    print(f"all: {every / 1e9:.1f} GFLOP/s over all of the time")
+    own = matmul_rate()
     print(
-        f"fp32 matmul: {large / 1e9:.1f} GFLOP/s of 1024 x 1024, {own / 1e9:.1f} of the model's shapes x {width} tokens"
+        f"fp32 products of 1024 x 1024: {own / 1e9:.1f} GFLOP/s; the update reaches {rates['update'] / own:.2f} of it"
     )
-    achieved = counts.flops["update"] / spent["update"]
-    print(f"update over matmul rate: {achieved / large:.2f} of the large, {achieved / own:.2f} of the model's shapes")
 
 
-def own_shapes(backbone: Backbone, tokens: int) -> list[tuple[int, int, int]]:
-    """(rows, inner, columns) of the products of one layer."""
-    layer = next(m for m in backbone.decoder.modules() if isinstance(m, torch.nn.ModuleList))[0]
-    return [(tokens, p.shape[1], p.shape[0]) for p in layer.parameters() if p.ndim == 2]
-
-
-def matmul_rate(shapes: list[tuple[int, int, int]], seconds: float = 1.0) -> float:
-    """FLOP/s of matrix products of these shapes, one after the other; the best of five trials."""
-    pairs = [(torch.randn(rows, inner), torch.randn(inner, columns)) for rows, inner, columns in shapes]
-    outs = [torch.empty(rows, columns) for rows, _, columns in shapes]
-    flops = sum(2 * rows * inner * columns for rows, inner, columns in shapes)
+def matmul_rate(size: int = 1024, seconds: float = 1.0) -> float:
+    """FLOP/s of fp32 products of square matrices; the best of five trials."""
+    left, right, out = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
     best = 0.0
     for _ in range(5):
         rounds, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds / 5:
-            for (left, right), out in zip(pairs, outs, strict=True):
-                torch.mm(left, right, out=out)
+        while (elapsed_s := time.perf_counter() - began) < seconds / 5:
+            torch.mm(left, right, out=out)
             rounds += 1
-        best = max(best, rounds * flops / (time.perf_counter() - began))
+        best = max(best, rounds * 2 * size**3 / elapsed_s)
     return best
 
 

@@ -45,7 +45,6 @@ def dealer_outcomes(total: int, ace: int) -> dict[int, float]:
 
 @cache
 def stick_value(total: int, dealer: int) -> float:
-    """Expected return of sticking."""
     outcomes = dealer_outcomes(*draw(0, 0, dealer))
     return sum(p * ((total > final) - (total < final)) for final, p in outcomes.items())
 
@@ -122,7 +121,6 @@ def soft_policy(temperature: float, sweeps: int = 200) -> dict[State, float]:
 
 
 def main() -> None:
-    """Print the references that README and agents quote."""
     best = optimal_policy()
     print(f"optimal          {expected_return(greedy(best)):+.5f}")
     for limit in (12, 15, 16, 17):

@@ -25,8 +25,6 @@ ACTIONS = range(4)
 
 
 class Outcome(NamedTuple):
-    """What a policy's episodes come to."""
-
     success: float
     """Share that reaches the goal."""
     truncated: float
@@ -77,7 +75,6 @@ def best_success(env_kwargs: Mapping[str, Any], steps: int = TIME_LIMIT) -> floa
 
 
 def main() -> None:
-    """Print the references that the agent and the documents quote."""
     uniform = outcome(lambda field: (0.25,) * 4, FrozenLakeAgent.env_kwargs)
     print(f"random           {uniform.success:.5f}, {uniform.steps:.2f} steps, truncated {uniform.truncated:.1e}")
     print(f"optimal          {best_success(FrozenLakeAgent.env_kwargs):.5f}")

@@ -1,24 +1,22 @@
-"""Time to the first frame of the playground, beside an empty Textual app, each in a pseudo-terminal.
+"""Time to the first frame of the playground and of an empty Textual app, each in a pseudo-terminal.
 
-The two run in turn, on the same machine in the same minutes; what counts is the ratio of the medians, printed last.
-POSIX only.
+The two run in turn; what counts is the ratio, printed last: the median and the range of those of each round.
 """
 
 from __future__ import annotations
 
-import argparse
-import fcntl
 import os
-import pty
-import select
-import signal
-import statistics
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.terminal import Terminal
+from benchmarks.timing import alternate, ratios, spread
 
 EMPTY = """
 from textual.app import App
@@ -28,62 +26,45 @@ class Empty(App):
         yield Static("first-frame")
 Empty().run()
 """
-COLUMNS, ROWS = 120, 34
-GIVE_UP_S = 30.0
+PLAYGROUND = ["-m", "llamagym_tui", "blackjack"]
+PAINTED = b"Play yourself"
+"""In the last lines that the playground paints."""
 
 
-def seconds_to_frame(command: list[str], needle: bytes, env: dict[str, str]) -> float:
-    """Seconds from the start of a command until its terminal shows a text and the paint has ended."""
-    parent, child = pty.openpty()
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdin=child, stdout=child, stderr=child, env=env, start_new_session=True, close_fds=True
-    )
-    os.close(child)
-    try:
-        return _wait_for(parent, needle, began)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        os.close(parent)
-
-
-def _wait_for(terminal: int, needle: bytes, began: float) -> float:
-    seen = b""
-    while time.perf_counter() - began < GIVE_UP_S:
-        ready, _, _ = select.select([terminal], [], [], 0.5)
-        if ready:
-            seen += os.read(terminal, 65536)
-        if needle in seen:
-            return time.perf_counter() - began
-    raise SystemExit(f"{needle!r} never came; the terminal showed: {seen[-2000:]!r}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=7, help="measurements of each, after one that is not counted")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as data:
-        env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LLAMAGYM_TUI_DATA": data}
-        # As an installed program has it: compiled at the first start, which is not counted.
-        env.pop("PYTHONDONTWRITEBYTECODE", None)
-        env["PYTHONPYCACHEPREFIX"] = f"{data}/compiled"
+def main(runs: Annotated[int, typer.Option(help="Starts of each, after one that does not count.")] = 7) -> None:
+    with environment() as env:
         subjects = {
-            "empty": ([sys.executable, "-c", EMPTY], b"first-frame"),
-            "playground": ([sys.executable, "-m", "llamagym_tui", "blackjack"], b"Play yourself"),
+            "empty": lambda: frame_s(["-c", EMPTY], b"first-frame", env),
+            "playground": lambda: frame_s(PLAYGROUND, PAINTED, env),
         }
-        times: dict[str, list[float]] = {name: [] for name in subjects}
-        for run in range(options.runs + 1):
-            for name, (command, needle) in subjects.items():
-                elapsed_s = seconds_to_frame(command, needle, env)
-                if run:
-                    times[name].append(elapsed_s)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    for name, median_s in medians.items():
-        print(f"{name:<11} median {median_s:.3f} s   all {' '.join(f'{value:.3f}' for value in times[name])}")
-    print(f"ratio {medians['playground'] / medians['empty']:.2f}")
+        times = alternate(subjects, runs)
+    for name, values in times.items():
+        print(f"{name:<11} median {spread(values).median:.3f} s   all {' '.join(f'{value:.3f}' for value in values)}")
+    print(f"ratio {ratios(times['playground'], times['empty']):.2f}")
+
+
+@contextmanager
+def environment() -> Iterator[dict[str, str]]:
+    """Variables of an installed program: modules are compiled at its first start, and its data folder is empty."""
+    with tempfile.TemporaryDirectory() as data:
+        env = {**os.environ, "LLAMAGYM_TUI_DATA": data, "PYTHONPYCACHEPREFIX": f"{data}/compiled"}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield env
+
+
+def frame_s(arguments: list[str], needle: bytes, env: dict[str, str], cwd: Path | None = None) -> float:
+    """Seconds from the start of Python until its terminal shows a text.
+
+    Args:
+        arguments: of Python.
+        needle: the text.
+        env: variables.
+        cwd: the checkout whose code runs; None: this one.
+    """
+    with Terminal([sys.executable, *arguments], env, cwd) as terminal:
+        terminal.wait(lambda painted: needle in painted)
+        return terminal.elapsed_s()
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -1,14 +1,13 @@
-"""How long until the model speaks: from starting the trainer process to the first streamed token of a reply.
+"""Time from starting the trainer process to the first streamed token of a reply.
 
     python -m benchmarks.first_reply --runs 5
 
-Prints each run, and the median last.
+Prints the stages of each start, and the median last.
 """
 
 from __future__ import annotations
 
 import asyncio
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -16,25 +15,24 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.timing import spread
 from llamagym_tui.app.trainer_client import TrainerClient
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import Hello, RunStarted, TokensStreamed
 
 
 def main(runs: Annotated[int, typer.Option(help="Starts to measure.")] = 5) -> None:
-    """Start the trainer, wait for its first words, stop it; again and again."""
     found = [asyncio.run(first_reply_s()) for _ in range(runs)]
-    print(f"median seconds to the first reply {statistics.median(found):.2f}, slowest {max(found):.2f}")
+    print(f"median seconds to the first reply {spread(found):.2f}")
 
 
 async def first_reply_s() -> float:
-    """Seconds of one start, told by its stages."""
+    """Seconds of one start; its stages are printed."""
+    marks: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        config = RunConfig(agent="blackjack", run_dir=str(Path(folder) / "run"))
         client = TrainerClient()
         began = time.perf_counter()
-        await client.start(config)
-        marks: dict[str, float] = {}
+        await client.start(RunConfig(agent="blackjack", run_dir=str(Path(folder) / "run")))
         async for event in client.events():
             if isinstance(event, Hello | RunStarted | TokensStreamed):
                 marks.setdefault(type(event).__name__, time.perf_counter() - began)

@@ -32,6 +32,8 @@ TEMPLATE = (
 The model still begins its reply after the token that it knows, so its replies stay as short as they are with us.
 """
 
+KEPT = ("eos_token", "pad_token", "model_max_length", "clean_up_tokenization_spaces")
+"""Settings of the tokenizer whose names are the same."""
 POSITIONS = 256
 """Largest position that the converted model names; longer conversations still work.
 
@@ -41,7 +43,6 @@ alone takes more than nine tenths of LlamaGym's time, which would say nothing ab
 
 
 def default_folder() -> Path:
-    """Where the environment is kept unless another folder is named."""
     return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False)) / "llamagym-0.1.1"
 
 
@@ -52,7 +53,7 @@ def interpreter(folder: Path, python: str) -> Path:
         folder: of the environment.
         python: that makes it, of version 3.11.
     Raises:
-        subprocess.CalledProcessError: venv or pip failed; what they said is on stderr.
+        subprocess.CalledProcessError: venv or pip failed; their error is on stderr.
     """
     found = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     made_from = f"{LLAMAGYM}\n{REQUIREMENTS.read_text(encoding='utf-8')}"
@@ -84,9 +85,9 @@ def convert(source: Path, target: Path) -> None:
     shutil.copy(source / "model.safetensors", target)
     _write(target / "config.json", old_config(_read(source / "config.json")))
     _write(target / "tokenizer.json", old_tokenizer(_read(source / "tokenizer.json")))
-    told = _read(source / "tokenizer_config.json")
-    kept = {name: told[name] for name in ("eos_token", "pad_token", "model_max_length", "clean_up_tokenization_spaces")}
-    special = {"additional_special_tokens": told["extra_special_tokens"]}
+    tokens = _read(source / "tokenizer_config.json")
+    kept = {name: tokens[name] for name in KEPT}
+    special = {"additional_special_tokens": tokens["extra_special_tokens"]}
     rest = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE}
     _write(target / "tokenizer_config.json", {**kept, **special, **rest})
 

@@ -4,7 +4,7 @@
 
 Imports nothing of this project. The set-up file holds the folder of the converted model, the number of threads, the
 seed, the system prompt and the text of every observation. After loading, each line on stdin is a number of seconds:
-it plays and trains that long, ends with the update under way, and answers by one line of JSON on stdout.
+it plays and trains that long, finishes the update that it is in, and answers with one line of JSON on stdout.
 """
 
 import json
@@ -34,15 +34,13 @@ class BlackjackAgent(Agent):
     observations: ClassVar[dict] = {}
 
     def get_system_prompt(self):
-        """As it was told."""
         return self.system_prompt
 
     def format_observation(self, observation):
-        """As it was told."""
         return self.observations[" ".join(str(int(part)) for part in observation)]
 
     def extract_action(self, response):
-        """The example's way of reading: what cannot be read is 0."""
+        """As in the example: what cannot be parsed is 0."""
         match = ACTION.search(response)
         return int(match[1]) if match and match[1] in "01" else 0
 
@@ -66,7 +64,6 @@ def play(agent, env, until):
 
 
 def weights(model):
-    """All of the model's weights in one vector."""
     return torch.cat([parameter.detach().flatten() for parameter in model.pretrained_model.parameters()])
 
 

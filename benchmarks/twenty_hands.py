@@ -1,12 +1,12 @@
-"""Are twenty hands of a person enough to see a change? Hits by total before and after a warm start on them alone.
+"""Are twenty hands of a person enough to see a change? P(hit) by total before and after a warm start on them alone.
 
     python -m benchmarks.twenty_hands
     python -m benchmarks.twenty_hands --stick-from 18 --seed 3
 
 A person who sticks from some total on, and hits below it, plays at the human table; the bundled model is then trained
-on that file as the trainer does it, with the default settings. P(hit) is exact, the mean over the dealer's ten cards
-on the first turn, so most of what is asked was never shown. The figure is the mean distance to the person's own hit
-rate over the totals that were demonstrated, each as often as it was.
+on that file as the trainer does it, with the default settings. P(hit) is exact: the mean over the dealer's ten cards on
+the first turn, so most of these states were never demonstrated. The figure is the mean distance to the person's own hit
+rate over the totals that were demonstrated, each counted as often as it was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.trainer.builders import Builders
 
-FIRST_SEED = 11
 STICK, HIT = 0, 1
 Total = tuple[int, int]
 """The player's total, and whether an ace in it counts 11."""
@@ -45,7 +44,7 @@ class Change(NamedTuple):
     person: dict[Total, float]
     """Share of the person's turns on each total in which they hit."""
     turns: dict[Total, int]
-    """Of the person, on each total."""
+    """Number of the person's turns on each total."""
     before: dict[Total, float]
     """P(hit) of the model that the run began with, mean over the dealer's cards."""
     after: dict[Total, float]
@@ -55,16 +54,14 @@ class Change(NamedTuple):
 
     def distance(self, hits: dict[Total, float]) -> float:
         """Mean over the person's turns of how far a hit rate is from theirs."""
-        everywhere = [abs(hits[at] - self.person[at]) for at, turns in self.turns.items() for _ in range(turns)]
-        return fmean(everywhere)
+        return fmean(abs(hits[at] - self.person[at]) for at, turns in self.turns.items() for _ in range(turns))
 
 
 def main(
     hands: Annotated[int, typer.Option(help="That the person plays.")] = 20,
     stick_from: Annotated[int, typer.Option(help="Total from which on the person sticks.")] = 14,
-    seed: Annotated[int, typer.Option(help="Of the cards, and of the training.")] = FIRST_SEED,
+    seed: Annotated[int, typer.Option(help="Of the cards, and of the training.")] = 11,
 ) -> None:
-    """Play, train, and tell what has changed."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         found = change(Path(folder), hands=hands, stick_from=stick_from, seed=seed)
@@ -77,14 +74,7 @@ def main(
 
 
 def change(folder: Path, *, hands: int, stick_from: int, seed: int) -> Change:
-    """Let a person play, and the model learn from it.
-
-    Args:
-        folder: for the file and the run.
-        hands: that the person plays.
-        stick_from: total from which on the person sticks.
-        seed: of the cards, and of the training.
-    """
+    """Let a person play and the model learn from it, in a folder; arguments as of `main`."""
     path = folder / "person.jsonl"
     turns = played(path, hands=hands, stick_from=stick_from, seed=seed)
     builders = Builders(RunConfig(agent="blackjack", run_dir=str(folder / "run"), seed=seed, threads=1))
@@ -131,10 +121,9 @@ def played(path: Path, *, hands: int, stick_from: int, seed: int) -> dict[Total,
 
 
 def read(observation: str) -> Total:
-    """What the person reads at the table."""
-    told = re.match(r"Your total: (\d+)\. Usable ace: (yes|no)\.", observation)
-    assert told is not None, observation
-    return int(told[1]), int(told[2] == "yes")
+    shown = re.match(r"Your total: (\d+)\. Usable ace: (yes|no)\.", observation)
+    assert shown is not None, observation
+    return int(shown[1]), int(shown[2] == "yes")
 
 
 def hits_by_total(policy: Policy) -> dict[Total, float]:

@@ -1,62 +1,39 @@
-"""How quick the app feels while a run tells much: key to paint, lag of the event loop, processor time.
+"""How quick the app feels while a run emits many events: key to paint, lag of the event loop, processor time.
 
-The real app runs in a pseudo-terminal; in the trainer's place a script tells real events over the real wire: first
+The real app runs in a pseudo-terminal; in the trainer's place a script sends real events over the real wire: first
 5,000 turns at once, then 200 events a second of the usual mix. A key's time runs from its write to the terminal until
-bytes come out that only its effect explains. POSIX only.
+bytes come out that only its effect explains.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import fcntl
 import os
-import pty
 import random
 import re
-import select
 import signal
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+import typer
 
-from llamagym_tui.protocol import wire
+from benchmarks.terminal import PATIENCE_S, Terminal
+from llamagym_tui.protocol import events, wire
 from llamagym_tui.protocol.commands import Pause, Resume, Stop
-from llamagym_tui.protocol.events import (
-    PROTOCOL_VERSION,
-    AnyEvent,
-    EpisodeFinished,
-    EpisodesCounted,
-    EpisodeStarted,
-    Hello,
-    ObservationShown,
-    PhaseChanged,
-    RunFinished,
-    RunStarted,
-    TokensStreamed,
-    TurnFinished,
-    UpdateFinished,
-    UpdateStats,
-)
 
-COLUMNS, ROWS = 120, 34
 TURNS = 5_000
 EVENTS_PER_S = 200
 BEAT_S = 0.01
 """Seconds between two beats of the event loop's pulse."""
-PATIENCE_S = 30.0
 PROMPT = "You are playing Blackjack. Reply with an action: stick or hit."
 TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 """Milliseconds and percent of one core."""
@@ -65,20 +42,20 @@ TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 # The trainer's part
 
 
-def mix(seed: int) -> Iterator[AnyEvent]:
-    """What a run of Blackjack tells, without end; each observation has a serial of its own."""
+def mix(seed: int) -> Iterator[events.AnyEvent]:
+    """Events of a run of Blackjack, without end; each observation has a serial number of its own."""
     rng, serial, episodes, updates = random.Random(seed), 0, 0, 0
     while True:
-        yield EpisodeStarted(episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train")
+        yield events.EpisodeStarted(episode=episodes, system_prompt=PROMPT, prompt_version=1, mode="train")
         turns = rng.choice((1, 1, 2, 3))
         for turn in range(turns):
             serial += 1
             cards = f"Your total: {rng.randint(4, 21)}. Usable ace: no. Dealer shows: {rng.randint(2, 10)}."
-            yield ObservationShown(episode=episodes, turn=turn, text=f"#{serial:07}# {cards}")
+            yield events.ObservationShown(episode=episodes, turn=turn, text=f"#{serial:07}# {cards}")
             action = rng.randint(0, 1)
             for piece in ('{"act', 'ion"', ": ", str(action), "}"):
-                yield TokensStreamed(episode=episodes, turn=turn, text=piece)
-            yield TurnFinished(
+                yield events.TokensStreamed(episode=episodes, turn=turn, text=piece)
+            yield events.TurnFinished(
                 episode=episodes,
                 turn=turn,
                 reply=f'{{"action": {action}}}',
@@ -88,20 +65,20 @@ def mix(seed: int) -> Iterator[AnyEvent]:
                 reward=0.0,
             )
         won = rng.choice((-1.0, 1.0))
-        yield EpisodeFinished(episode=episodes, episode_return=won, length=turns, end="terminated")
+        yield events.EpisodeFinished(episode=episodes, episode_return=won, length=turns, end="terminated")
         episodes += 1
         if episodes % 2 == 0:
             yield counted(rng, episodes)
         if episodes % 8 == 0:
             updates += 1
-            yield PhaseChanged(phase="updating")
-            yield UpdateFinished(update=updates, episodes=episodes * 64, stats=figures(rng))
-            yield PhaseChanged(phase="rolling_out")
+            yield events.PhaseChanged(phase="updating")
+            yield events.UpdateFinished(update=updates, episodes=episodes * 64, stats=figures(rng))
+            yield events.PhaseChanged(phase="rolling_out")
 
 
-def counted(rng: random.Random, episodes: int) -> EpisodesCounted:
+def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
     """A batch of 128 episodes."""
-    return EpisodesCounted(
+    return events.EpisodesCounted(
         returns=[rng.choice((-1.0, 1.0)) for _ in range(128)],
         lengths=[1] * 128,
         parse_failures=0,
@@ -114,17 +91,17 @@ def counted(rng: random.Random, episodes: int) -> EpisodesCounted:
     )
 
 
-def figures(rng: random.Random) -> UpdateStats:
+def figures(rng: random.Random) -> events.UpdateStats:
     """Figures of an update, each at random."""
-    fields = msgspec.structs.fields(UpdateStats)
-    return UpdateStats(**{field.name: 7 if field.type is int else rng.random() for field in fields})
+    fields = msgspec.structs.fields(events.UpdateStats)
+    return events.UpdateStats(**{field.name: 7 if field.type is int else rng.random() for field in fields})
 
 
 def trainer() -> None:
-    """Tell `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
+    """Send `TURNS` turns at once, then `EVENTS_PER_S`; nothing while paused."""
     out, lock, paused, ended = sys.stdout.buffer, threading.Lock(), threading.Event(), threading.Event()
 
-    def tell(event: AnyEvent) -> None:
+    def send(event: events.AnyEvent) -> None:
         with lock:
             wire.write_frame(out, wire.encode_event(event))
 
@@ -133,52 +110,49 @@ def trainer() -> None:
             match wire.decode_command(payload):
                 case Pause():
                     paused.set()
-                    tell(PhaseChanged(phase="paused"))
+                    send(events.PhaseChanged(phase="paused"))
                 case Resume():
-                    tell(PhaseChanged(phase="rolling_out"))
+                    send(events.PhaseChanged(phase="rolling_out"))
                     paused.clear()
                 case Stop():
                     break
         ended.set()
 
-    tell(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
     wire.read_frame(sys.stdin.buffer)  # StartRun
-    tell(started())
-    tell(PhaseChanged(phase="rolling_out"))
+    send(
+        events.RunStarted(
+            agent="Blackjack",
+            env_id="Blackjack-v1",
+            model="bundled",
+            run_dir="",
+            seed=1,
+            n_envs=128,
+            mode="train",
+            system_prompt=PROMPT,
+            prompt_version=1,
+            action_names=["stick", "hit"],
+            baselines={"random": -0.396, "optimal": -0.0466},
+            parameters=540_000,
+            trainable=540_000,
+            device="cpu",
+            threads=1,
+        )
+    )
+    send(events.PhaseChanged(phase="rolling_out"))
     threading.Thread(target=listen, daemon=True).start()
-    events, turns = mix(1), 0
+    stream, turns = mix(1), 0
     while turns < TURNS:
-        event = next(events)
-        turns += isinstance(event, TurnFinished)
-        tell(event)
+        event = next(stream)
+        turns += isinstance(event, events.TurnFinished)
+        send(event)
     due = time.monotonic()
     while not ended.is_set():
         due = max(due + 1 / EVENTS_PER_S, time.monotonic() - 0.1)
         time.sleep(max(0.0, due - time.monotonic()))
         if not paused.is_set():
-            tell(next(events))
-    tell(RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
-
-
-def started() -> RunStarted:
-    """The run that is told."""
-    return RunStarted(
-        agent="Blackjack",
-        env_id="Blackjack-v1",
-        model="bundled",
-        run_dir="",
-        seed=1,
-        n_envs=128,
-        mode="train",
-        system_prompt=PROMPT,
-        prompt_version=1,
-        action_names=["stick", "hit"],
-        baselines={"random": -0.396, "optimal": -0.0466},
-        parameters=540_000,
-        trainable=540_000,
-        device="cpu",
-        threads=1,
-    )
+            send(next(stream))
+    send(events.RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
 
 
 # The app's part
@@ -195,7 +169,7 @@ class Beat(NamedTuple):
 
 
 class Notes(msgspec.Struct):
-    """What the app noted of itself."""
+    """What the app measured in its own process."""
 
     beats: list[Beat] = []
     processor: list[tuple[float, float]] = []
@@ -238,50 +212,26 @@ def app(notes_path: str, run_dir: str) -> None:
 # The person's part
 
 
-class Terminal:
-    """A pseudo-terminal with the app in it, and what it has painted."""
+class AppTerminal(Terminal):
+    """The app, and which observations it has painted."""
 
-    def __init__(self, command: list[str], env: dict[str, str]) -> None:
-        """Start the app."""
-        self.ours, its = pty.openpty()
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self.process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=env, start_new_session=True)
-        os.close(its)
-        self._last = b""
-        self.low, self.high = 10**9, 0
-        """Least and greatest serial painted since `forget`."""
+    low, high = 10**9, 0
+    """Least and greatest serial number painted since `forget`."""
 
     def forget(self) -> None:
-        """The serials painted until now count no more."""
         self.low, self.high = 10**9, 0
 
     def read(self, timeout_s: float) -> bytes:
-        """What is painted next; empty if nothing is."""
-        if not select.select([self.ours], [], [], timeout_s)[0]:
-            return b""
-        try:
-            painted = os.read(self.ours, 1 << 20)
-        except OSError as error:
-            raise SystemExit(f"The app ended; its terminal showed: {self._last!r}") from error
-        self._last = (self._last + painted)[-6000:]
+        painted = super().read(timeout_s)
         for serial in map(int, re.findall(rb"#(\d{7})#", painted)):
             self.low, self.high = min(self.low, serial), max(self.high, serial)
         return painted
 
-    def watch(self, seconds: float) -> None:
-        """Let it paint for a while."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self.read(left)
-
     def press(self, key: bytes, effect: Callable[[bytes], bool]) -> float:
         """Seconds from a key until its effect is painted."""
-        began, painted = time.monotonic(), b""
-        os.write(self.ours, key)
-        while not effect(painted):
-            if time.monotonic() - began > PATIENCE_S:
-                raise SystemExit(f"{key!r} had no effect")
-            painted += self.read(0.5)
+        began = time.monotonic()
+        self.write(key)
+        self.wait(effect)
         return time.monotonic() - began
 
 
@@ -289,7 +239,7 @@ UP, END, ESCAPE = b"\x1b[5~", b"\x1b[F", b"\x1b"
 Times = dict[str, list[float]]
 
 
-def scroll(terminal: Terminal, times: Times) -> None:
+def scroll(terminal: AppTerminal, times: Times) -> None:
     """Three pages up from the end, and back to it."""
     terminal.watch(0.5)
     terminal.forget()
@@ -304,7 +254,7 @@ def scroll(terminal: Terminal, times: Times) -> None:
     terminal.watch(0.3)
 
 
-def search(terminal: Terminal, times: Times) -> None:
+def search(terminal: AppTerminal, times: Times) -> None:
     """Open the line, type a word that each turn has, leave the line."""
     times["/"].append(terminal.press(b"/", lambda painted: b"go through the matches" in painted))
     terminal.watch(0.2)
@@ -318,11 +268,11 @@ def search(terminal: Terminal, times: Times) -> None:
             times["typing a search"].append(pressed)
     terminal.press(ESCAPE, lambda painted: b"Play yourself" in painted)
     terminal.watch(0.3)
-    os.write(terminal.ours, END)
+    terminal.write(END)
     terminal.watch(0.3)
 
 
-def open_screens(terminal: Terminal, times: Times) -> None:
+def open_screens(terminal: AppTerminal, times: Times) -> None:
     """Help and metrics, opened and left."""
     for key, words in ((b"?", b"escape closes"), (b"m", b"KL")):
         name = key.decode()
@@ -331,7 +281,7 @@ def open_screens(terminal: Terminal, times: Times) -> None:
             terminal.press(key, lambda painted, words=words: words in painted)
         )
         terminal.watch(0.5)
-        os.write(terminal.ours, ESCAPE)
+        terminal.write(ESCAPE)
         terminal.watch(0.5)
 
 
@@ -342,8 +292,8 @@ class Phase(NamedTuple):
     end_s: float
 
 
-def during(seconds: float, terminal: Terminal) -> Phase:
-    """A stretch in which nobody presses anything."""
+def during(seconds: float, terminal: AppTerminal) -> Phase:
+    """A stretch without keys."""
     begin_s = time.monotonic()
     terminal.watch(seconds)
     return Phase(begin_s, time.monotonic())
@@ -361,7 +311,6 @@ def p95(values: list[float]) -> float:
 
 
 def report(times: Times, lags: list[Beat], busy: float, idle: float) -> None:
-    """The figures, and the targets beside them."""
     pressed = [value for values in times.values() for value in values]
     for name, values in [*times.items(), ("all keys", pressed)]:
         print(
@@ -382,11 +331,9 @@ def measure(rounds: int, seconds: float) -> None:
     """Start the app, wait for its turns, press keys, then none, then pause it."""
     with tempfile.TemporaryDirectory() as folder:
         notes_path = Path(folder) / "notes.json"
-        env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LLAMAGYM_TUI_DATA": folder}
-        env["LLAMAGYM_TUI_CONFIG"] = folder
+        env = {**os.environ, "LLAMAGYM_TUI_DATA": folder, "LLAMAGYM_TUI_CONFIG": folder}
         command = [sys.executable, "-m", "benchmarks.ui_latency", "--role", "app", str(notes_path), f"{folder}/run"]
-        terminal = Terminal(command, env)
-        try:
+        with AppTerminal(command, env) as terminal:
             while terminal.high < TURNS:
                 terminal.read(PATIENCE_S)
             terminal.watch(3.0)
@@ -403,32 +350,29 @@ def measure(rounds: int, seconds: float) -> None:
             terminal.watch(2.0)
             idle = during(seconds, terminal)
             terminal.press(b"q", lambda painted: b"Leav" in painted)
-            os.write(terminal.ours, b"\r")
+            terminal.write(b"\r")
             with contextlib.suppress(SystemExit):  # it ends, as it should
                 terminal.watch(PATIENCE_S)
             terminal.process.wait(PATIENCE_S)
-        finally:
-            terminal.process.kill()
         notes = msgspec.json.decode(notes_path.read_bytes(), type=Notes)
     lags = [beat for beat in notes.beats if keyed.begin_s <= beat.at_s <= keyed.end_s]
     report(times, lags, share(notes, busy), share(notes, idle))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="how often all keys are pressed")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement of processor time")
-    parser.add_argument("--role", choices=["app", "trainer"], help=argparse.SUPPRESS)
-    parser.add_argument("paths", nargs="*", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    match options.role:
+def main(
+    paths: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    rounds: Annotated[int, typer.Option(help="How often all keys are pressed.")] = 10,
+    seconds: Annotated[float, typer.Option(help="Of each measurement of processor time.")] = 10.0,
+    role: Annotated[str, typer.Option(hidden=True)] = "person",
+) -> None:
+    match role:
         case "app":
-            app(*options.paths)
+            app(*(paths or []))
         case "trainer":
             trainer()
         case _:
-            measure(options.rounds, options.seconds)
+            measure(rounds, seconds)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

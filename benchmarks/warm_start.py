@@ -5,9 +5,9 @@
     python -m benchmarks.warm_start --minutes 10
 
 Runs the command line as a user would. Blackjack's greedy return is also computed exactly, from the first-turn choice
-in each state. Each seed has expert episodes of its own, and evaluation episodes come from
-seeds that no training and no demonstration sees. With minutes, RL alone and SFT before RL are trained so long, SFT
-included, and the last line says in which share of the time SFT before RL came where RL alone ended.
+in each state. Each seed has expert episodes of its own, and evaluation episodes come from seeds that neither training
+nor demonstrations see. With minutes, RL alone and SFT before RL are trained that long, SFT included, and the last line
+is the share of RL's time after which SFT before RL had the mean return with which RL alone ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 import typer
@@ -27,7 +27,8 @@ from typer.testing import CliRunner
 
 from benchmarks.exact_blackjack import expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
-from benchmarks.learning import EVALUATION_SEED, summary
+from benchmarks.learning import EVALUATION_SEED
+from benchmarks.timing import summary
 from llamagym_tui.cli.main import app
 from llamagym_tui.demos.expert_play import FIRST_SEED
 from llamagym_tui.engine.model.loading import local_path
@@ -56,20 +57,19 @@ def main(
     episodes: Annotated[int, typer.Option(help="Of each evaluation. 0: none, on Blackjack.")] = 20_000,
     threads: Annotated[str, typer.Option(help="As of train.")] = "1",
 ) -> None:
-    """Train and evaluate, one seed after the other."""
     shares = []
-    told: dict[str, list[float]] = {}
+    returns: dict[str, list[float]] = {}
 
     def row(seed: int, what: str, model: str, trained_s: float, cpu: str = "") -> None:
         found = []
         if agent == "blackjack":
-            told.setdefault(what, []).append(exact_return(model))
-            found.append(f"exact greedy {told[what][-1]:+.4f}")
+            returns.setdefault(what, []).append(exact_return(model))
+            found.append(f"exact greedy {returns[what][-1]:+.4f}")
         if episodes:
             options = ("--episodes", episodes, "--greedy", "--seed", EVALUATION_SEED, "--threads", threads)
-            played = run("eval", agent, "--model", model, *options)
+            played = summary("eval", agent, "--model", model, *options)
             if agent != "blackjack":
-                told.setdefault(what, []).append(played["mean_return"])
+                returns.setdefault(what, []).append(played["mean_return"])
             found.append(f"greedy {played['mean_return']:+.4f} ± {played['return_stderr']:.4f}")
             found.append(f"parse failures {played['parse_failure_rate']:.2%}")
         print(f"seed {seed}: {what:<9}{', '.join(found)}, trained {trained_s:.0f} s{cpu}", flush=True)
@@ -81,27 +81,22 @@ def main(
             if seed == first_seed:
                 row(seed, "base", "bundled", 0.0)
             before_s = children_s()
-            sft = run("sft", agent, "--sft-data", file, "--hands", 0, "--run-dir", place / "sft", *common)
+            sft = summary("sft", agent, "--sft-data", file, "--hands", 0, "--run-dir", place / "sft", *common)
             cpu = f" ({children_s() - before_s:.0f} s of one core, the program's start included)"
             row(seed, "SFT", str(place / "sft"), sft["elapsed_s"], cpu)
             if not minutes:
                 continue
-            run("train", agent, "--minutes", minutes, "--run-dir", place / "rl", *common)
+            summary("train", agent, "--minutes", minutes, "--run-dir", place / "rl", *common)
             row(seed, "RL", str(place / "rl"), 60 * minutes)
             first = ("--sft-warm-start", "--sft-data", file, "--minutes", minutes, "--run-dir", place / "both")
-            run("train", agent, *first, *common)
+            summary("train", agent, *first, *common)
             row(seed, "SFT + RL", str(place / "both"), 60 * minutes)
             shares.append(share_of_time(place / "rl", place / "both"))
-            print(f"seed {seed}: SFT + RL came where RL ended in {shares[-1]:.2f} of the time", flush=True)
-    for what, returns in told.items():
-        print(f"{what}: median {statistics.median(returns):+.4f}, worst {min(returns):+.4f}")
+            print(f"seed {seed}: SFT + RL reached RL's last return in {shares[-1]:.2f} of the time", flush=True)
+    for what, found in returns.items():
+        print(f"{what}: median {statistics.median(found):+.4f}, worst {min(found):+.4f}")
     if shares:
         print(f"time to RL's end, SFT + RL over RL: median {statistics.median(shares):.2f}, worst {max(shares):.2f}")
-
-
-def run(*words: Any) -> dict[str, Any]:
-    """The JSON line that a command ends with."""
-    return summary(*map(str, words))
 
 
 def children_s() -> float:
@@ -119,7 +114,6 @@ def exact_return(model: str) -> float:
 
 
 def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
-    """Expert episodes, written."""
     words = ["demos", "generate", agent, "--episodes", str(episodes), "--seed", str(seed), "--out", str(path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, outcome.output
@@ -127,15 +121,16 @@ def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
 
 
 def share_of_time(alone: Path, taught: Path) -> float:
-    """Seconds until a taught run played as RL alone did at its end, over all seconds of that; infinite: never."""
-    target = list(points(alone))[-1]
-    return next((p.elapsed_s for p in points(taught) if p.recent_mean >= target.recent_mean), float("inf")) / (
-        target.elapsed_s
-    )
+    """Seconds until a run after SFT played as RL alone did at its end, over all seconds of that; infinite: never."""
+    if not (moments := list(points(alone))):
+        raise SystemExit(f"RL alone played fewer than {RECENT} episodes: it needs more --minutes.")
+    end = moments[-1]
+    reached_s = next((p.elapsed_s for p in points(taught) if p.recent_mean >= end.recent_mean), float("inf"))
+    return reached_s / end.elapsed_s
 
 
 def points(run_dir: Path) -> Iterator[Point]:
-    """A run's way, from the first full mean on."""
+    """Moments of a run, from the first with `RECENT` episodes on."""
     began_s, recent = 0.0, deque[float](maxlen=RECENT)
     for event in map(json.loads, (run_dir / "events.jsonl").read_text(encoding="utf-8").splitlines()):
         if event["type"] == "RunStarted":

@@ -1,29 +1,34 @@
 """Counts the rooms of the project, the arrows between them and the circles: `python -m scripts.rooms`.
 
-A room is a folder, or a module beside one. An arrow is an import from one room by another, however often it is written;
-imports inside functions and for type checkers only count like all others. A circle is a group of rooms, or of modules,
-each of which reaches all others by arrows.
+- A **room** is what the first two parts of a module's dotted name give: `llamagym_tui.engine` is one, with all of its
+  modules, and so is `llamagym_tui.config`, a module next to it. The second count takes three parts. `benchmarks` and
+  `scripts` are one room each.
+- An **arrow** goes from one room to another if any module of the first imports any module of the second. It counts
+  once, however many imports there are, and imports inside functions or for type checkers count too.
+- A **circle** is a group of rooms that all reach each other along arrows. One arrow each way is the smallest.
+
+The third count is of modules as if each were a room: two files can import each other without any circle of rooms.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "llamagym_tui"
 LINKED = ("agents", "screens", "sft_data")
-"""Folders at the top that belong to the package under their own name."""
-BESIDE = ("benchmarks", "scripts")
+"""Folders at the top of the checkout that are packages in `PACKAGE`."""
+OUTSIDE = ("benchmarks", "scripts")
 Graph = dict[str, set[str]]
+"""Each node with the nodes that it imports."""
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
-    """Files by dotted module name; a package stands for its `__init__`."""
+    """Files by dotted module name; a package's name stands for its `__init__`."""
     found = {}
-    for top in (PACKAGE, *LINKED, *BESIDE):
+    for top in (PACKAGE, *LINKED, *OUTSIDE):
         prefix = [PACKAGE, top] if top in LINKED else [top]
         for path in (root / top).rglob("*.py"):
             inside = path.relative_to(root / top).with_suffix("").parts
@@ -34,8 +39,17 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
     return found
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Dotted names that a module imports anywhere; `from a import b` gives ``a.b``."""
+def module_graph(files: Mapping[str, Path]) -> Graph:
+    """Our modules, each with those that it imports."""
+    graph: Graph = {}
+    for name, path in files.items():
+        imported = _imported(ast.parse(path.read_text(encoding="utf-8")))
+        graph[name] = {_module_of(target, files) for target in imported} - {"", name}
+    return graph
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Dotted names that are imported anywhere in a module; `from a import b` gives ``a.b``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -43,71 +57,61 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def module_graph(files: Mapping[str, Path]) -> Graph:
-    """Each module with those that it imports."""
-    graph: Graph = {}
-    for name, path in files.items():
-        found = {_module_of(target, files) for target in imported(ast.parse(path.read_text(encoding="utf-8")))}
-        graph[name] = {target for target in found if target and target != name}
-    return graph
-
-
 def _module_of(target: str, files: Mapping[str, Path]) -> str:
-    """The module that a dotted name is in; empty if it is none of ours."""
+    """Our module that an imported name belongs to; empty if it is not ours."""
     while target and target not in files:
         target = target.rpartition(".")[0]
     return target
 
 
 def rooms(graph: Graph, levels: int) -> Graph:
-    """The graph with each module named by its first parts.
+    """The modules' graph with all modules of a room joined.
 
     Args:
         graph: of modules.
-        levels: parts of a name that are kept: 2 for the rooms beside each other in the package.
+        levels: parts of the dotted name that name a room.
     """
+
+    def room_of(module: str) -> str:
+        return ".".join(module.split(".")[: 1 if module.startswith(OUTSIDE) else levels])
+
     joined: Graph = {}
-    for name, targets in graph.items():
-        room = ".".join(name.split(".")[: 1 if name.startswith(BESIDE) else levels])
-        others = {".".join(target.split(".")[: 1 if target.startswith(BESIDE) else levels]) for target in targets}
-        joined.setdefault(room, set()).update(others - {room})
+    for module, targets in graph.items():
+        room = room_of(module)
+        joined.setdefault(room, set()).update({room_of(target) for target in targets} - {room})
     return joined
 
 
+def arrows(graph: Graph) -> int:
+    return sum(map(len, graph.values()))
+
+
 def circles(graph: Graph) -> list[list[str]]:
-    """Groups of nodes that reach each other, by name."""
+    """The circles, each as a sorted list of names."""
     reached = {node: _reachable(graph, node) for node in graph}
     groups = {frozenset({node, *(other for other in reached[node] if node in reached[other])}) for node in graph}
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
 def _reachable(graph: Graph, start: str) -> set[str]:
+    """Nodes that can be reached from one along one arrow or more."""
     found: set[str] = set()
     waiting = [start]
     while waiting:
-        for target in graph.get(waiting.pop(), ()):
-            if target not in found:
-                found.add(target)
-                waiting.append(target)
+        new = graph.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
     return found
 
 
-def arrows(graph: Graph) -> int:
-    """How many pairs of rooms there are of which the first imports the second."""
-    return sum(map(len, graph.values()))
-
-
-def report(graph: Graph) -> Iterable[str]:
-    """What the command prints."""
-    for title, shown in (
-        ("rooms on the top two levels", rooms(graph, 2)),
-        ("rooms on the top three levels", rooms(graph, 3)),
-        ("modules", graph),
-    ):
-        found = circles(shown)
-        yield f"{title}: {len(shown)}, arrows {arrows(shown)}, circles {len(found)}"
+def report(graph: Graph) -> Iterator[str]:
+    """The lines that the command prints, for a graph of modules."""
+    counted = {"rooms on the top two levels": rooms(graph, 2), "rooms on the top three levels": rooms(graph, 3)}
+    for title, nodes in {**counted, "modules": graph}.items():
+        found = circles(nodes)
+        yield f"{title}: {len(nodes)}, arrows {arrows(nodes)}, circles {len(found)}"
         yield from ("  circle: " + ", ".join(group) for group in found)
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(report(module_graph(modules()))) + "\n")
+    print("\n".join(report(module_graph(modules()))))

@@ -22,14 +22,12 @@ from llamagym_tui.config import RunConfig
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SETTLED_S = 3.0
-"""Seconds that a screen has to be drawn, and the trainer to answer it."""
+"""Seconds in which a screen is drawn and the trainer answers it."""
 START_S = 90.0
-"""Seconds that the model has to load."""
+"""Seconds in which the model must have been loaded."""
 
 
 class Picture(NamedTuple):
-    """What stands on one picture."""
-
     name: str
     size: tuple[int, int]
     """Columns and lines."""
@@ -50,7 +48,7 @@ PICTURES = [
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until something holds, or say why the picture cannot be taken."""
+    """Wait until a condition holds; end the program with the reason if it does not."""
     for _ in range(int(timeout_s / 0.1)):
         if condition():
             return
@@ -62,7 +60,6 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], timeout_s: fl
 
 
 async def take(live_s: float) -> None:
-    """Play, and take all pictures of one run."""
     seeds = count(11)
     app = LlamaGymApp(RunConfig(agent="blackjack", run_dir="data/run", seed=1), next_seed=lambda: next(seeds))
     async with app.run_test(size=PICTURES[0].size) as pilot:
@@ -82,19 +79,17 @@ async def take(live_s: float) -> None:
 
 
 def save(app: LlamaGymApp, name: str) -> None:
-    """Write what the terminal shows."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{name}.svg").write_text(app.export_screenshot(title="llamagym-tui"), encoding="utf-8")
     print(f"docs/pictures/{name}.svg")
 
 
 def main() -> None:
-    """Read the options and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--live", type=float, default=60.0, metavar="SECONDS", help="seconds of training before")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        # A relative path is shown, so that the picture names no folder of this machine.
+        # The pictures show a relative path instead of a folder of this machine.
         os.chdir(folder)
         os.environ["LLAMAGYM_TUI_DATA"] = "data"
         os.environ["LLAMAGYM_TUI_CONFIG"] = "config"

@@ -1,4 +1,4 @@
-"""Train the bundled model, or measure the one that stands there."""
+"""Train the bundled model, or measure the one that ships."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from scripts.bundled_model.train import train
 
 
 def main(
-    check: Annotated[bool, typer.Option(help="Measure only, and write the card anew.")] = False,
+    check: Annotated[bool, typer.Option(help="Measure only, and write the card again.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the model; default: where it ships.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
     threads: Annotated[int, typer.Option(help="Intra-op threads.")] = 2,
 ) -> None:
-    """Train from random weights, measure, and write the model card."""
     torch.set_num_threads(threads)
     path = out or bundled_model_path()
     if not check:

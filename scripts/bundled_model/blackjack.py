@@ -21,7 +21,7 @@ DEFAULT_SHARE = 0.12
 """Share of lessons under the default prompt."""
 USUAL_SHARE = 0.85
 """Share of prompts about the dealer's card that hit more against a strong one. Were it a half, the card alone would
-tell nothing about the action, and there would be no gradient towards looking at it."""
+carry no information about the action, and there would be no gradient towards looking at it."""
 REPORT_SHARE = 0.12
 """Share of the others in which the state is to be named, and not played."""
 
@@ -46,11 +46,11 @@ def lesson(rng: random.Random, hands: int, dealer_weight: int = 1) -> Lesson:
 
 
 def report(rng: random.Random, hands: int) -> Lesson:
-    """Say what is seen: the reply names the total or the dealer's card, so that it reaches the deciding token."""
-    asked, name = rng.choice([(0, "your total"), (1, "the dealer's card")])
+    """The reply names the total or the dealer's card, so that these reach the token that decides."""
+    part, name = rng.choice([(0, "your total"), (1, "the dealer's card")])
 
     def exchange(state: State) -> Exchange:
-        number = 11 if asked == 1 and state[1] == 1 else state[asked]
+        number = 11 if part == 1 and state[1] == 1 else state[part]
         return Exchange(AGENT.format_observation(state), AGENT.format_action(number), state)
 
     prompt = f'{rng.choice(OPENINGS[1:])} Reply with {{"action": n}}, where n is {name}.'.strip()

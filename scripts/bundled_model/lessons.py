@@ -1,4 +1,4 @@
-"""What a lesson is: a system prompt, and short conversations that are to be held under it."""
+"""A lesson of the bundled model: a system prompt, and short conversations under it that the model imitates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Exchange(NamedTuple):
-    """One turn: what the agent is told, and what it is to say."""
+    """One turn: an observation, and the reply that is imitated."""
 
     observation: str
     reply: str

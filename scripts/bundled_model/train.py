@@ -24,7 +24,7 @@ HIDDEN, LAYERS, HEADS, INNER = 96, 4, 4, 256
 PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 5
 WORLD_SHARE = 0.15
 STAGES = ((3600, 3e-3, 1), (1500, 2e-3, 1), (700, 1.5e-3, 4))
-"""Steps, peak learning rate, and weight of the prompts about the dealer's card; each begins anew with optimizer and
+"""Steps, peak learning rate, and weight of the prompts about the dealer's card; each starts with a new optimizer and
 schedule. Those prompts are learnt last, late in the first stage; the others make them exact."""
 WARMUP_STEPS = 150
 STATE_WEIGHT = 0.2
@@ -48,7 +48,6 @@ class Batch:
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """Random weights."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -69,7 +68,6 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM
 
 
 def pack(lessons: list[Lesson], chat: ChatTokenizer) -> Batch:
-    """Lessons as one batch."""
     rows = [_pack_one(lesson, chat) for lesson in lessons]
     width = max(len(row[0]) for row in rows)
     count = len(rows)
@@ -145,7 +143,7 @@ def train_stage(
     seed: int,
     log_every: int = 100,
 ) -> None:
-    """One stage: lessons by seed, a new optimizer, a learning rate that rises and falls once."""
+    """One stage: lessons drawn from a seed, a new optimizer, a learning rate that rises and falls once."""
     chat, rng = ChatTokenizer(tokenizer), random.Random(seed)
     heads = StateHeads(HIDDEN)
     parameters = [*model.parameters(), *heads.parameters()]

@@ -1,6 +1,6 @@
 """Lessons in made-up worlds: the format of a reply and simple instructions, for environments yet to come.
 
-A world has two to six named actions and tells its state as a grid position or as numbers. Half of the prompts are the
+A world has two to six named actions and shows its state as a grid position or as numbers. Half of the prompts are the
 generic agent's own, as it makes them for any Gymnasium id; the others are as a user's agent file might word them.
 """
 
@@ -48,8 +48,8 @@ def lesson(rng: random.Random, conversations: int) -> Lesson:
             action = chosen
         else:
             action = chosen if (column if kind == "column" else row) < limit else other
-        told = _grid(rng, row, column, size) if kind in ("column", "row") else _anything(rng, row, column, size)
-        return Exchange(told, GENERIC.format_action(action))
+        observation = _grid(rng, row, column, size) if kind in ("column", "row") else _anything(rng, row, column, size)
+        return Exchange(observation, GENERIC.format_action(action))
 
     return Lesson(prompt, [[exchange(turn) for turn in range(rng.randint(1, 4))] for _ in range(conversations)])
 

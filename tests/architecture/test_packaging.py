@@ -1,4 +1,7 @@
-"""The wheel holds what the packages hold, the links are their folders, and the pins are those of the project."""
+"""The wheel and an editable install hold what the packages hold, with or without links; pins are the project's.
+
+Git on Windows writes a link as a text file with the link's target; a zip of the sources may leave links out.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,28 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAPPED = ("agents", "screens", "sft_data")
 NOT_PACKAGED = ("__pycache__", "*.pyc", ".*")
+PIP = ("--quiet", "--no-index", "--no-build-isolation", "--no-deps")
+Links = Literal["kept", "text files", "missing"]
+USE = """
+from importlib.resources import files
+import llamagym_tui.agents.blackjack
+import llamagym_tui.screens.playground.playground
+import llamagym_tui.sft_data
+assert "{" in (files("llamagym_tui.screens.playground") / "playground.tcss").read_text("utf-8")
+assert any(path.name.endswith(".jsonl") for path in files("llamagym_tui.sft_data").iterdir())
+print(llamagym_tui.__file__)
+"""
 
 
 def project() -> dict:
@@ -43,22 +59,50 @@ def sources() -> set[str]:
     return found
 
 
-def test_the_wheel_holds_what_the_packages_hold(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
+def tree(folder: Path, links: Links) -> Path:
+    """The sources, with the links in the package kept, as git writes them where there are none, or left out."""
     ignore = shutil.ignore_patterns(*NOT_PACKAGED)
     for name in ("llamagym_tui", *MAPPED):
-        shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignore)
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
-    outcome = subprocess.run(
-        [*command, "--wheel-dir", str(tmp_path), str(tree)], capture_output=True, text=True, timeout=600
-    )
+        shutil.copy(ROOT / name, folder / name)
+    for name in () if links == "kept" else MAPPED:
+        (folder / "llamagym_tui" / name).unlink(missing_ok=True)
+        if links == "text files":
+            (folder / "llamagym_tui" / name).write_text(f"../{name}", encoding="utf-8")
+    return folder
+
+
+def run(*command: str, **options: Any) -> str:
+    outcome = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, **options)
     assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
+
+
+def use(folder: Path) -> None:
+    """Import modules and read files of what was installed into a folder."""
+    # Without -S, an editable install of this checkout would answer; other packages come without their .pth files.
+    paths = f"import site, sys; site.addsitedir({str(folder)!r}); sys.path.append({sysconfig.get_path('purelib')!r})"
+    where = run("-I", "-S", "-c", f"{paths}\n{USE}", cwd=folder).strip()
+    assert Path(where).is_relative_to(folder.parent)
+
+
+@pytest.mark.parametrize("links", ["kept", "text files", pytest.param("missing", marks=pytest.mark.slow)])
+def test_the_wheel_holds_what_the_packages_hold_with_and_without_links(links: Links, tmp_path: Path) -> None:
+    sources_without_git = tree(tmp_path / "tree", links)
+    run("-m", "pip", "wheel", *PIP, "--wheel-dir", str(tmp_path), str(sources_without_git))
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
+        archive.extractall(tmp_path / "site")
     assert packed == sources()
+    use(tmp_path / "site")
+
+
+@pytest.mark.parametrize("links", [pytest.param("kept", marks=pytest.mark.slow), "text files", "missing"])
+def test_an_editable_install_works_with_and_without_links(links: Links, tmp_path: Path) -> None:
+    run("-m", "pip", "install", *PIP, "--target", str(tmp_path / "site"), "-e", str(tree(tmp_path / "tree", links)))
+    use(tmp_path / "site")
 
 
 def normalised(name: str) -> str:

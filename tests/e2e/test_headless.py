@@ -34,7 +34,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     (tmp_path / "prompt.txt").write_text("Hit below 13.")
     trained = subprocess.run(
         command(
-            *("train", "blackjack", "--model", model, "--run-dir", run_dir, "--episodes", 200, "--envs", 64),
+            *("train", "blackjack", "--model", model, "--run-dir", run_dir, "--episodes", 64, "--envs", 64),
             *("--seed", 1, "--threads", 1, "--prompt-file", tmp_path / "prompt.txt", "--json"),
         ),
         capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=True,
@@ -45,14 +45,14 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
         "return_stderr", "run_dir",
     ]  # fmt: skip
     assert (figures["agent"], figures["seed"], figures["run_dir"]) == ("blackjack", 1, str(run_dir))
-    assert figures["episodes"] == 200
+    assert figures["episodes"] == 64
     assert "Traceback" not in trained.stderr
     assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {path.name for path in run_dir.iterdir()}
     assert run_store.last_system_prompt(run_dir) == "Hit below 13."
 
     evaluated = subprocess.run(
         command(
-            *("eval", "blackjack", "--model", run_dir, "--episodes", 300, "--greedy"),
+            *("eval", "blackjack", "--model", run_dir, "--episodes", 64, "--greedy"),
             *("--seed", 7, "--threads", 1, "--json"),
         ),
         capture_output=True, text=True, timeout=600, env=ENVIRONMENT, check=True,
@@ -61,7 +61,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     assert list(found) == [
         "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "elapsed_s",
     ]  # fmt: skip
-    assert found["episodes"] == 300
+    assert found["episodes"] == 64
     assert -1 <= found["mean_return"] <= 1
 
 
