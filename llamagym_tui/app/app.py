@@ -29,7 +29,7 @@ from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.commands import SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -37,16 +37,7 @@ from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS, self_contained
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
-from llamagym_tui.state.run import (
-    RunState,
-    command_asked,
-    initial_state,
-    mode_asked,
-    pause_asked,
-    prompt_asked,
-    restarted,
-    stop_asked,
-)
+from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import Client
@@ -209,7 +200,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )
-        self._take_in(restarted(self._state, anew=not resume))
+        self._take_in(restarted(self._state, new_run=not resume))
         self._follow_trainer()
 
     @property
@@ -238,24 +229,18 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 return
 
     async def on_command_asked(self, message: CommandAsked) -> None:
-        """Note what is asked for as pending, and ask it."""
-        await self._ask(message.command)
-
-    async def _ask(self, command: AnyCommand) -> None:
-        state = self._state
-        match command:
-            case SetMode():
-                state = mode_asked(state, command.mode)
-            case Pause() | Resume():
-                state = pause_asked(state, isinstance(command, Pause))
-            case SetSystemPrompt():
-                state = prompt_asked(state, command.system_prompt)
-            case _:
-                state = command_asked(state, command)
-        # What was asked for already would never be confirmed a second time.
-        if state is not self._state and self._client is not None:
-            self._take_in(state)
-            await self._client.send(command)
+        """Record a request as pending, show it at once, and send it."""
+        client, before = self._client, self.run_state
+        if client is None or before is None or not before.live:
+            return
+        commands = [command(before) if callable(command) else command for command in message.commands]
+        state = requested(before, *commands)
+        if state is before:
+            return  # it is pending: it would not be confirmed a second time
+        self.run_state = state
+        self._paint()
+        for command in commands:
+            await client.send(command)
 
     # The person
 
@@ -264,16 +249,16 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 
         try:
-            asked = self._state.prompt_requested
-            prompt = self._active_prompt() if asked is None else asked
+            pending = self._state.prompt_requested
+            prompt = self._active_prompt() if pending is None else pending
         except LlamaGymError as error:
             self.notify(literal(str(error)), severity="error", markup=False)
         else:
             self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
 
-    async def _prompt_edited(self, system_prompt: str | None) -> None:
-        if system_prompt is not None and self._state.live:
-            await self._ask(SetSystemPrompt(system_prompt=system_prompt))
+    def _prompt_edited(self, system_prompt: str | None) -> None:
+        if system_prompt is not None:
+            self.post_message(CommandAsked(SetSystemPrompt(system_prompt=system_prompt)))
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
@@ -314,7 +299,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         """End the trainer, then the app."""
         self._leaving = True
         if self._client is not None and self._state.live:
-            self._take_in(stop_asked(self._state))
+            self._take_in(requested(self._state, Stop()))
             await self._client.stop(timeout_s)
         self._close_desks()
         state = self.run_state

@@ -15,19 +15,15 @@ from textual import work
 from textual.app import App
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.setup.run_agent import RunAgent
-from llamagym_tui.state.run import RunState, warm_start_asked, warm_start_cancelled
+from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
-    from llamagym_tui.app.trainer_client import Client
     from llamagym_tui.screens.demos.recording import DemoDesk
-    from llamagym_tui.screens.demos.warm_start import WarmStartDialog
     from llamagym_tui.screens.past_runs.home import HomeScreen
-    from llamagym_tui.screens.play.table import HumanTableScreen
 
 
 class DemoActions(App[None]):
@@ -37,7 +33,6 @@ class DemoActions(App[None]):
     _agent: RunAgent
     _clock: Callable[[], datetime]
     _next_seed: Callable[[], int]
-    _client: Client | None
 
     def __init__(self, **settings: Any) -> None:
         """An app whose desks are not opened yet; `settings` are Textual's."""
@@ -45,9 +40,6 @@ class DemoActions(App[None]):
         self._desks: dict[str, DemoDesk] = {}
 
     def _active_prompt(self) -> str:
-        raise NotImplementedError
-
-    def _take_in(self, state: RunState) -> None:
         raise NotImplementedError
 
     @property
@@ -76,6 +68,7 @@ class DemoActions(App[None]):
 
     def action_human_table(self) -> None:
         """Open the person's table, which stays as it was left."""
+
         from llamagym_tui.screens.play.table import HumanTableScreen
 
         assert self.run_state is not None
@@ -84,11 +77,6 @@ class DemoActions(App[None]):
             self.push_screen(HumanTableScreen(game, self._agent.title, self.desk.policy_hint, self.run_state))
         except LlamaGymError as error:
             self._tell_error(error)
-
-    async def on_human_table_screen_policy_asked(self, message: HumanTableScreen.PolicyAsked) -> None:
-        """Ask the trainer what the policy would do where the person plays."""
-        if self._client is not None and self.run_state is not None and self.run_state.live:
-            await self._client.send(message.question)
 
     # Keeping
 
@@ -163,26 +151,11 @@ class DemoActions(App[None]):
 
     def action_warm_start(self) -> None:
         """Open the dialog that trains on demonstrations."""
+
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
         assert self.run_state is not None
         self.push_screen(WarmStartDialog(self.run_state, self.desk.offers))
-
-    async def on_warm_start_dialog_commands_asked(self, message: WarmStartDialog.CommandsAsked) -> None:
-        """Ask the trainer for a warm start with its evaluations, in order, or for its end."""
-        state, commands = self.run_state, message.commands
-        if self._client is None or state is None or not state.live:
-            return
-        # The dialog is painted now and then: a second key may come before it knows of the first.
-        begins = any(isinstance(command, WarmStart) for command in commands)
-        if state.teaching.under_way if begins else state.teaching.cancelling:
-            return
-        if begins:
-            self._take_in(warm_start_asked(state, evaluates=len(commands) > 1))
-        else:
-            self._take_in(warm_start_cancelled(state))
-        for command in commands:
-            await self._client.send(command)
 
     # Leaving
 

@@ -153,7 +153,7 @@ class HumanGame:
         self.over, self.chosen, self.last, self.discarded = False, None, None, False
         self._look(observation)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
-        self.transcript = self.transcript.tell(started).tell(self._shown(text))
+        self.transcript = self.transcript.after(started).after(self._shown(text))
 
     def choose(self, choice: Choice | None) -> None:
         """Choose an action, or none; nothing is taken yet."""
@@ -188,7 +188,7 @@ class HumanGame:
             self._finish("terminated" if terminated else "truncated")
         else:
             self._messages.append(user(text))
-            self.transcript = self.transcript.tell(self._shown(text))
+            self.transcript = self.transcript.after(self._shown(text))
         return self.over
 
     def hint(self) -> str:
@@ -251,7 +251,7 @@ class HumanGame:
         self._messages.append(assistant(reply))
         self._actions.append(action)
         self._rewards.append(reward)
-        self.transcript = self.transcript.tell(told)
+        self.transcript = self.transcript.after(told)
 
     def _finish(self, end: End) -> None:
         finished = EpisodeFinished(
@@ -259,7 +259,7 @@ class HumanGame:
         )
         self.last, self.discarded = self._demonstration(end), False
         self._writer.add(self.last)
-        self.transcript = self.transcript.tell(finished)
+        self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         self.over = True
 

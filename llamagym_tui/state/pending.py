@@ -1,7 +1,7 @@
-"""What was asked of the trainer and is neither confirmed nor refused: a pure record beside the run state.
+"""Requests to the trainer that are neither confirmed nor refused, and the reply under inspection: pure records.
 
-Mode, pause and prompt have a field of their own in `run_state`; here are the other commands. Nothing in it is shown
-as active.
+Mode, pause and prompt are pending in fields of the run state, the wheel and what is watched in records of their own.
+Nothing pending is shown as active.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from llamagym_tui.protocol.commands import (
     RollBack,
     SaveCheckpoint,
     WatchPolicyMap,
+    WeighActions,
 )
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
+    ConversationWeighed,
     EvaluationCancelled,
     EvaluationFinished,
     PolicyMapWatched,
@@ -33,20 +35,21 @@ from llamagym_tui.protocol.events import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Commands on their way."""
+class Pending:
+    """Requests without a record of their own."""
 
     evaluation: Evaluate | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
     policy_map: bool | None = None
-    """Whether the policy map is to be told closely. None: nothing was asked."""
+    """Whether the policy map is to be followed closely; None: nothing is pending."""
     settings: dict[str, Value] = field(default_factory=dict)
     """New values by dotted names."""
+    weighing: WeighActions | None = None
 
-    def asking(self, command: AnyCommand) -> Asked:
-        """With another command; the same object if that is on its way already, or is none of these."""
+    def requesting(self, command: AnyCommand) -> Pending:
+        """With another request; the same object if that is pending already."""
         match command:
             case Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
@@ -60,10 +63,12 @@ class Asked:
                 return replace(self, policy_map=on)
             case ChangeSettings(changes=changes) if changes.items() - self.settings.items():
                 return replace(self, settings={**self.settings, **changes})
+            case WeighActions() if command != self.weighing:
+                return replace(self, weighing=command)
             case _:
                 return self
 
-    def answered(self, event: AnyEvent) -> Asked:
+    def after(self, event: AnyEvent) -> Pending:
         """Without what an event confirms or refuses."""
         match event:
             case EvaluationFinished() | EvaluationCancelled():
@@ -80,6 +85,8 @@ class Asked:
                 return replace(self, policy_map=None)
             case WarningRaised(refused="settings"):
                 return replace(self, settings={})
+            case ConversationWeighed(ticket=ticket) if self.weighing is not None and ticket == self.weighing.ticket:
+                return replace(self, weighing=None)
             case _:
                 return self
 
@@ -89,39 +96,31 @@ class Inspection:
     """A reply under inspection."""
 
     found: TurnInspected | None = None
-    """The last answer that told tokens."""
+    """The last answer with tokens."""
     refused: TurnInspected | None = None
-    """The last answer, if it was none but told why."""
-    asked: InspectTurn | None = None
-    """Asked for, not answered."""
+    """The last answer, if it only gives a reason why there are none."""
+    requested: InspectTurn | None = None
+    """Not answered."""
 
-    def asking(self, command: AnyCommand) -> Inspection:
-        """With another command; the same object if that is on its way already, or is none of these."""
-        if isinstance(command, InspectTurn) and command != self.asked:
-            return replace(self, asked=command)
-        return self
+    def requesting(self, command: InspectTurn) -> Inspection:
+        """With another request; the same object if that is pending already."""
+        return self if command == self.requested else replace(self, requested=command)
 
-    def answered(self, event: AnyEvent) -> Inspection:
-        """With what an event tells of a reply."""
-        if not isinstance(event, TurnInspected):
-            return self
+    def after(self, event: TurnInspected) -> Inspection:
         # An answer to an older request leaves the newer one pending.
-        answers = self.asked is not None and (self.asked.episode, self.asked.turn) == (event.episode, event.turn)
-        asked = None if answers else self.asked
+        wanted = self.requested
+        answers = wanted is not None and (wanted.episode, wanted.turn) == (event.episode, event.turn)
+        requested = None if answers else wanted
         if event.why_not:
-            return replace(self, refused=event, asked=asked)
-        return Inspection(found=event, asked=asked)
-
-    def ended(self) -> Inspection:
-        """When nothing that was asked for will be answered any more."""
-        return self if self.asked is None else replace(self, asked=None)
+            return replace(self, refused=event, requested=requested)
+        return Inspection(found=event, requested=requested)
 
     def of(self, episode: int, turn: int) -> TurnInspected | None:
-        """What was told of a reply, if it is the one told last."""
+        """The tokens of a reply, if it was the last one inspected."""
         found = self.found
         return found if found is not None and (found.episode, found.turn) == (episode, turn) else None
 
     def why_not(self, episode: int, turn: int) -> str:
-        """Why nothing more is known of a reply; empty if that was not said."""
+        """Why nothing more is known of a reply; empty if no reason was given."""
         refused = self.refused
         return refused.why_not if refused is not None and (refused.episode, refused.turn) == (episode, turn) else ""

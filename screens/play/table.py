@@ -16,14 +16,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import DescendantFocus, Key
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import Choice
-from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.play.table_texts import (
@@ -34,6 +32,7 @@ from llamagym_tui.screens.play.table_texts import (
     saved_text,
     score_text,
 )
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -73,13 +72,6 @@ class HumanTableScreen(Screen[None]):
             "escape", "leave", "Back", tooltip="Back to the playground; the table stays as it is.", id="table.leave"
         ),
     ]
-
-    class PolicyAsked(Message):
-        """The trainer is to be asked what the policy would do."""
-
-        def __init__(self, question: WeighActions) -> None:
-            self.question = question
-            super().__init__()
 
     def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
         """A screen for a table that may have been played at before.
@@ -309,5 +301,5 @@ class HumanTableScreen(Screen[None]):
         if not hint.display:
             return
         if (question := self._policy_hint.question(game, self._state)) is not None:
-            self.post_message(self.PolicyAsked(question))
+            self.post_message(CommandAsked(question))
         hint.update(hint_text(game, self._policy_hint.words(game, self._state)))

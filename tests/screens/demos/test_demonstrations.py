@@ -25,9 +25,9 @@ from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
-from llamagym_tui.screens.demos.warm_start_texts import teaching_text
+from llamagym_tui.screens.demos.warm_start_texts import warm_start_text
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.state.warm_start import Stage, Teaching
+from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
@@ -246,7 +246,7 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
-        await sees(pilot, "asked for; first the evaluation")
+        await sees(pilot, "requested; first the evaluation")
         evaluate = Evaluate(episodes=300, greedy=True)
         assert client.asked == [evaluate, WarmStart(sft_data=str(path)), evaluate]
         client.tell(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
@@ -281,12 +281,12 @@ async def test_a_warm_start_is_asked_for_followed_and_told(make_app: MakeApp, pa
 
 
 def test_an_evaluation_is_awaited_only_while_it_can_come():
-    teaching = Teaching(stage=Stage.EVALUATING, evaluates=True, before=evaluation(-0.4))
-    assert " → … greedy" in teaching_text(teaching, 80).plain
-    over = replace(teaching, stage=Stage.OVER, after=evaluation(-0.05))
-    assert " → −0.050" in teaching_text(over, 80).plain
-    assert teaching_text(replace(over, after=None), 80).plain.endswith(" greedy, before it only")
-    assert teaching_text(replace(over, before=None), 80).plain.endswith(" greedy, after it only")
+    warm_start = WarmStartState(stage=Stage.EVALUATING, evaluates=True, evaluated_before=evaluation(-0.4))
+    assert " → … greedy" in warm_start_text(warm_start, 80).plain
+    over = replace(warm_start, stage=Stage.OVER, evaluated_after=evaluation(-0.05))
+    assert " → −0.050" in warm_start_text(over, 80).plain
+    assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy, before it only")
+    assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy, after it only")
 
 
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):

@@ -113,7 +113,7 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await pilot.press("f")
         await sees(pilot, "refused")
         await pilot.press("down", "enter")
-        await sees(pilot, "asked for")
+        await sees(pilot, "requested")
         client.tell(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
         for step in range(30):
             client.tell(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))

@@ -260,12 +260,12 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
 
 
 @pytest.mark.parametrize("kind", ["best", "worst"])
-async def test_an_episode_that_is_told_again_has_no_wheel(make_app: MakeApp, kind: Any):
+async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, kind: Any):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         client.tell(WatchChanged(kind=kind, env=0))
-        await sees(pilot, "told again")
+        await sees(pilot, "shown again")
         await pilot.press("w", "space")
         assert client.asked == [Pause()]
 
