@@ -20,7 +20,7 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.user_files import runs_dir
+from llamagym_tui.user_files import replace_file, runs_dir
 
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
@@ -101,14 +101,13 @@ class RunStore:
         return self.run_dir / MODEL_DIR
 
     def write_config(self, config: RunConfig) -> None:
-        """Write the settings, whole or not at all.
+        """Write the settings, all or nothing.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        draft = self.run_dir / f"{CONFIG_FILE}.part"
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
-        draft.replace(self.run_dir / CONFIG_FILE)
+        settings = msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
+        replace_file(self.run_dir / CONFIG_FILE, settings)
 
     def append(self, event: Event) -> None:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` says which are kept.

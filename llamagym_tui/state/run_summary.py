@@ -28,6 +28,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.user_files import replace_file
 
 SUMMARY_FILE = "summary.json"
 VERSION = 1
@@ -87,9 +88,7 @@ def summary_of(run_dir: Path) -> RunSummary:
     if summary != kept:
         # A folder of someone else's is read all the same.
         with contextlib.suppress(OSError):
-            draft = run_dir / f"{SUMMARY_FILE}.part"
-            draft.write_bytes(msgspec.json.encode(summary))
-            draft.replace(run_dir / SUMMARY_FILE)
+            replace_file(run_dir / SUMMARY_FILE, msgspec.json.encode(summary))
     return summary
 
 

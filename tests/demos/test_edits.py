@@ -101,14 +101,15 @@ def test_nothing_is_lost_while_another_process_appends(path: Path) -> None:
 
 @pytest.mark.parametrize("full", ["the file", "the trash"])
 def test_a_full_disk_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
-    before, write = path.read_bytes(), jsonl._write
+    before = path.read_bytes()
 
-    def refuse(file: object, data: bytes) -> None:
-        if str(file.name).endswith(".partial" if full == "the file" else ".trash"):  # type: ignore[attr-defined]
-            raise OSError(28, "No space left on device")
-        write(file, data)  # type: ignore[arg-type]
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(jsonl, "_write", refuse)
+    if full == "the file":
+        monkeypatch.setattr("os.replace", refuse)
+    else:
+        monkeypatch.setattr(jsonl, "append_line", refuse)
     with pytest.raises(DemoFileError, match="No space left"):
         edits.remove(path, [line(1)])
     assert path.read_bytes() == before
