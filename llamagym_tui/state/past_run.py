@@ -11,17 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import (
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodeStarted,
-    ObservationShown,
-    PolicyMapped,
-    StateDrawn,
-    TurnFinished,
-    TurnInspected,
-)
+from llamagym_tui.protocol import event_log, events
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state, with_history
@@ -29,14 +19,14 @@ from llamagym_tui.state.run import RunState, initial_state, with_history
 READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
 TOLD_ONCE = (
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodeStarted,
-    ObservationShown,
-    PolicyMapped,
-    StateDrawn,
-    TurnFinished,
-    TurnInspected,
+    events.EpisodeCorrected,
+    events.EpisodeFinished,
+    events.EpisodeStarted,
+    events.ObservationShown,
+    events.PolicyMapped,
+    events.StateDrawn,
+    events.TurnFinished,
+    events.TurnInspected,
 )
 """Events of which nothing outlives their session."""
 

@@ -9,36 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from llamagym_tui.config import Value
-from llamagym_tui.protocol.commands import (
-    AnyCommand,
-    CancelEvaluation,
-    ChangeSettings,
-    Evaluate,
-    InspectTurn,
-    RollBack,
-    SaveCheckpoint,
-    WatchPolicyMap,
-    WeighActions,
-)
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    CheckpointSaved,
-    ConversationWeighed,
-    EvaluationCancelled,
-    EvaluationFinished,
-    PolicyMapWatched,
-    RolledBack,
-    SettingsChanged,
-    TurnInspected,
-    WarningRaised,
-)
+from llamagym_tui.protocol import commands, events
+from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.protocol.events import AnyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
     """Requests without a record of their own."""
 
-    evaluation: Evaluate | None = None
+    evaluation: commands.Evaluate | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
@@ -46,24 +26,24 @@ class Pending:
     """Whether the policy map is to be followed closely; None: nothing is pending."""
     settings: dict[str, Value] = field(default_factory=dict)
     """New values by dotted names."""
-    weighing: WeighActions | None = None
+    weighing: commands.WeighActions | None = None
 
     def requesting(self, command: AnyCommand) -> Pending:
         """With another request; the same object if that is pending already."""
         match command:
-            case Evaluate() if self.evaluation is None:
+            case commands.Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
-            case CancelEvaluation() if not self.evaluation_cancelled:
+            case commands.CancelEvaluation() if not self.evaluation_cancelled:
                 return replace(self, evaluation_cancelled=True)
-            case SaveCheckpoint() if not self.checkpoint:
+            case commands.SaveCheckpoint() if not self.checkpoint:
                 return replace(self, checkpoint=True)
-            case RollBack() if not self.roll_back:
+            case commands.RollBack() if not self.roll_back:
                 return replace(self, roll_back=True)
-            case WatchPolicyMap(on=on) if on is not self.policy_map:
+            case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
                 return replace(self, policy_map=on)
-            case ChangeSettings(changes=changes) if changes.items() - self.settings.items():
+            case commands.ChangeSettings(changes=changes) if changes.items() - self.settings.items():
                 return replace(self, settings={**self.settings, **changes})
-            case WeighActions() if command != self.weighing:
+            case commands.WeighActions() if command != self.weighing:
                 return replace(self, weighing=command)
             case _:
                 return self
@@ -71,21 +51,23 @@ class Pending:
     def after(self, event: AnyEvent) -> Pending:
         """Without what an event confirms or refuses."""
         match event:
-            case EvaluationFinished() | EvaluationCancelled():
+            case events.EvaluationFinished() | events.EvaluationCancelled():
                 return replace(self, evaluation=None, evaluation_cancelled=False)
-            case CheckpointSaved() | WarningRaised(refused="checkpoint"):
+            case events.CheckpointSaved() | events.WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)
-            case RolledBack() | WarningRaised(refused="roll_back"):
+            case events.RolledBack() | events.WarningRaised(refused="roll_back"):
                 return replace(self, roll_back=False)
-            case SettingsChanged(changes=changes):
+            case events.SettingsChanged(changes=changes):
                 return replace(
                     self, settings={name: value for name, value in self.settings.items() if name not in changes}
                 )
-            case PolicyMapWatched(on=on) if on is self.policy_map:
+            case events.PolicyMapWatched(on=on) if on is self.policy_map:
                 return replace(self, policy_map=None)
-            case WarningRaised(refused="settings"):
+            case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
-            case ConversationWeighed(ticket=ticket) if self.weighing is not None and ticket == self.weighing.ticket:
+            case events.ConversationWeighed(ticket=ticket) if (
+                self.weighing is not None and ticket == self.weighing.ticket
+            ):
                 return replace(self, weighing=None)
             case _:
                 return self
@@ -95,18 +77,18 @@ class Pending:
 class Inspection:
     """A reply under inspection."""
 
-    found: TurnInspected | None = None
+    found: events.TurnInspected | None = None
     """The last answer with tokens."""
-    refused: TurnInspected | None = None
+    refused: events.TurnInspected | None = None
     """The last answer, if it only gives a reason why there are none."""
-    requested: InspectTurn | None = None
+    requested: commands.InspectTurn | None = None
     """Not answered."""
 
-    def requesting(self, command: InspectTurn) -> Inspection:
+    def requesting(self, command: commands.InspectTurn) -> Inspection:
         """With another request; the same object if that is pending already."""
         return self if command == self.requested else replace(self, requested=command)
 
-    def after(self, event: TurnInspected) -> Inspection:
+    def after(self, event: events.TurnInspected) -> Inspection:
         # An answer to an older request leaves the newer one pending.
         wanted = self.requested
         answers = wanted is not None and (wanted.episode, wanted.turn) == (event.episode, event.turn)
@@ -115,7 +97,7 @@ class Inspection:
             return replace(self, refused=event, requested=requested)
         return Inspection(found=event, requested=requested)
 
-    def of(self, episode: int, turn: int) -> TurnInspected | None:
+    def of(self, episode: int, turn: int) -> events.TurnInspected | None:
         """The tokens of a reply, if it was the last one inspected."""
         found = self.found
         return found if found is not None and (found.episode, found.turn) == (episode, turn) else None

@@ -9,44 +9,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from llamagym_tui.config import FINAL
-from llamagym_tui.protocol.events import (
-    ActionAwaited,
-    ActionsWeighed,
-    AnyEvent,
-    CheckpointSaved,
-    ConversationWeighed,
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodesCounted,
-    EpisodeStarted,
-    EvaluationCancelled,
-    EvaluationFinished,
-    Hello,
-    ModeChanged,
-    ObservationShown,
-    PaceChanged,
-    PhaseChanged,
-    PolicyMapLaidOut,
-    PolicyMapped,
-    PolicyMapWatched,
-    PromptChanged,
-    RolledBack,
-    RunFinished,
-    RunStarted,
-    SessionFailed,
-    SettingsChanged,
-    StateDrawn,
-    TokensStreamed,
-    TurnFinished,
-    TurnInspected,
-    UpdateFinished,
-    WarmStartFinished,
-    WarmStartProgressed,
-    WarningRaised,
-    WatchChanged,
-    WheelLetGo,
-    WheelTaken,
-)
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import RECENT, evaluated_return
 from llamagym_tui.state import prompts
 from llamagym_tui.state.pending import Pending
@@ -72,83 +36,83 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event: which of its records take it, and what it changes of the run itself."""
     match event:
-        case TokensStreamed() | ActionsWeighed():
+        case events.TokensStreamed() | events.ActionsWeighed():
             return _after(state, event, "transcript")
-        case ObservationShown() | EpisodeFinished():
+        case events.ObservationShown() | events.EpisodeFinished():
             return _after(state, event, "view", "transcript")
-        case TurnFinished():
+        case events.TurnFinished():
             return _after(state, event, "wheel", "transcript")
-        case EpisodeStarted():
+        case events.EpisodeStarted():
             return _after(state, event, "transcript", watched=event)
-        case StateDrawn():
+        case events.StateDrawn():
             return _after(state, event, "view")
-        case EpisodesCounted():
+        case events.EpisodesCounted():
             return _episodes_counted(state, event)
-        case UpdateFinished():
+        case events.UpdateFinished():
             return _update_finished(state, event)
-        case Hello():
+        case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
-        case PhaseChanged():
+        case events.PhaseChanged():
             return _phase_changed(_after(state, event, "watching", "warm_start"), event)
-        case RunStarted():
+        case events.RunStarted():
             return _run_started(state, event)
-        case WatchChanged():
+        case events.WatchChanged():
             return _noted(_after(state, event, "watching", "view"), watched_text(event, state.n_envs))
-        case PaceChanged():
+        case events.PaceChanged():
             return _after(state, event, "watching")
-        case WheelTaken():
+        case events.WheelTaken():
             note = f"You have the wheel of environment {event.env + 1:,}, from its next turn on."
             return _noted(_after(state, event, "wheel"), note)
-        case WheelLetGo():
+        case events.WheelLetGo():
             note = f"The agent acts again{f': {event.reason}' if event.reason else ''}."
             return _noted(_after(state, event, "wheel"), note)
-        case ActionAwaited():
+        case events.ActionAwaited():
             return _after(state, event, "wheel")
-        case EpisodeCorrected():
+        case events.EpisodeCorrected():
             return _noted(state, CORRECTED)
-        case TurnInspected():
+        case events.TurnInspected():
             return _after(state, event, "inspection")
-        case PromptChanged():
+        case events.PromptChanged():
             return _prompt_changed(state, event)
-        case ModeChanged():
+        case events.ModeChanged():
             return _mode_changed(state, event)
-        case SettingsChanged():
+        case events.SettingsChanged():
             return _settings_changed(_after(state, event, "pending"), event)
-        case PolicyMapLaidOut():
+        case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
-        case PolicyMapped():
+        case events.PolicyMapped():
             return replace(state, mapped=event)
-        case PolicyMapWatched():
+        case events.PolicyMapWatched():
             return _after(state, event, "pending", map_watched=event.on)
-        case EvaluationFinished():
+        case events.EvaluationFinished():
             evaluations = (*state.evaluations, event)[-MAX_EVALUATIONS:]
             evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
             return _noted(evaluated, _evaluation_text(event))
-        case EvaluationCancelled():
+        case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {event.episodes:,} episodes."
             return _noted(_after(state, event, "pending", "warm_start"), note)
-        case ConversationWeighed():
+        case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)
-        case WarmStartProgressed():
+        case events.WarmStartProgressed():
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
             return _after(state, event, "warm_start", detail=detail)
-        case WarmStartFinished():
+        case events.WarmStartFinished():
             return _marked(_after(state, event, "warm_start", play=PlayCounts()), "warm start", warm_start_text(event))
-        case CheckpointSaved():
+        case events.CheckpointSaved():
             saved = Saved(state.stats, state.play, state.prompts)
             written = _after(state, event, "pending", checkpoint=event, saved=saved)
             requested = state.pending.checkpoint
             return _noted(written, f"Checkpoint written, after update {event.update:,}.") if requested else written
-        case RolledBack():
+        case events.RolledBack():
             rolled = _after(state, event, "pending", updates=event.update, play=PlayCounts())
             return _marked(rolled, "rolled back", f"to update {event.update:,}; {event.reason}")
-        case WarningRaised():
+        case events.WarningRaised():
             message = clipped(event.message)
             warned = _after(state, event, "pending", "watching", "wheel", "warm_start", warning=message)
             return _noted(warned, f"Warning: {message}")
-        case SessionFailed():
+        case events.SessionFailed():
             return _ended(_after(state, event, "warm_start", phase="failed", failure=clipped(event.message)))
-        case RunFinished():
+        case events.RunFinished():
             return _ended(_after(state, event, "warm_start", phase="stopped", detail="", finished=event))
         case _:
             assert_never(event)
@@ -159,7 +123,7 @@ def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> Ru
     return with_records(state, **{name: getattr(state, name).after(event) for name in records}, **fields)
 
 
-def warm_start_text(event: WarmStartFinished) -> str:
+def warm_start_text(event: events.WarmStartFinished) -> str:
     """The outcome of a warm start in a sentence."""
     how = "cancelled after" if event.cancelled else "trained in"
     return (
@@ -168,7 +132,7 @@ def warm_start_text(event: WarmStartFinished) -> str:
     )
 
 
-def _phase_changed(state: RunState, event: PhaseChanged) -> RunState:
+def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
     requested = state.pause_requested
     confirmed = requested is not None and requested == (event.phase == "paused")
     return replace(
@@ -180,7 +144,7 @@ def _phase_changed(state: RunState, event: PhaseChanged) -> RunState:
     )
 
 
-def _run_started(state: RunState, event: RunStarted) -> RunState:
+def _run_started(state: RunState, event: events.RunStarted) -> RunState:
     state = _rewound(state, event)
     same = (event.mode, event.prompt_version) == (state.mode, state.prompt_version)
     return replace(
@@ -201,7 +165,7 @@ def _run_started(state: RunState, event: RunStarted) -> RunState:
     )
 
 
-def _rewound(state: RunState, event: RunStarted) -> RunState:
+def _rewound(state: RunState, event: events.RunStarted) -> RunState:
     """Rewind to the resumed checkpoint."""
     if event.episodes is None or event.updates is None:
         return state  # the next event with counts has them
@@ -225,7 +189,7 @@ def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
     return tuple(mark for mark in state.marks if mark.episode <= episode)
 
 
-def _update_finished(state: RunState, event: UpdateFinished) -> RunState:
+def _update_finished(state: RunState, event: events.UpdateFinished) -> RunState:
     return replace(
         state,
         updates=event.update,
@@ -235,7 +199,7 @@ def _update_finished(state: RunState, event: UpdateFinished) -> RunState:
     )
 
 
-def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
+def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:
     present = event.mode == state.mode and event.prompt_version == state.prompt_version
     recent = (*state.recent, *event.returns)[-RECENT:] if present else state.recent
     return replace(
@@ -251,7 +215,7 @@ def _episodes_counted(state: RunState, event: EpisodesCounted) -> RunState:
     )
 
 
-def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
+def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
     # An answer to an older request leaves the newer one pending.
     requested = None if state.prompt_requested == event.system_prompt else state.prompt_requested
     changed = replace(
@@ -264,7 +228,7 @@ def _prompt_changed(state: RunState, event: PromptChanged) -> RunState:
     return _marked(changed, f"prompt v{event.prompt_version}", "taken; the next episode has it")
 
 
-def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
+def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
     requested = None if state.mode_requested == event.mode else state.mode_requested
     play = state.play.switched_to_inference() if event.mode == "inference" != state.mode else state.play
     changed = replace(state, mode=event.mode, mode_requested=requested, play=play)
@@ -272,7 +236,7 @@ def _mode_changed(state: RunState, event: ModeChanged) -> RunState:
     return _marked(changed, event.mode, meaning)
 
 
-def _settings_changed(state: RunState, event: SettingsChanged) -> RunState:
+def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunState:
     followed = {FINAL[name] for name in event.changes if name in FINAL}  # the end of a schedule that follows its start
     label = ", ".join(f"{name} {value}" for name, value in event.changes.items() if name not in followed)
     changed = replace(state, settings={**state.settings, **event.changes})
@@ -310,7 +274,7 @@ def _ended(state: RunState) -> RunState:
     )
 
 
-def _evaluation_text(event: EvaluationFinished) -> str:
+def _evaluation_text(event: events.EvaluationFinished) -> str:
     mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
     within = f"; 95 % within {mean.interval_text}" if mean.episodes > 1 else ""
     plural = "" if mean.episodes == 1 else "s"

@@ -15,16 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    ModeChanged,
-    PromptChanged,
-    RolledBack,
-    RunStarted,
-    SettingsChanged,
-    WarmStartFinished,
-)
+from llamagym_tui.protocol import event_log, events
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import EVENTS_FILE, read_config
 from llamagym_tui.state.reduce import MAX_MARKS, reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -44,7 +36,14 @@ PLAYED_EVENTS = 1_024
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Seconds of the recording for each second."""
 
-TurningPoint = RunStarted | PromptChanged | ModeChanged | SettingsChanged | RolledBack | WarmStartFinished
+TurningPoint = (
+    events.RunStarted
+    | events.PromptChanged
+    | events.ModeChanged
+    | events.SettingsChanged
+    | events.RolledBack
+    | events.WarmStartFinished
+)
 """Events at which a run that has begun takes another way, or is resumed."""
 
 

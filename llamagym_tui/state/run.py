@@ -11,38 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from llamagym_tui.config import Mode, RunConfig, Value
-from llamagym_tui.protocol.commands import (
-    Act,
-    AnyCommand,
-    CancelWarmStart,
-    DrawStates,
-    Evaluate,
-    InspectTurn,
-    LetGo,
-    Pause,
-    Resume,
-    SetMode,
-    SetPace,
-    SetSystemPrompt,
-    Step,
-    Stop,
-    TakeWheel,
-    WarmStart,
-    Watch,
-    WatchNext,
-)
-from llamagym_tui.protocol.events import (
-    CheckpointSaved,
-    ConversationWeighed,
-    EpisodeStarted,
-    EvaluationFinished,
-    Phase,
-    PolicyMapLaidOut,
-    PolicyMapped,
-    RunFinished,
-    RunStarted,
-    UpdateStats,
-)
+from llamagym_tui.protocol import commands, events
+from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import MeanReturn, ReturnSeries, mean_return
 from llamagym_tui.state.pending import Inspection, Pending
 from llamagym_tui.state.play_counts import Manner, PlayCounts
@@ -70,7 +40,7 @@ class Mark(NamedTuple):
 class Saved(NamedTuple):
     """The history as of the last checkpoint, from which a resumed run goes on."""
 
-    stats: UpdateStats | None = None
+    stats: events.UpdateStats | None = None
     play: PlayCounts = PlayCounts()
     prompts: Versions = ()
 
@@ -83,12 +53,12 @@ class RunState:
     run_dir: str
     config: RunConfig
     """As the run began; `settings` has what was changed since."""
-    phase: Phase = "loading"
+    phase: events.Phase = "loading"
     detail: str = "starting the trainer"
     """What is being done in this phase, for people."""
     pid: int | None = None
     """Process id of the trainer."""
-    run: RunStarted | None = None
+    run: events.RunStarted | None = None
     """None until the model is loaded."""
 
     mode: Mode = "train"
@@ -109,7 +79,7 @@ class RunState:
     inspection: Inspection = field(default_factory=Inspection)
     warm_start: WarmStartState = field(default_factory=WarmStartState)
     transcript: Transcript = field(default_factory=Transcript)
-    watched: EpisodeStarted | None = None
+    watched: events.EpisodeStarted | None = None
     """The watched episode under way or last."""
 
     episodes: int = 0
@@ -121,20 +91,20 @@ class RunState:
     play: PlayCounts = field(default_factory=PlayCounts)
     marks: tuple[Mark, ...] = ()
     updates: int = 0
-    stats: UpdateStats | None = None
+    stats: events.UpdateStats | None = None
     """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
-    map_layout: PolicyMapLaidOut | None = None
+    map_layout: events.PolicyMapLaidOut | None = None
     """The agent's policy map, or why there is none; None: it has none, or it is not known yet."""
-    mapped: PolicyMapped | None = None
+    mapped: events.PolicyMapped | None = None
     """The newest policy on its map."""
     map_watched: bool = False
     """Whether the trainer updates the map closely."""
-    evaluations: tuple[EvaluationFinished, ...] = ()
+    evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results, at most `MAX_EVALUATIONS`, the newest last."""
-    weighed: ConversationWeighed | None = None
+    weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
-    checkpoint: CheckpointSaved | None = None
+    checkpoint: events.CheckpointSaved | None = None
     saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
@@ -144,7 +114,7 @@ class RunState:
     """Whether the trainer is to write its checkpoint and end."""
     failure: str = ""
     """Why the run ended badly, for people; empty while it did not."""
-    finished: RunFinished | None = None
+    finished: events.RunFinished | None = None
     recorded: bool = False
     """Whether the events come from a run's file: then there is no trainer."""
 
@@ -207,34 +177,34 @@ def initial_state(config: RunConfig) -> RunState:
     )
 
 
-def requested(state: RunState, *commands: AnyCommand) -> RunState:
+def requested(state: RunState, *requests: AnyCommand) -> RunState:
     """The state after commands were requested together; the same object if they are pending already.
 
     Args:
         state: of the run.
-        commands: one, or a warm start with the evaluations before and after it.
+        requests: one, or a warm start with the evaluations before and after it.
     """
-    command = next((each for each in commands if isinstance(each, WarmStart)), commands[0])
+    command = next((each for each in requests if isinstance(each, commands.WarmStart)), requests[0])
     match command:
-        case SetMode():
+        case commands.SetMode():
             return state if command.mode == state.mode_intended else replace(state, mode_requested=command.mode)
-        case Pause() | Resume():
-            pause = isinstance(command, Pause)
+        case commands.Pause() | commands.Resume():
+            pause = isinstance(command, commands.Pause)
             return state if pause == state.pause_intended else replace(state, pause_requested=pause)
-        case SetSystemPrompt():
+        case commands.SetSystemPrompt():
             return replace(state, prompt_requested=command.system_prompt)
-        case Stop():
+        case commands.Stop():
             return replace(state, stopping=True)
-        case Watch() | WatchNext() | SetPace() | Step():
+        case commands.Watch() | commands.WatchNext() | commands.SetPace() | commands.Step():
             return with_records(state, watching=state.watching.requesting(command))
-        case TakeWheel() | Act() | LetGo():
+        case commands.TakeWheel() | commands.Act() | commands.LetGo():
             return with_records(state, wheel=state.wheel.requesting(command))
-        case DrawStates():
+        case commands.DrawStates():
             return with_records(state, view=state.view.requesting(command))
-        case InspectTurn():
+        case commands.InspectTurn():
             return with_records(state, inspection=state.inspection.requesting(command))
-        case WarmStart() | CancelWarmStart():
-            evaluates = any(isinstance(each, Evaluate) for each in commands)
+        case commands.WarmStart() | commands.CancelWarmStart():
+            evaluates = any(isinstance(each, commands.Evaluate) for each in requests)
             return with_records(state, warm_start=state.warm_start.requesting(command, evaluates=evaluates))
         case _:
             return with_records(state, pending=state.pending.requesting(command))

@@ -8,18 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EvaluationCancelled,
-    EvaluationFinished,
-    PhaseChanged,
-    RunFinished,
-    SessionFailed,
-    WarmStartFinished,
-    WarmStartProgressed,
-    WarningRaised,
-)
+from llamagym_tui.protocol.events import AnyEvent
 
 MAX_LOSSES = 240
 """Losses kept; at more, every second one goes."""
@@ -58,9 +49,9 @@ class WarmStartState:
     """Every n-th loss is kept."""
     seen: int = 0
     """Losses so far."""
-    evaluated_before: EvaluationFinished | None = None
-    evaluated_after: EvaluationFinished | None = None
-    result: WarmStartFinished | None = None
+    evaluated_before: events.EvaluationFinished | None = None
+    evaluated_after: events.EvaluationFinished | None = None
+    result: events.WarmStartFinished | None = None
 
     @property
     def under_way(self) -> bool:
@@ -77,31 +68,31 @@ class WarmStartState:
     def after(self, event: AnyEvent) -> WarmStartState:
         """The same object if the event changes nothing."""
         match event:
-            case PhaseChanged(phase="warm_starting"):
+            case events.PhaseChanged(phase="warm_starting"):
                 begun = self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
                 return replace(begun, stage=Stage.TRAINING, detail=event.detail)
-            case PhaseChanged(phase="evaluating") if self.under_way:
+            case events.PhaseChanged(phase="evaluating") if self.under_way:
                 return replace(self, detail=event.detail)
-            case WarmStartProgressed():
+            case events.WarmStartProgressed():
                 return self._progressed(event)
-            case WarmStartFinished():
+            case events.WarmStartFinished():
                 # Cancelling it cancels the evaluation after it, too.
                 stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
                 return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
-            case EvaluationFinished() if self.evaluates and self.stage is Stage.REQUESTED:
+            case events.EvaluationFinished() if self.evaluates and self.stage is Stage.REQUESTED:
                 return replace(self, evaluated_before=event, detail="")
-            case EvaluationFinished() if self.stage is Stage.EVALUATING:
+            case events.EvaluationFinished() if self.stage is Stage.EVALUATING:
                 return replace(self, stage=Stage.OVER, evaluated_after=event, detail="")
-            case EvaluationCancelled() if self.stage is Stage.EVALUATING:
+            case events.EvaluationCancelled() if self.stage is Stage.EVALUATING:
                 return replace(self, stage=Stage.OVER, detail="")
-            case WarningRaised(refused="warm_start"):
+            case events.WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
-            case SessionFailed() | RunFinished() if self.under_way:
+            case events.SessionFailed() | events.RunFinished() if self.under_way:
                 return replace(self, stage=Stage.OVER, cancelling=False)
             case _:
                 return self
 
-    def _progressed(self, event: WarmStartProgressed) -> WarmStartState:
+    def _progressed(self, event: events.WarmStartProgressed) -> WarmStartState:
         losses, stride = self.losses, self.stride
         if self.seen % stride == 0:
             losses = (*losses, event.loss)

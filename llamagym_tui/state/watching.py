@@ -9,24 +9,16 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as with_fields
 
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EpisodeFinished,
-    ObservationShown,
-    PaceChanged,
-    PhaseChanged,
-    StateDrawn,
-    WarningRaised,
-    WatchChanged,
-)
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.state.transcript import clipped
 
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
 
 
-FIRST = WatchChanged(kind="env", env=0)
+FIRST = events.WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
 MAX_PLACES = 64
 """Marked places of a drawing that are kept."""
@@ -34,7 +26,7 @@ MAX_PLACES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Watching:
-    now: WatchChanged = FIRST
+    now: events.WatchChanged = FIRST
     turn_s: float = 0.0
     """Seconds between two turns of the watched environment, at least; 0: full speed."""
     requested: Watch | WatchNext | None = None
@@ -77,15 +69,17 @@ class Watching:
     def after(self, event: AnyEvent) -> Watching:
         """With what an event confirms, without what it refuses; the same object if it changes nothing."""
         match event:
-            case WatchChanged():
+            case events.WatchChanged():
                 # An answer to an older request leaves the newer one pending.
                 wanted = self.requested
                 newer = isinstance(wanted, Watch) and event.kind == "env" and event.env != wanted.env
                 return replace(self, now=event, requested=wanted if newer else None)
-            case PaceChanged(turn_s=turn_s):
+            case events.PaceChanged(turn_s=turn_s):
                 requested = None if turn_s == self.turn_s_requested else self.turn_s_requested
                 return replace(self, turn_s=turn_s, turn_s_requested=requested)
-            case PhaseChanged(phase="rolling_out" | "paused") | WarningRaised(refused="step") if self.step_requested:
+            case events.PhaseChanged(phase="rolling_out" | "paused") | events.WarningRaised(refused="step") if (
+                self.step_requested
+            ):
                 return replace(self, step_requested=None)
             case _:
                 return self
@@ -97,13 +91,13 @@ class StateView:
 
     requested: bool = False
     """Whether the trainer is to draw."""
-    drawn: StateDrawn | None = None
+    drawn: events.StateDrawn | None = None
     """None: of what is on show there is no drawing."""
-    finished: EpisodeFinished | None = None
+    finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
 
     @property
-    def result(self) -> EpisodeFinished | None:
+    def result(self) -> events.EpisodeFinished | None:
         """How the drawn episode ended; None while it is under way."""
         drawn, finished = self.drawn, self.finished
         if drawn is None or finished is None:
@@ -118,19 +112,22 @@ class StateView:
         """The same object if the event changes nothing."""
         drawn = self.drawn
         match event:
-            case StateDrawn():
+            case events.StateDrawn():
                 return replace(self, drawn=with_fields(event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]))
-            case EpisodeFinished():
+            case events.EpisodeFinished():
                 return replace(self, finished=event)
-            case ObservationShown() if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
+            case events.ObservationShown() if drawn is not None and (drawn.episode, drawn.turn) != (
+                event.episode,
+                event.turn,
+            ):
                 return replace(self, drawn=None)
-            case WatchChanged() if drawn is not None and not event.awaits_failure:
+            case events.WatchChanged() if drawn is not None and not event.awaits_failure:
                 return replace(self, drawn=None)
             case _:
                 return self
 
 
-def watched_text(watched: WatchChanged, n_envs: int) -> str:
+def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
     """A note for the conversation."""
     where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
     if watched.awaits_failure:
