@@ -1,7 +1,7 @@
-"""The Textual app: wires the trainer's events to the run state, the state to the screens, keys to commands.
+"""The Textual app: wires the trainer's events to the run state, the state to the screens, requests to the trainer.
 
 Nothing heavy is imported before the first frame, and torch never. Events change the state as they come; the screen
-is repainted at `PAINT_S` at most. Only this module talks to the trainer client.
+is repainted every `PAINT_S` at most. Only this module talks to the trainer client.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from textual.screen import ModalScreen, Screen
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
 from llamagym_tui.app.focus import FocusKeeper
-from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -33,7 +32,6 @@ from llamagym_tui.protocol.commands import SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS, self_contained
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
@@ -55,11 +53,10 @@ SCREENS = Path(screens.__file__).parent
 
 
 def utc_now() -> datetime:
-    """The time of day, in UTC."""
     return datetime.now(UTC)
 
 
-class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
+class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
@@ -86,10 +83,10 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             config: of the run. None: home.
             agent_class: the agent that `config` names; None: looked up when it is needed.
             client_factory: makes the trainer client; None: a process.
-            clock: time of day, for demonstrations and run folders.
+            clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
-            replay: folder of a run that is watched once more, in place of `config`.
-            tour: whether the hints of a first start are shown, if they were not yet.
+            replay: folder of a recorded run to play, in place of `config`.
+            tour: whether to show the hints of a first start, unless they were seen.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -109,7 +106,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         self._tour = tour
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, or in a terminal one that notices when that is closed."""
+        """Textual's, or on a terminal `Terminal`, which notices when it is closed."""
         driver = super().get_driver_class()
         if driver.__name__ != "LinuxDriver":
             return driver
@@ -118,7 +115,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return Terminal
 
     def get_default_screen(self) -> Screen[Any]:
-        """The first frame is the playground's, or home's."""
         if self.config is not None:
             return self._make_playground(self.config)
         if self._replay is not None:
@@ -129,7 +125,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return HomeScreen(built_in())
 
     def on_mount(self) -> None:
-        """The trainer may have the processor once the first frame is painted."""
+        # Only then may the trainer have the processor.
         self.call_after_refresh(self._first_frame_painted)
 
     def _first_frame_painted(self) -> None:
@@ -140,7 +136,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self.show_tour()
 
     def open_run(self, config: RunConfig) -> None:
-        """Open the playground of a run and start its trainer."""
         self._agent = RunAgent(config.agent)
         self.config = config
         self.run_state = initial_state(config)
@@ -159,14 +154,12 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
     # The trainer
 
     def _begin(self, config: RunConfig) -> None:
-        """Start the trainer; what a run that goes on has been is read meanwhile."""
         if config.resume:
             self.recall(config)
         self._follow_trainer()
 
     @work(exclusive=True, group="trainer", exit_on_error=False)
     async def _follow_trainer(self) -> None:
-        """Start the trainer, take in what it tells until it ends."""
         assert self.config is not None
         self._client = self._client_factory()
         try:
@@ -176,7 +169,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 if isinstance(event, RunStarted):
                     await self._recalled()
                 self._take_in(reduce(self._state, event))
-                self._hear(event)
+                self._collect(event)
                 count += 1
                 if count % YIELD_EVENTS == 0:
                     await asyncio.sleep(0)
@@ -184,7 +177,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self._take_in(trainer_lost(self._state, str(error)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A trainer can be started again once it is gone."""
         if action == "restart":
             return self.run_state is not None and bool(self.run_state.failure) and not self.run_state.recorded
         return super().check_action(action, parameters)
@@ -209,7 +201,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return self.run_state
 
     def _take_in(self, state: RunState) -> None:
-        """Keep a state, and paint it soon with whatever else comes until then."""
         self.run_state = state
         self._paint_soon()
 
@@ -245,14 +236,13 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
     # The person
 
     def action_edit_prompt(self) -> None:
-        """Open the editor on the newest prompt, confirmed or not."""
         from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 
         try:
             pending = self._state.prompt_requested
             prompt = self._active_prompt() if pending is None else pending
         except LlamaGymError as error:
-            self.notify(literal(str(error)), severity="error", markup=False)
+            self.show_error(error)
         else:
             self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
 
@@ -265,7 +255,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
     async def action_quit(self) -> None:
-        """Leave; ask first while something would be interrupted or lost, and at the second time leave at once."""
+        """Leave: after a question while something would be interrupted or lost, the second time at once."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
 
         reasons = self._reasons_to_stay()
@@ -277,7 +267,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self._leave(STOP_S)
 
     def on_terminal_closed(self) -> None:
-        """Leave without a question: nobody is there to answer it."""
         if not self._leaving:
             self._leave(STOP_S)
 
@@ -292,11 +281,10 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
                 f"--resume --run-dir {self.run_state.run_dir}"
             )
-        return reasons + self._reasons_of_desks()
+        return reasons + self._unsaved_reasons()
 
     @work(exclusive=True, group="leave")
     async def _leave(self, timeout_s: float) -> None:
-        """End the trainer, then the app."""
         self._leaving = True
         if self._client is not None and self._state.live:
             self._take_in(requested(self._state, Stop()))
@@ -306,7 +294,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
 
     def _active_prompt(self) -> str:
-        """As the trainer confirmed it; before it did, the agent's own."""
         prompt = self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
 
@@ -345,15 +332,15 @@ def run_app(app: LlamaGymApp) -> int:
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     app.run()
-    # The screen is gone, and with it everything that it told.
-    if app.config is not None and app.run_state is not None and (words := parting_words(app.config, app.run_state)):
+    # The screen is gone, and with it everything that it showed.
+    if app.config is not None and app.run_state is not None and (text := parting_text(app.config, app.run_state)):
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(words, flush=True)
+            print(text, flush=True)
     return app.return_code or 0
 
 
-def parting_words(config: RunConfig, state: RunState) -> str:
-    """What the shell is left with: why a run failed, or how one goes on; empty if nothing of it is kept."""
+def parting_text(config: RunConfig, state: RunState) -> str:
+    """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
     if state.failure:
         return state.failure
     if state.checkpoint is None:

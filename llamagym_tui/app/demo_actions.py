@@ -1,7 +1,7 @@
-"""The app's actions around demonstrations: a person's table, keeping what the model played, looking, warm starting.
+"""The app's actions around demonstrations: a person's own game, keeping watched episodes, looking, warm starting.
 
-A part of `LlamaGymApp`, which lends its agent, its run and its way to the trainer; every desk it opened stays until
-the app is left, so that nothing that waits to be saved goes with a screen.
+A part of `LlamaGymApp`. Recorders stay until the app is left, so that no episode that waits to be saved goes with a
+screen.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from textual import work
-from textual.app import App
 
+from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.screens.widgets.key_bar import key_of
@@ -26,16 +26,13 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.home import HomeScreen
 
 
-class DemoActions(App[None]):
-    """What an app does with demonstrations."""
-
+class DemoActions(PersonalApp):
     run_state: RunState | None
     _agent: RunAgent
     _clock: Callable[[], datetime]
     _next_seed: Callable[[], int]
 
     def __init__(self, **settings: Any) -> None:
-        """An app whose desks are not opened yet; `settings` are Textual's."""
         super().__init__(**settings)
         self._desks: dict[str, DemoDesk] = {}
 
@@ -44,7 +41,7 @@ class DemoActions(App[None]):
 
     @property
     def desk(self) -> DemoDesk:
-        """The desk of the agent that is played now."""
+        """The recorder for the demonstrations of the present agent."""
         name = self._agent.name
         if name not in self._desks:
             from llamagym_tui.screens.demos.recording import DemoDesk  # not before the first frame
@@ -53,7 +50,6 @@ class DemoActions(App[None]):
         return self._desks[name]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """An episode can be kept once one has ended; a run is needed for a warm start."""
         match action:
             case "keep_episode":
                 desk = self._desks.get(self._agent.name) if self.run_state is not None else None
@@ -67,8 +63,6 @@ class DemoActions(App[None]):
     # Playing
 
     def action_human_table(self) -> None:
-        """Open the person's table, which stays as it was left."""
-
         from llamagym_tui.screens.play.table import HumanTableScreen
 
         assert self.run_state is not None
@@ -76,34 +70,31 @@ class DemoActions(App[None]):
             game = self.desk.table(self._active_prompt)
             self.push_screen(HumanTableScreen(game, self._agent.title, self.desk.policy_hint, self.run_state))
         except LlamaGymError as error:
-            self._tell_error(error)
+            self.show_error(error)
 
     # Keeping
 
-    def _hear(self, event: AnyEvent) -> None:
-        """Take in what the trainer tells of the watched environment."""
+    def _collect(self, event: AnyEvent) -> None:
         desk = self.desk
         before = desk.keepable
         try:
             if desk.hear(event, self._model):
                 self._save()
         except LlamaGymError as error:
-            self._tell_error(error)
+            self.show_error(error)
         if (desk.keepable is None) != (before is None):
             self.screen.refresh_bindings()
 
     def action_keep_episode(self) -> None:
-        """Keep the watched episode that ended last as a demonstration."""
         try:
             kept = self.desk.keep(self._model)
         except LlamaGymError as error:
-            self._tell_error(error)
+            self.show_error(error)
             return
         self.screen.refresh_bindings()
         self._save(f"Episode {kept.episode:,} (return {kept.episode_return:g}) is kept")
 
     def action_keep_rule(self) -> None:
-        """Ask from which return on every watched episode is kept."""
         from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
 
         self.push_screen(KeepRuleDialog(self.desk.keep_at_least), self._keep_from)
@@ -121,22 +112,20 @@ class DemoActions(App[None]):
         )
 
     @work(group="save")
-    async def _save(self, told: str = "") -> None:
+    async def _save(self, notice: str = "") -> None:
         writer = self.desk.writer
         await asyncio.to_thread(writer.save)
         if writer.saved.fault:
             self.notify(literal(writer.saved.fault), severity="error", markup=False)
-        elif told:
-            self.notify(literal(f"{told} in {writer.path}."), markup=False)
+        elif notice:
+            self.notify(literal(f"{notice} in {writer.path}."), markup=False)
 
     # Looking
 
     def action_demonstrations(self) -> None:
-        """Open the demonstrations of the agent that is played."""
         self._open_demonstrations(self._agent)
 
     def on_home_screen_demonstrations_asked(self, message: HomeScreen.DemonstrationsAsked) -> None:
-        """Open the demonstrations of an agent that is not played."""
         self._open_demonstrations(RunAgent(message.spec))
 
     def _open_demonstrations(self, agent: RunAgent) -> None:
@@ -145,13 +134,11 @@ class DemoActions(App[None]):
         try:
             self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
         except LlamaGymError as error:
-            self._tell_error(error)
+            self.show_error(error)
 
     # Training
 
     def action_warm_start(self) -> None:
-        """Open the dialog that trains on demonstrations."""
-
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
         assert self.run_state is not None
@@ -159,8 +146,7 @@ class DemoActions(App[None]):
 
     # Leaving
 
-    def _reasons_of_desks(self) -> list[str]:
-        """Why a person might not want to leave."""
+    def _unsaved_reasons(self) -> list[str]:
         return [
             f"{desk.waiting} of your episodes are not on disk and would be lost. {desk.writer.saved.fault}"
             for desk in self._desks.values()
@@ -174,6 +160,3 @@ class DemoActions(App[None]):
     @property
     def _model(self) -> str:
         return self.run_state.model if self.run_state is not None else ""
-
-    def _tell_error(self, error: LlamaGymError) -> None:
-        self.notify(literal(str(error)), severity="error", markup=False)

@@ -65,9 +65,7 @@ class Pending:
                 return replace(self, policy_map=None)
             case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
-            case events.ConversationWeighed(ticket=ticket) if (
-                self.weighing is not None and ticket == self.weighing.ticket
-            ):
+            case events.ConversationWeighed() if self.weighing and event.ticket == self.weighing.ticket:
                 return replace(self, weighing=None)
             case _:
                 return self

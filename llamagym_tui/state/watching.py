@@ -77,10 +77,8 @@ class Watching:
             case events.PaceChanged(turn_s=turn_s):
                 requested = None if turn_s == self.turn_s_requested else self.turn_s_requested
                 return replace(self, turn_s=turn_s, turn_s_requested=requested)
-            case events.PhaseChanged(phase="rolling_out" | "paused") | events.WarningRaised(refused="step") if (
-                self.step_requested
-            ):
-                return replace(self, step_requested=None)
+            case events.PhaseChanged(phase="rolling_out" | "paused") | events.WarningRaised(refused="step"):
+                return replace(self, step_requested=None) if self.step_requested else self
             case _:
                 return self
 
@@ -116,11 +114,9 @@ class StateView:
                 return replace(self, drawn=with_fields(event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]))
             case events.EpisodeFinished():
                 return replace(self, finished=event)
-            case events.ObservationShown() if drawn is not None and (drawn.episode, drawn.turn) != (
-                event.episode,
-                event.turn,
-            ):
-                return replace(self, drawn=None)
+            case events.ObservationShown() if drawn is not None:
+                same_step = (drawn.episode, drawn.turn) == (event.episode, event.turn)
+                return self if same_step else replace(self, drawn=None)
             case events.WatchChanged() if drawn is not None and not event.awaits_failure:
                 return replace(self, drawn=None)
             case _:
