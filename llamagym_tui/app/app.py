@@ -99,7 +99,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._client: Client | None = None
-        self._playground: PlaygroundScreen | None = None
         self._paint_due = False
         self._leaving = False
         self._replay = replay
@@ -143,8 +142,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         self.call_after_refresh(self._begin, config)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
-        return self._playground
+        return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
 
     def _new_run_dir(self) -> str:
         from llamagym_tui.run_store import new_run_dir
@@ -310,7 +308,6 @@ def open_playground(config: RunConfig, *, agent_class: type[AgentBase] | None = 
 
 
 def open_home() -> int:
-    """Open the choice of agents; the exit code."""
     return run_app(LlamaGymApp(tour=True))
 
 

@@ -47,8 +47,6 @@ class Client(Protocol):
 
 
 class TrainerClient:
-    """One trainer process, started once."""
-
     def __init__(self, command: Sequence[str] = TRAINER) -> None:
         self.log_path: Path | None = None
         self._command = command

@@ -16,8 +16,6 @@ SPARE_KEYS = string.digits + string.ascii_lowercase
 
 
 class Choice(NamedTuple):
-    """An action that a person can take."""
-
     key: str
     action: int
     name: str

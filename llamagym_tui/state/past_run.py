@@ -46,12 +46,10 @@ class PastRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all of it has been read that can be."""
         return self._log is None or self._log.complete
 
     @property
     def fault(self) -> str:
-        """Why it cannot be read to its end; empty: it can."""
         return self._log.fault if self._log is not None else ""
 
     def read_on(self) -> None:

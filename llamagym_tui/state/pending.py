@@ -16,8 +16,6 @@ from llamagym_tui.protocol.events import AnyEvent
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """Requests without a record of their own."""
-
     evaluation: commands.Evaluate | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
@@ -29,7 +27,6 @@ class Pending:
     weighing: commands.WeighActions | None = None
 
     def requesting(self, command: AnyCommand) -> Pending:
-        """With another request; the same object if that is pending already."""
         match command:
             case commands.Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
@@ -49,7 +46,6 @@ class Pending:
                 return self
 
     def after(self, event: AnyEvent) -> Pending:
-        """Without what an event confirms or refuses."""
         match event:
             case events.EvaluationFinished() | events.EvaluationCancelled():
                 return replace(self, evaluation=None, evaluation_cancelled=False)
@@ -83,7 +79,6 @@ class Inspection:
     """Not answered."""
 
     def requesting(self, command: commands.InspectTurn) -> Inspection:
-        """With another request; the same object if that is pending already."""
         return self if command == self.requested else replace(self, requested=command)
 
     def after(self, event: events.TurnInspected) -> Inspection:

@@ -26,8 +26,6 @@ class Manner(NamedTuple):
 
 
 class Played(NamedTuple):
-    """Sums over episodes of one manner."""
-
     manner: Manner | None = None
     """None: nothing was played."""
     returns: Totals = Totals()
@@ -37,7 +35,6 @@ class Played(NamedTuple):
     """Turns whose reply named each action; empty: they are not counted."""
 
     def plus(self, other: Played) -> Played:
-        """With other episodes of the same manner."""
         mine, theirs = self.returns, other.returns
         counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
         return Played(
@@ -60,15 +57,12 @@ class Played(NamedTuple):
 
 
 class PlayCounts(NamedTuple):
-    """Play in the two modes."""
-
     stretches: tuple[Played, ...] = ()
     """The last training episodes, in order."""
     inference: Played = Played()
 
     @property
     def train(self) -> Played:
-        """The last training episodes together."""
         together = Played()
         for stretch in self.stretches:
             together = together.plus(stretch)
@@ -89,7 +83,6 @@ class PlayCounts(NamedTuple):
         return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)
 
     def switched_to_inference(self) -> PlayCounts:
-        """With another stretch of inference, not begun."""
         return self._replace(inference=Played())
 
 

@@ -1,6 +1,7 @@
 """The pure reducer: a run's state after an event.
 
-`reduce` is the one place that says which records of the state an event goes to. Each of them has a method `after`.
+`reduce` is the one place that says which records of the state an event goes to. Each of them has a method `after`,
+which confirms requests, drops refused ones, and gives the same object where an event changes nothing.
 """
 
 from __future__ import annotations
@@ -119,12 +120,10 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
 
 
 def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> RunState:
-    """The state with these records after an event, and with other values of fields."""
     return with_records(state, **{name: getattr(state, name).after(event) for name in records}, **fields)
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    """The outcome of a warm start in a sentence."""
     how = "cancelled after" if event.cancelled else "trained in"
     return (
         f"{event.demonstrations:,} demonstrations, {how} {event.steps:,} steps and {event.elapsed_s:,.0f} s; "

@@ -48,8 +48,6 @@ TurningPoint = (
 
 
 class Moment(NamedTuple):
-    """A place in a recording."""
-
     at_s: float = 0.0
     """Seconds since its beginning, over all sessions of the run, long silences shortened."""
     stamp_s: float = 0.0
@@ -71,8 +69,6 @@ class Keyframe(NamedTuple):
 
 
 class Recording:
-    """The events of a run as far as they have been read."""
-
     def __init__(self, run_dir: str | Path) -> None:
         """A recording of which nothing has been read yet.
 
@@ -94,22 +90,18 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """Seconds, as far as it has been read."""
         return self._last.moment.at_s
 
     @property
     def end(self) -> int:
-        """Bytes that have been read."""
         return self._last.offset
 
     @property
     def complete(self) -> bool:
-        """Whether all of it has been read that can be."""
         return self._log.complete
 
     @property
     def fault(self) -> str:
-        """Why it cannot be read to its end; empty: it can."""
         return self._log.fault
 
     def read_on(self) -> None:
@@ -139,8 +131,6 @@ class Recording:
 
 
 class Player:
-    """Plays a recording by a clock."""
-
     def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
         """A player at the beginning, playing.
 
@@ -162,12 +152,10 @@ class Player:
 
     @property
     def state(self) -> RunState:
-        """The run as it was known at this moment."""
         return self._here.state
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing more will come."""
         return self.recording.complete and self.at_s >= self.recording.duration_s
 
     def tick(self) -> None:
@@ -185,7 +173,6 @@ class Player:
             self._play_until(self.at_s)
 
     def toggle(self) -> None:
-        """Play, or pause; at the end, play once more from the beginning."""
         self.playing = not self.playing
         if self.playing and self.at_end:
             self.jump(0.0)
@@ -216,7 +203,6 @@ class Player:
             self.at_s = self._here.moment.at_s
 
     def change_speed(self, steps: int) -> None:
-        """Play faster, or slower, by some of `SPEEDS`."""
         index = SPEEDS.index(self.speed) + steps
         self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]
 

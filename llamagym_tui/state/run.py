@@ -1,8 +1,9 @@
 """What the screens show of a run: a pure reducer from events to one frozen state.
 
 ``RunState`` holds what the trainer confirmed and, apart from it, requests that are not confirmed yet; `requested` is
-where a command enters it, `reduce` where an event does. Its memory is bounded however long the run lasts. It knows
-neither Textual nor the process that sends the events.
+where a command enters it, `reduce` where an event does. Its records have a method for each, `requesting` and `after`,
+which give the same object where nothing changes: a request that is pending is not sent again. Its memory is bounded
+however long the run lasts. It knows neither Textual nor the process that sends the events.
 """
 
 from __future__ import annotations
@@ -120,7 +121,6 @@ class RunState:
 
     @property
     def live(self) -> bool:
-        """Whether a trainer is there to take commands."""
         ended = self.failure or self.finished is not None or self.phase in ("stopped", "failed")
         return not (ended or self.recorded)
 
@@ -131,7 +131,6 @@ class RunState:
 
     @property
     def pause_intended(self) -> bool:
-        """Whether a pause was requested last, confirmed or not."""
         return self.phase == "paused" if self.pause_requested is None else self.pause_requested
 
     @property
@@ -152,7 +151,6 @@ class RunState:
 
     @property
     def manner(self) -> Manner:
-        """In which the policy plays now: its prompt, and how replies are sampled."""
         generation = self.config.generation
         names = ("temperature", "policy", "normalization", "max_new_tokens")
         now = {name: self.settings.get(f"generation.{name}", getattr(generation, name)) for name in names}
@@ -161,12 +159,10 @@ class RunState:
 
     @property
     def recent_mean(self) -> MeanReturn | None:
-        """Mean return of the last episodes under the present mode and prompt."""
         return mean_return(self.recent)
 
 
 def initial_state(config: RunConfig) -> RunState:
-    """The state before the trainer is up."""
     return RunState(
         agent=config.agent,
         model=config.model,

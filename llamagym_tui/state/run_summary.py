@@ -39,8 +39,6 @@ Ending = Literal["finished", "failed", "open"]
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """What is worth knowing of a run without playing it."""
-
     version: int = VERSION
     offset: int = 0
     """Bytes of the events that it was made of."""
@@ -117,7 +115,6 @@ def _kept(run_dir: Path) -> RunSummary:
 
 
 def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
-    """The summary after one more event."""
     begun_anew = event.at_s < summary.session_s
     spent = event.at_s if begun_anew else event.at_s - summary.session_s
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
@@ -145,7 +142,6 @@ def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):

@@ -56,8 +56,6 @@ ConversationEvent = ActionsWeighed | EpisodeStarted | ObservationShown | TokensS
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A fact and its place in the conversation."""
-
     serial: int
     fact: Fact
 
@@ -98,13 +96,11 @@ class Entries(Sequence[Entry]):
         return hash((len(self), self._tail))
 
     def added(self, entry: Entry) -> Entries:
-        """With another one at the end."""
         if len(self._tail) == PAGE - 1:
             return Entries((*self._pages, (*self._tail, entry)))
         return Entries(self._pages, (*self._tail, entry))
 
     def last_replaced(self, entry: Entry) -> Entries:
-        """With another one instead of the last."""
         if self._tail:
             return Entries(self._pages, (*self._tail[:-1], entry))
         return Entries((*self._pages[:-1], (*self._pages[-1][:-1], entry)))
@@ -115,21 +111,17 @@ class Entries(Sequence[Entry]):
         return self._pages[0] if self._pages else ()
 
     def first_page_dropped(self) -> Entries:
-        """Without the first page."""
         return Entries(self._pages[1:], self._tail)
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The last entries of a conversation."""
-
     entries: Entries = field(default_factory=Entries)
     next_serial: int = 0
     characters: int = 0
     """Over all entries, within `MAX_CHARACTERS`."""
 
     def after(self, event: ConversationEvent) -> Transcript:
-        """The transcript after an event of its environment."""
         match event:
             case TokensStreamed():
                 return self._reply_grown(event)
@@ -153,7 +145,6 @@ class Transcript:
                 return self._appended(event)
 
     def note(self, text: str) -> Transcript:
-        """The transcript with a notice at its end."""
         return self._appended(Notice(clipped(text)))
 
     def _reply_grown(self, event: TokensStreamed) -> Transcript:
@@ -206,7 +197,6 @@ def clipped(text: str) -> str:
 
 
 def _size(fact: Fact) -> int:
-    """Characters that a fact holds."""
     match fact:
         case EpisodeStarted():
             return len(fact.system_prompt)

@@ -17,8 +17,6 @@ MAX_LOSSES = 240
 
 
 class Stage(Enum):
-    """How far a warm start is."""
-
     NONE = auto()
     REQUESTED = auto()
     """Not begun; an evaluation may be under way."""
@@ -31,8 +29,6 @@ class Stage(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartState:
-    """The last warm start."""
-
     stage: Stage = Stage.NONE
     evaluates: bool = False
     """Whether evaluations before and after belong to it."""
@@ -59,14 +55,12 @@ class WarmStartState:
         return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
     def requesting(self, command: WarmStart | CancelWarmStart, *, evaluates: bool) -> WarmStartState:
-        """With another request; the same object if that is pending already, or one is under way."""
         if isinstance(command, CancelWarmStart):
             return self if self.cancelling else replace(self, cancelling=True)
         waiting = "the trainer begins between two steps"
         return self if self.under_way else WarmStartState(stage=Stage.REQUESTED, evaluates=evaluates, detail=waiting)
 
     def after(self, event: AnyEvent) -> WarmStartState:
-        """The same object if the event changes nothing."""
         match event:
             case events.PhaseChanged(phase="warm_starting"):
                 begun = self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()

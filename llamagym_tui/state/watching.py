@@ -43,19 +43,15 @@ class Watching:
 
     @property
     def turn_s_intended(self) -> float:
-        """The speed that was requested last, confirmed or not."""
         return self.turn_s if self.turn_s_requested is None else self.turn_s_requested
 
     def slower(self) -> float:
-        """The next lower speed; the same at the lowest."""
         return min((turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended), default=self.turn_s_intended)
 
     def faster(self) -> float:
-        """The next higher speed; the same at full speed."""
         return max((turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended), default=self.turn_s_intended)
 
     def requesting(self, command: AnyCommand) -> Watching:
-        """With another request; the same object if that is pending already."""
         match command:
             case Watch() | WatchNext() if command != self.requested:
                 return replace(self, requested=command)
@@ -67,7 +63,6 @@ class Watching:
                 return self
 
     def after(self, event: AnyEvent) -> Watching:
-        """With what an event confirms, without what it refuses; the same object if it changes nothing."""
         match event:
             case events.WatchChanged():
                 # An answer to an older request leaves the newer one pending.
@@ -103,11 +98,9 @@ class StateView:
         return finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
 
     def requesting(self, command: DrawStates) -> StateView:
-        """With another request; the same object if that is pending already."""
         return self if command.on == self.requested else replace(self, requested=command.on)
 
     def after(self, event: AnyEvent) -> StateView:
-        """The same object if the event changes nothing."""
         drawn = self.drawn
         match event:
             case events.StateDrawn():
@@ -124,7 +117,6 @@ class StateView:
 
 
 def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
-    """A note for the conversation."""
     where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
     if watched.awaits_failure:
         meanwhile = f"; until then {where}" if watched.kind == "env" else ""

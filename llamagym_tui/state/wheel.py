@@ -14,8 +14,6 @@ from llamagym_tui.protocol.events import ActionAwaited, AnyEvent, TurnFinished, 
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """Who acts in the watched environment."""
-
     taken: WheelTaken | None = None
     """What the person can do; None: the agent acts."""
     requested: TakeWheel | LetGo | None = None
@@ -38,7 +36,6 @@ class Wheel:
         return self.taken is not None and self.awaited is not None and self.acted is None and self.requested is None
 
     def requesting(self, command: AnyCommand) -> Wheel:
-        """With another request; the same object if that is pending already, or not possible."""
         match command:
             case TakeWheel() if not self.is_wanted:
                 return replace(self, requested=command, fault="")
@@ -50,7 +47,6 @@ class Wheel:
                 return self
 
     def after(self, event: AnyEvent) -> Wheel:
-        """With what an event confirms, without what it refuses; the same object if it changes nothing."""
         match event:
             case WheelTaken():
                 requested = self.requested if isinstance(self.requested, LetGo) else None
