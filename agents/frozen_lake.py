@@ -1,6 +1,6 @@
 """FrozenLake-v1 on the map 4x4, without slipping: walk to the goal around the holes.
 
-The environment shows the number of a field and nothing of the map. The agent tells it in words: where it stands, and
+The environment shows the number of a field and nothing of the map. The agent puts it in words: where it stands, and
 what lies left, down, right and up of there.
 """
 
@@ -25,7 +25,7 @@ MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
 class Field(NamedTuple):
-    """A place on the lake, or beside it."""
+    """A place on the lake, or around it."""
 
     row: int
     column: int

@@ -1,4 +1,4 @@
-"""An agent for any environment with discrete actions: observations told as literal text, actions by number.
+"""An agent for any environment with discrete actions: observations as literal text, actions by number.
 
 The catalog makes a subclass of it for a Gymnasium id. It shows a model nothing but numbers; an agent that is
 written for its environment plays better.

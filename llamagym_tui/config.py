@@ -73,7 +73,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lr: Positive = 5e-4
     """Adam's learning rate of the policy at the first update."""
     lr_final: NonNegative = 1e-4
-    """Learning rate after `decay_updates` updates, reached as `lr_schedule` says and kept."""
+    """Learning rate after `decay_updates` updates, reached along `lr_schedule` and kept."""
     lr_schedule: LrSchedule = "linear"
     """Way from `lr` to `lr_final`: a line, half a cosine, or none at all."""
     lr_warmup_updates: Annotated[int, Meta(ge=0)] = 0
@@ -94,7 +94,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
     kl_coef: NonNegative = 0.02
-    """Nats to reward: weight of the KL to the reference, charged as `kl_form` says."""
+    """Nats to reward: weight of the KL to the reference, charged by `kl_form`."""
     kl_coef_final: NonNegative = 0.01
     """`kl_coef` after `decay_updates` updates."""
     kl_form: KlForm = "reward"
@@ -123,7 +123,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
     replay_episodes: Annotated[int, Meta(ge=0)] = 0
-    """Recent successful episodes that are kept, each different one once, and imitated in every update beside PPO's
+    """Recent successful episodes that are kept, each different one once, and imitated in every update next to PPO's
     loss: each step takes as many turns of them as it has of the batch, at most. 0: none. Where luck decides, lucky
     bad play is imitated too: a return says how an episode ended, not how well it was played. In memory alone: empty
     after a resume."""
@@ -347,7 +347,7 @@ def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
 
 
 def changes_to_take_back(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
-    """Changes that a resumed run has to make again: those of settings that were not given anew meanwhile."""
+    """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
 

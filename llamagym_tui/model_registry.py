@@ -1,7 +1,7 @@
 """Models that are known by name: how large they are, on what terms, and with which settings they play well.
 
 Any other causal LM works too, by hub id or path, with the general defaults. Knows nothing of torch, so that the UI
-process may list it. What the user said wins over an entry, and an entry over the general defaults.
+process may list it. What the user sets wins over an entry, and an entry over the general defaults.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     lora: LoraConfig = field(default_factory=LoraConfig)
     """The adapter."""
     template_arguments: dict[str, Any] = field(default_factory=dict)
-    """Handed to the chat template whenever it renders, unless the caller says otherwise."""
+    """Handed to the chat template whenever it renders, unless the caller sets them."""
     template_note: str = ""
     """What to know of its chat template."""
 
@@ -180,10 +180,10 @@ def find(name: str) -> ModelEntry | None:
 
 
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
-    """Settings of a run as the user said them, filled up by the model's entry where there is one.
+    """Settings of a run as the user gave them, filled up by the model's entry where there is one.
 
     Args:
-        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be partly said.
+        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be given in part.
         model: name of the model.
     """
     entry = find(model)
@@ -191,13 +191,13 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
         return settings
     filled = dict(settings)
     for part in ("generation", "lora"):
-        said = msgspec.to_builtins(settings.get(part, {}))
-        filled[part] = msgspec.to_builtins(getattr(entry, part)) | said
+        given = msgspec.to_builtins(settings.get(part, {}))
+        filled[part] = msgspec.to_builtins(getattr(entry, part)) | given
     return filled
 
 
 def is_here(name: str) -> bool:
-    """Whether a model's weights are on this machine, all of them; no network is asked."""
+    """Whether a model's weights are on this machine, all of them; the network is not used."""
     if name == BUNDLED:
         return True
     from huggingface_hub import try_to_load_from_cache
@@ -207,7 +207,7 @@ def is_here(name: str) -> bool:
 
 
 def size_in_words(parameters: int) -> str:
-    """A number of parameters as people say it, rounded to two digits or three."""
+    """A number of parameters in words, to three digits: ``1.24 B``."""
     for unit, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
         if parameters >= unit:
             return f"{parameters / unit:.3g} {letter}"
@@ -223,7 +223,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _origins(name: str) -> set[str]:
-    """A name, and where it is a folder, what its run or its adapter says that it comes from."""
+    """A name, and where it is a folder, the model that its run or its adapter names as its origin."""
     names, folder = {name}, Path(name).expanduser()
     places = (
         (folder / "config.json", "model"),
@@ -232,9 +232,9 @@ def _origins(name: str) -> set[str]:
     )
     for file, key in places if folder.is_dir() else ():
         try:
-            said = json.loads(file.read_text(encoding="utf-8")).get(key)
+            origin = json.loads(file.read_text(encoding="utf-8")).get(key)
         except (OSError, ValueError, AttributeError):
             continue
-        if isinstance(said, str):
-            names.add(said)
+        if isinstance(origin, str):
+            names.add(origin)
     return names

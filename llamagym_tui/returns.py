@@ -1,4 +1,4 @@
-"""Episode returns over a whole run in bounded memory: the line of the chart, and the figure beside it.
+"""Episode returns over a whole run in bounded memory: the line of the chart, and the figure next to it.
 
 A series keeps sums over groups of consecutive episodes. When there are too many groups, neighbours merge and the
 groups become twice as long, so a run of any length costs the same. Nothing here draws.
@@ -28,7 +28,7 @@ def signed(value: float, decimals: int = 3) -> str:
 
 
 def margin(stderr: float) -> float:
-    """What stands behind every ±: half the width of a mean's 95 % confidence interval, from its standard error."""
+    """What every ± shows: half the width of a mean's 95 % confidence interval, from its standard error."""
     return NORMAL * stderr
 
 

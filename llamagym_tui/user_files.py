@@ -38,7 +38,7 @@ class Preferences(Struct, frozen=True, kw_only=True):
     theme: str | None = None
     """Name of a theme. None: the app's own."""
     drawing: bool | None = None
-    """Whether the watched state is drawn. None: where there is room beside the conversation."""
+    """Whether the watched state is drawn. None: where there is room next to the conversation."""
 
 
 def config_dir() -> Path:

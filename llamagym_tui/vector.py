@@ -35,7 +35,7 @@ class VectorEpisodes:
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
-        """For environments that were reset; a mode that they do not tell is Gymnasium's default, the next step."""
+        """For environments that were reset; their mode, if unknown, is Gymnasium's default, the next step."""
         self._envs = envs
         self._mode = AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._resets_next = np.zeros(envs.num_envs, dtype=bool)

@@ -1,6 +1,6 @@
 """How the policy plays in training and in inference, counted to be compared side by side, in bounded memory.
 
-A count is of one manner of play: another prompt, another temperature or rule of sampling begins it anew, and so does
+A count is of one manner of play: another prompt, another temperature or rule of sampling begins it again, and so does
 each switch to inference. In training the policy changes, so its last `RECENT` episodes, or some more, stand for it.
 """
 

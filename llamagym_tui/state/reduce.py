@@ -1,6 +1,6 @@
 """The pure reducer: a run's state after an event.
 
-`reduce` is the one place that says which records of the state an event goes to. Each of them has a method `after`,
+`reduce` is the one place that decides which records of the state an event goes to. Each of them has a method `after`,
 which confirms requests, drops refused ones, and gives the same object where an event changes nothing.
 """
 
@@ -30,7 +30,7 @@ MAX_MARKS = 32
 
 
 def trainer_lost(state: RunState, message: str) -> RunState:
-    """The state after the trainer process ended without an event that says so."""
+    """The state after the trainer process ended without an event."""
     return _ended(replace(state, phase="failed", failure=state.failure or message))
 
 

@@ -1,4 +1,4 @@
-"""A recorded run that can be played: what was told of it, by its time, and the run's state at every moment.
+"""A recorded run that can be played: its events by their time, and the run's state at every moment.
 
 The events go through the reducer that the live screen has, so a replay shows what was seen. Reading goes on in small
 pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at most, so a long run costs
@@ -54,7 +54,7 @@ class Moment(NamedTuple):
     """What the clock of the session showed."""
 
     def of_next(self, event: AnyEvent) -> Moment:
-        """The moment of the event that follows; the clock of a resumed run begins anew."""
+        """The moment of the event that follows; the clock of a resumed run begins again at 0."""
         gap = max(0.0, event.at_s - self.stamp_s)
         return Moment(self.at_s + min(gap, MAX_GAP_S), event.at_s)
 

@@ -98,12 +98,14 @@ def differences(
     Args:
         first: settings of a run at its beginning.
         second: of the other.
-        changes: what was changed live in each; told as ``0.0005 → 0.0001``.
+        changes: what was changed live in each; shown as ``0.0005 → 0.0001``.
     """
     sides = [_flat(msgspec.to_builtins(config)) for config in (first, second)]
     names = [name for name in sides[0] if name not in ("run_dir", "resume")]
-    told = {name: (_told(sides[0][name], changes[0], name), _told(sides[1][name], changes[1], name)) for name in names}
-    return {name: pair for name, pair in told.items() if pair[0] != pair[1]}
+    pairs = {
+        name: (_shown(sides[0][name], changes[0], name), _shown(sides[1][name], changes[1], name)) for name in names
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _kept(run_dir: Path) -> RunSummary:
@@ -115,8 +117,8 @@ def _kept(run_dir: Path) -> RunSummary:
 
 
 def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
-    begun_anew = event.at_s < summary.session_s
-    spent = event.at_s if begun_anew else event.at_s - summary.session_s
+    restarted = event.at_s < summary.session_s
+    spent = event.at_s if restarted else event.at_s - summary.session_s
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
         case RunStarted():
@@ -151,7 +153,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _told(value: Any, changes: dict[str, Value], name: str) -> str:
+def _shown(value: Any, changes: dict[str, Value], name: str) -> str:
     if name in changes and changes[name] != value:
         return f"{_text(value)} → {_text(changes[name])}"
     return _text(value)
