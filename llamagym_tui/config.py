@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -249,24 +250,23 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     except msgspec.ValidationError as error:
         raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error
     # JSON has no infinity: `config.json` would not be readable again.
-    if name := _not_finite(msgspec.to_builtins(settings)):
-        raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
+    for name, value in flat(settings).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
     return settings
 
 
-def _not_finite(values: dict[str, Any], before: str = "") -> str:
-    """The dotted name of a number that is infinite or none; empty: there is no such."""
-    for name, value in values.items():
-        if isinstance(value, dict) and (found := _not_finite(value, f"{before}{name}.")):
-            return found
-        if isinstance(value, float) and not math.isfinite(value):
-            return before + name
-    return ""
+def flat(settings: Struct) -> dict[str, Any]:
+    """Settings by their dotted names."""
+    values: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(settings).items():
+        inner = flat(value).items() if isinstance(value, Struct) else None
+        values |= {name: value} if inner is None else {f"{name}.{key}": each for key, each in inner}
+    return values
 
 
 Value = bool | int | float | str | None
 """What a setting can be changed to."""
-
 
 LIVE = (
     "ppo.lr",
@@ -291,8 +291,7 @@ LIVE = (
     "n_envs",
     "on_collapse",
 )
-"""Settings that may change live; all others are the run's for good."""
-
+"""Settings that may change live; all others stay for the whole run."""
 
 FINAL = {name: f"{name}_final" for name in ("ppo.lr", "ppo.kl_coef", "ppo.entropy_coef")}
 """Where a setting that moves along a line ends."""
@@ -323,8 +322,8 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
     for name, value in changes.items():
         if name not in LIVE:
             raise ConfigError(f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}.")
-        group, key = _place(values, name)
-        group[key] = value
+        *path, key = name.split(".")
+        reduce(dict.__getitem__, path, values)[key] = value
     now = from_dict(RunConfig, values)
     if now.ppo.kl_target is not None and "ppo.kl_coef" in changes:
         raise ConfigError(
@@ -335,8 +334,7 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
 
 def value_of(config: RunConfig, name: str) -> Value:
     """The value of a setting by its dotted name."""
-    group, key = _place(msgspec.to_builtins(config), name)
-    value: Value = group[key]
+    value: Value = flat(config)[name]
     return value
 
 
@@ -355,11 +353,3 @@ def changes_to_take_back(config: RunConfig, earlier: Mapping[str, Change]) -> di
 def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:
     """Whether a batch cannot hold episodes of both settings."""
     return (before.generation, before.n_envs) != (now.generation, now.n_envs)
-
-
-def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a setting, and its key there."""
-    *path, key = name.split(".")
-    for part in path:
-        values = values[part]
-    return values, key

@@ -52,10 +52,6 @@ SCREENS = Path(screens.__file__).parent
 """Where the style sheets are."""
 
 
-def utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
     """The playground of one run, or home, where one is chosen."""
 
@@ -72,7 +68,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         *,
         agent_class: type[AgentBase] | None = None,
         client_factory: Callable[[], Client] | None = None,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
         replay: Path | None = None,
         tour: bool = False,

@@ -18,7 +18,7 @@ from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
-from llamagym_tui.game.drawing import drawing, draws, renders_text
+from llamagym_tui.game.drawing import drawn, draws, renders_text
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
 
@@ -233,7 +233,7 @@ class HumanGame:
 
     def _look(self, observation: Any) -> None:
         self._observation = observation
-        self.drawing = drawing(self._agent, self._env, observation)
+        self.drawing = drawn(self._agent, self._env, observation).bracketed()
 
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)

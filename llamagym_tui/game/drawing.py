@@ -46,11 +46,6 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     return "render_mode" not in env_kwargs and "ansi" in (env.metadata.get("render_modes") or ())
 
 
-def drawing(agent: AgentBase, env: Any, observation: Any) -> str:
-    """The drawing as text alone, what is marked in brackets; empty if there is none."""
-    return drawn(agent, env, observation).bracketed()
-
-
 def drawn(agent: AgentBase, env: Any, observation: Any) -> Drawing:
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:

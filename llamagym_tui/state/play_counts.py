@@ -6,6 +6,7 @@ each switch to inference. In training the policy changes, so its last `RECENT` e
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import EpisodesCounted
@@ -63,10 +64,7 @@ class PlayCounts(NamedTuple):
 
     @property
     def train(self) -> Played:
-        together = Played()
-        for stretch in self.stretches:
-            together = together.plus(stretch)
-        return together
+        return reduce(Played.plus, self.stretches, Played())
 
     def counted(self, event: EpisodesCounted, manner: Manner) -> PlayCounts:
         """With the episodes of an event.

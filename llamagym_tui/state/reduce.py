@@ -50,7 +50,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EpisodesCounted():
             return _episodes_counted(state, event)
         case events.UpdateFinished():
-            return _update_finished(state, event)
+            episodes = max(state.episodes, event.episodes)
+            history = state.history.add(event)
+            return replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case events.PhaseChanged():
@@ -186,16 +188,6 @@ def _rewound(state: RunState, event: events.RunStarted) -> RunState:
 
 def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
     return tuple(mark for mark in state.marks if mark.episode <= episode)
-
-
-def _update_finished(state: RunState, event: events.UpdateFinished) -> RunState:
-    return replace(
-        state,
-        updates=event.update,
-        stats=event.stats,
-        history=state.history.add(event),
-        episodes=max(state.episodes, event.episodes),
-    )
 
 
 def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:

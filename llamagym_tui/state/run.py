@@ -58,7 +58,6 @@ class RunState:
     detail: str = "starting the trainer"
     """What is being done in this phase, for people."""
     pid: int | None = None
-    """Process id of the trainer."""
     run: events.RunStarted | None = None
     """None until the model is loaded."""
 
@@ -93,7 +92,6 @@ class RunState:
     marks: tuple[Mark, ...] = ()
     updates: int = 0
     stats: events.UpdateStats | None = None
-    """Figures of the last update."""
     history: UpdateSeries = field(default_factory=UpdateSeries)
     map_layout: events.PolicyMapLaidOut | None = None
     """The agent's policy map, or why there is none; None: it has none, or it is not known yet."""
@@ -110,7 +108,6 @@ class RunState:
     settings: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live, by their dotted names."""
     warning: str = ""
-    """The last warning."""
     stopping: bool = False
     """Whether the trainer is to write its checkpoint and end."""
     failure: str = ""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig, Value
+from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -100,12 +100,12 @@ def differences(
         second: of the other.
         changes: what was changed live in each; shown as ``0.0005 → 0.0001``.
     """
-    sides = [_flat(msgspec.to_builtins(config)) for config in (first, second)]
-    names = [name for name in sides[0] if name not in ("run_dir", "resume")]
-    pairs = {
-        name: (_shown(sides[0][name], changes[0], name), _shown(sides[1][name], changes[1], name)) for name in names
-    }
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    one, other = (
+        {name: _shown(value, made, name) for name, value in flat(config).items()}
+        for config, made in zip((first, second), changes, strict=True)
+    )
+    names = [name for name in one if name not in ("run_dir", "resume")]
+    return {name: (one[name], other[name]) for name in names if one[name] != other[name]}
 
 
 def _kept(run_dir: Path) -> RunSummary:
@@ -141,16 +141,6 @@ def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
         case RunFinished():
             return replace(summary, ending="finished")
     return summary
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def _shown(value: Any, changes: dict[str, Value], name: str) -> str:

@@ -92,9 +92,6 @@ class Entries(Sequence[Entry]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entries) and (self._pages, self._tail) == (other._pages, other._tail)
 
-    def __hash__(self) -> int:
-        return hash((len(self), self._tail))
-
     def added(self, entry: Entry) -> Entries:
         if len(self._tail) == PAGE - 1:
             return Entries((*self._pages, (*self._tail, entry)))

@@ -16,8 +16,6 @@ from llamagym_tui.state.transcript import clipped
 
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
-
-
 FIRST = events.WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
 MAX_PLACES = 64

@@ -83,11 +83,8 @@ def _stage(warm_start: WarmStartState) -> str:
         case Stage.REQUESTED if warm_start.cancelling:
             return "requested, to be cancelled"
         case Stage.REQUESTED:
-            return (
-                "asked for; first the evaluation"
-                if warm_start.evaluates and not warm_start.evaluated_before
-                else "asked for"
-            )
+            first = warm_start.evaluates and not warm_start.evaluated_before
+            return "requested; first the evaluation" if first else "requested"
         case Stage.TRAINING:
             return "training, to be cancelled" if warm_start.cancelling else "training"
         case Stage.EVALUATING:
