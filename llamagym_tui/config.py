@@ -39,8 +39,6 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1)]
 LARGEST_SEED = 2**62
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-
-
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
 Normalization = Literal["sum", "token", "word"]

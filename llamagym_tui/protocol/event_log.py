@@ -167,9 +167,9 @@ class Pieces:
 
         Args:
             path: of the file.
-            end: byte up to which it is read. None: to the last whole line.
+            end: byte up to which it is read, 0 if there is no file. None: to the last whole line.
         """
-        self._unread: Iterator[Logged] | None = read_from(path, 0)
+        self._unread: Iterator[Logged] | None = None if end == 0 else read_from(path, 0)
         self._end = math.inf if end is None else end
         self.fault = ""
         """Why it cannot be read to its end."""

@@ -31,7 +31,7 @@ TOLD_ONCE = (
 """Events of which nothing outlives their session."""
 
 
-class PastRun:
+class PastRun(event_log.Pieces):
     """The events of a run's earlier sessions, as far as they have been read."""
 
     def __init__(self, config: RunConfig) -> None:
@@ -41,20 +41,12 @@ class PastRun:
             config: of the run that is resumed.
         """
         path = Path(config.run_dir) / EVENTS_FILE
-        self._log = event_log.Pieces(path, end=path.stat().st_size) if path.is_file() else None
+        super().__init__(path, end=path.stat().st_size if path.is_file() else 0)
         self._state = initial_state(config)
-
-    @property
-    def complete(self) -> bool:
-        return self._log is None or self._log.complete
-
-    @property
-    def fault(self) -> str:
-        return self._log.fault if self._log is not None else ""
 
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the past ends."""
-        for logged in self._log.some(READ_EVENTS) if self._log is not None else ():
+        for logged in self.some(READ_EVENTS):
             if not isinstance(logged.event, TOLD_ONCE):
                 self._state = reduce(self._state, logged.event)
 

@@ -68,7 +68,7 @@ class Keyframe(NamedTuple):
     state: RunState
 
 
-class Recording:
+class Recording(event_log.Pieces):
     def __init__(self, run_dir: str | Path) -> None:
         """A recording of which nothing has been read yet.
 
@@ -78,11 +78,11 @@ class Recording:
         self.run_dir = Path(run_dir)
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE
+        super().__init__(self.path)
         opening = replace(initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir))
         self._frames = [Keyframe(Moment(), 0, opening)]
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
-        self._log = event_log.Pieces(self.path)
         self.events = 0
         """Events read."""
         self.turning_points: list[float] = []
@@ -96,17 +96,9 @@ class Recording:
     def end(self) -> int:
         return self._last.offset
 
-    @property
-    def complete(self) -> bool:
-        return self._log.complete
-
-    @property
-    def fault(self) -> str:
-        return self._log.fault
-
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
-        for logged in self._log.some(READ_EVENTS):
+        for logged in self.some(READ_EVENTS):
             self._take(logged)
 
     def _take(self, logged: event_log.Logged) -> None:
