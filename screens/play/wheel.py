@@ -89,7 +89,7 @@ class WheelScreen(Screen[None]):
         if state.wheel.awaited != before.wheel.awaited:
             self.query_one(SentenceInput).value = ""
         self._had = self._had or state.wheel.is_wanted
-        if self._had and not state.wheel.is_wanted:
+        if (self._had or not state.live) and not state.wheel.is_wanted:
             if self.is_current:
                 self.dismiss()
             return
