@@ -25,14 +25,12 @@ class BlackjackAgent(Agent):
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
 
     def get_system_prompt(self) -> str:
-        """The rules and the format of a reply."""
         return (
             "You are playing Blackjack. Get closer to 21 than the dealer without going over. "
             'Reply with {"action": 0} to stick or {"action": 1} to hit.'
         )
 
     def format_observation(self, observation: Any) -> str:
-        """One line: total, usable ace, dealer's card."""
         total, dealer, ace = (int(part) for part in observation)
         shown = "ace" if dealer == 1 else dealer
         return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
@@ -52,7 +50,6 @@ class BlackjackAgent(Agent):
         )
 
     def extract_action(self, response: str) -> ActionReading:
-        """0 to stick, 1 to hit."""
         return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:

@@ -1,6 +1,6 @@
 """FrozenLake-v1 on the map 4x4, without slipping: walk to the goal around the holes.
 
-The environment shows the number of a field and nothing of the map. The agent tells it in words: where it stands, and
+The environment shows the number of a field and nothing of the map. The agent puts it in words: where it stands, and
 what lies left, down, right and up of there.
 """
 
@@ -25,14 +25,13 @@ MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
 class Field(NamedTuple):
-    """A place on the lake, or beside it."""
+    """A place on the lake, or around it."""
 
     row: int
     column: int
 
     @property
     def word(self) -> str:
-        """What lies there: ice, hole or goal, and edge beside the lake."""
         inside = 0 <= self.row < len(LAKE) and 0 <= self.column < len(LAKE[0])
         return WORDS[LAKE[self.row][self.column]] if inside else "edge"
 
@@ -56,7 +55,6 @@ class FrozenLakeAgent(Agent):
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
 
     def get_system_prompt(self) -> str:
-        """The goal and the format of a reply."""
         return (
             "You are playing Frozen Lake. Reach the goal without falling into a hole. "
             'Reply with {"action": 0} to go left, {"action": 1} to go down, '
@@ -64,7 +62,6 @@ class FrozenLakeAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        """Row and column, and what lies around: left edge, down ice, right hole, up goal."""
         here = _field(observation)
         around = [f"{name} {field.word}" for name, field in zip(self.action_names, here.neighbours, strict=True)]
         return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
@@ -81,7 +78,6 @@ class FrozenLakeAgent(Agent):
         )
 
     def extract_action(self, response: str) -> ActionReading:
-        """0 left, 1 down, 2 right, 3 up."""
         return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int | None:
@@ -96,7 +92,6 @@ class FrozenLakeAgent(Agent):
         return [action for action, field in enumerate(here.neighbours) if distance.get(field) == distance[here] - 1]
 
     def policy_map(self) -> PolicyMap:
-        """The lake, an arrow on each field; best is every action that begins a shortest path."""
         from llamagym_tui.agent import Landmark, Panel, PolicyMap
 
         size = len(LAKE[0])

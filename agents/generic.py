@@ -1,4 +1,4 @@
-"""An agent for any environment with discrete actions: observations told as literal text, actions by number.
+"""An agent for any environment with discrete actions: observations as literal text, actions by number.
 
 The catalog makes a subclass of it for a Gymnasium id. It shows a model nothing but numbers; an agent that is
 written for its environment plays better.
@@ -16,7 +16,6 @@ class GenericAgent(Agent):
     """Plays an environment of which it knows the id and the number of actions."""
 
     def get_system_prompt(self) -> str:
-        """The environment's name, its actions by number, and the format of a reply."""
         actions = ", ".join(f'{{"action": {index}}} ({name})' for index, name in enumerate(self.action_names))
         return (
             f"You are playing {self.title or self.env_id}. Each message tells an observation. "
@@ -24,11 +23,9 @@ class GenericAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        """The observation as literal text, numbers to four significant digits."""
         return f"Observation: {as_text(observation)}"
 
     def extract_action(self, response: str) -> ActionReading:
-        """The number, or the name, of the action."""
         return read_action(response, self.action_names)
 
 

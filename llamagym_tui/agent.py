@@ -62,7 +62,7 @@ class Agent(AgentBase):
         """
         self._loop: LlamaGymLoop | None = None
         if sft_data is not None and not sft_warm_start:
-            raise ConfigError("sft_data is what sft_warm_start trains on: say sft_warm_start=True too.")
+            raise ConfigError("sft_data is what sft_warm_start trains on: set sft_warm_start=True too.")
         if model is not None:
             from llamagym_tui.demos.training_data import training_data
             from llamagym_tui.engine.llamagym_loop import LlamaGymLoop

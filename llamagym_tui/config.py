@@ -39,8 +39,6 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=1)]
 LARGEST_SEED = 2**62
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-
-
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
 Normalization = Literal["sum", "token", "word"]
@@ -74,7 +72,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lr: Positive = 5e-4
     """Adam's learning rate of the policy at the first update."""
     lr_final: NonNegative = 1e-4
-    """Learning rate after `decay_updates` updates, reached as `lr_schedule` says and kept."""
+    """Learning rate after `decay_updates` updates, reached along `lr_schedule` and kept."""
     lr_schedule: LrSchedule = "linear"
     """Way from `lr` to `lr_final`: a line, half a cosine, or none at all."""
     lr_warmup_updates: Annotated[int, Meta(ge=0)] = 0
@@ -95,7 +93,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     value_coef: Fraction = 0.5
     """Weight of the value loss in the model's own gradient; the value head always sees all of it. 0: detached."""
     kl_coef: NonNegative = 0.02
-    """Nats to reward: weight of the KL to the reference, charged as `kl_form` says."""
+    """Nats to reward: weight of the KL to the reference, charged by `kl_form`."""
     kl_coef_final: NonNegative = 0.01
     """`kl_coef` after `decay_updates` updates."""
     kl_form: KlForm = "reward"
@@ -124,7 +122,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
     replay_episodes: Annotated[int, Meta(ge=0)] = 0
-    """Recent successful episodes that are kept, each different one once, and imitated in every update beside PPO's
+    """Recent successful episodes that are kept, each different one once, and imitated in every update next to PPO's
     loss: each step takes as many turns of them as it has of the batch, at most. 0: none. Where luck decides, lucky
     bad play is imitated too: a return says how an episode ended, not how well it was played. In memory alone: empty
     after a resume."""
@@ -250,17 +248,23 @@ def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     except msgspec.ValidationError as error:
         raise ConfigError(f"Setting refused in {kind.__name__}: {error}.") from error
     # JSON has no infinity: `config.json` would not be readable again.
-    plain = msgspec.to_builtins(settings)
-    for name in setting_types(kind):
-        group, key = place_of(plain, name)
-        if isinstance(group[key], float) and not math.isfinite(group[key]):
+    for name, value in flat(settings).items():
+        if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"Setting refused in {kind.__name__}: {name} takes a finite number.")
     return settings
 
 
+def flat(settings: Struct) -> dict[str, Any]:
+    """Settings by their dotted names."""
+    values: dict[str, Any] = {}
+    for name, value in msgspec.structs.asdict(settings).items():
+        inner = flat(value).items() if isinstance(value, Struct) else None
+        values |= {name: value} if inner is None else {f"{name}.{key}": each for key, each in inner}
+    return values
+
+
 Value = bool | int | float | str | None
 """What a setting can be changed to."""
-
 
 LIVE = (
     "ppo.lr",
@@ -285,8 +289,7 @@ LIVE = (
     "n_envs",
     "on_collapse",
 )
-"""Settings that may change live; all others are the run's for good."""
-
+"""Settings that may change live; all others stay for the whole run."""
 
 FINAL = {name: f"{name}_final" for name in ("ppo.lr", "ppo.kl_coef", "ppo.entropy_coef")}
 """Where a setting that moves along a line ends."""
@@ -329,8 +332,7 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
 
 def value_of(config: RunConfig, name: str) -> Value:
     """The value of a setting by its dotted name."""
-    group, key = place_of(msgspec.to_builtins(config), name)
-    value: Value = group[key]
+    value: Value = flat(config)[name]
     return value
 
 
@@ -341,7 +343,7 @@ def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
 
 
 def changes_to_take_back(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
-    """Changes that a resumed run has to make again: those of settings that were not given anew meanwhile."""
+    """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
 

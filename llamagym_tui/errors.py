@@ -1,6 +1,6 @@
 """Errors, named for the boundary they crossed.
 
-Each message is one sentence, or two, that says what happened, where, and what to do next; the command line
+Each message is one sentence, or two, with what happened, where, and what to do next; the command line
 prints it as it is. Causes are chained with ``from``.
 """
 
@@ -10,7 +10,7 @@ class LlamaGymError(Exception):
 
 
 class UsageError(LlamaGymError):
-    """What the user asked for cannot be (an unknown agent, a missing file); exit code 2."""
+    """What the user wants cannot be (an unknown agent, a missing file); exit code 2."""
 
 
 class ConfigError(UsageError):
@@ -26,7 +26,7 @@ class ModelLoadError(LlamaGymError):
 
 
 class ModelTooLargeError(UsageError):
-    """A run would take more memory than there is; the message says what would fit."""
+    """A run would take more memory than there is; the message names what would fit."""
 
 
 class ActionParseError(LlamaGymError):
@@ -50,7 +50,7 @@ class WireError(LlamaGymError):
 
 
 class TrainerDied(LlamaGymError):
-    """The trainer process ended without being asked to."""
+    """The trainer process ended without being stopped."""
 
 
 class RunStoreError(LlamaGymError):
@@ -62,4 +62,4 @@ class ShapeMismatch(LlamaGymError):
 
 
 class NoModelError(LlamaGymError):
-    """An agent made without a model was asked to act."""
+    """An agent made without a model was to act."""

@@ -1,4 +1,4 @@
-"""Episode returns over a whole run in bounded memory: the line of the chart, and the figure beside it.
+"""Episode returns over a whole run in bounded memory: the line of the chart, and the figure next to it.
 
 A series keeps sums over groups of consecutive episodes. When there are too many groups, neighbours merge and the
 groups become twice as long, so a run of any length costs the same. Nothing here draws.
@@ -23,12 +23,12 @@ NORMAL = 1.96
 
 
 def signed(value: float, decimals: int = 3) -> str:
-    """A return as the app tells it: signed, with a real minus sign."""
+    """A return as the app shows it: signed, with a real minus sign."""
     return f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def margin(stderr: float) -> float:
-    """What stands behind every ±: half the width of a mean's 95 % confidence interval, from its standard error."""
+    """What every ± shows: half the width of a mean's 95 % confidence interval, from its standard error."""
     return NORMAL * stderr
 
 
@@ -109,7 +109,7 @@ class ReturnSeries:
             if count := episodes - self._episodes_before(begin):
                 mean = (totals[end] - totals[begin]) / count
                 spread = squares[end] - squares[begin] - count * mean * mean
-                points.append(Point(self.start + episodes, mean, _stderr(spread, count)))
+                points.append(Point(self.start + episodes, mean, standard_error(spread, count)))
         return points
 
     def _episodes_before(self, groups: int) -> int:
@@ -127,8 +127,8 @@ def _running(sums: tuple[float, ...]) -> list[float]:
     return [0.0, *accumulate(sums)]
 
 
-def _stderr(spread: float, count: int) -> float:
-    """Standard error of a mean over `count`, from the sum of squared deviations."""
+def standard_error(spread: float, count: int) -> float:
+    """Standard error of a mean over `count` values, from the sum of squared deviations; 0 for a single value."""
     return math.sqrt(max(spread, 0.0) / (count - 1) / count) if count > 1 else 0.0
 
 
@@ -155,7 +155,7 @@ class MeanReturn(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As the app tells it, ± half its 95 % confidence interval, which a single episode has not: +0.030 ± 0.059."""
+        """As the app shows it, ± half its 95 % confidence interval, which a single episode has not: +0.030 ± 0.059."""
         half = f" ± {margin(self.stderr):.3f}" if self.episodes > 1 else ""
         return f"{signed(self.mean)}{half}"
 
@@ -177,7 +177,5 @@ def mean_return(returns: Sequence[float]) -> MeanReturn | None:
     if not finite:
         return None
     mean = math.fsum(finite) / len(finite)
-    if len(finite) == 1:
-        return MeanReturn(mean, 0.0, 1)
-    variance = math.fsum((value - mean) ** 2 for value in finite) / (len(finite) - 1)
-    return MeanReturn(mean, math.sqrt(variance / len(finite)), len(finite))
+    spread = math.fsum((value - mean) ** 2 for value in finite)
+    return MeanReturn(mean, standard_error(spread, len(finite)), len(finite))

@@ -20,7 +20,7 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.user_files import runs_dir
+from llamagym_tui.user_files import replace_file, runs_dir
 
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
@@ -97,21 +97,20 @@ class RunStore:
 
     @property
     def model_dir(self) -> Path:
-        """The model as transformers or PEFT load it, and what a resumed run needs beside it."""
+        """The model as transformers or PEFT load it, and what else a resumed run needs."""
         return self.run_dir / MODEL_DIR
 
     def write_config(self, config: RunConfig) -> None:
-        """Write the settings, whole or not at all.
+        """Write the settings, all or nothing.
 
         Raises:
             OSError: the folder cannot be written.
         """
-        draft = self.run_dir / f"{CONFIG_FILE}.part"
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
-        draft.replace(self.run_dir / CONFIG_FILE)
+        settings = msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
+        replace_file(self.run_dir / CONFIG_FILE, settings)
 
     def append(self, event: Event) -> None:
-        """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` says which are kept.
+        """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
 
         Raises:
             OSError: the file cannot be written.
@@ -181,7 +180,7 @@ class RunInfo:
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
     """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
 
-    One that cannot be made is named all the same; `RunStore.create` says why.
+    One that cannot be made is named all the same; `RunStore.create` reports why.
 
     Args:
         agent_name: short name of the agent; characters that do not belong into a file name are replaced.
@@ -279,7 +278,7 @@ def last_settings(run_dir: str | Path) -> RunConfig:
     given = settings = read_config(run_dir)
     for event in read_events(run_dir):
         if isinstance(event, RunStarted):
-            settings = given  # a resumed run tells what it has taken back
+            settings = given  # the events of a resumed run repeat the changes that it has kept
         elif isinstance(event, SettingsChanged):
             settings = changed(settings, event.changes)
     return settings

@@ -1,9 +1,10 @@
-"""Folders of the user, and what the app keeps there between runs."""
+"""Folders of the user, what the app keeps there between runs, and files that a crash leaves whole."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 import msgspec
 from msgspec import Struct
@@ -27,9 +28,7 @@ def runs_dir() -> Path:
 
 
 CONFIG_VARIABLE = "LLAMAGYM_TUI_CONFIG"
-"""Replaces the user's configuration folder."""
-
-
+"""Environment variable that replaces the user's configuration folder."""
 PREFERENCES_FILE = "preferences.json"
 
 
@@ -39,7 +38,7 @@ class Preferences(Struct, frozen=True, kw_only=True):
     theme: str | None = None
     """Name of a theme. None: the app's own."""
     drawing: bool | None = None
-    """Whether the watched state is drawn. None: where there is room beside the conversation."""
+    """Whether the watched state is drawn. None: where there is room next to the conversation."""
 
 
 def config_dir() -> Path:
@@ -60,12 +59,46 @@ def load_preferences(folder: Path) -> Preferences:
 
 
 def save_preferences(folder: Path, preferences: Preferences) -> None:
-    """Keep them; until the file is whole the old one stays.
+    """Keep them for later runs.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: they cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{PREFERENCES_FILE}.partial"
-    partial.write_bytes(msgspec.json.encode(preferences) + b"\n")
-    os.replace(partial, folder / PREFERENCES_FILE)
+    replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
+
+
+def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
+    """Write a file; until it is whole the old one stays. Folders are made.
+
+    Args:
+        path: of the file.
+        content: all of it.
+        sync: whether it is on the disk, not only with the operating system, before it takes the old one's place.
+
+    Raises:
+        OSError: it cannot be written; the old file is then as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def torn_line_start(file: IO[bytes]) -> int:
+    """The byte at which a last line without an end begins, as a crash leaves one; the file's length if none is torn."""
+    end = file.seek(0, os.SEEK_END)
+    while end:  # backwards, a block at a time
+        start = max(0, end - 65_536)
+        file.seek(start)
+        if (newline := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + newline + 1
+        end = start
+    return 0

@@ -1,7 +1,7 @@
-"""The Textual app: wires the trainer's events to the run state, the state to the screens, keys to commands.
+"""The Textual app: wires the trainer's events to the run state, the state to the screens, requests to the trainer.
 
 Nothing heavy is imported before the first frame, and torch never. Events change the state as they come; the screen
-is repainted at `PAINT_S` at most. Only this module talks to the trainer client.
+is repainted every `PAINT_S` at most. Only this module talks to the trainer client.
 """
 
 from __future__ import annotations
@@ -24,29 +24,18 @@ from textual.screen import ModalScreen, Screen
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
 from llamagym_tui.app.focus import FocusKeeper
-from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode, SetSystemPrompt
+from llamagym_tui.protocol.commands import SetSystemPrompt, Stop
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS, self_contained
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
-from llamagym_tui.state.run import (
-    RunState,
-    command_asked,
-    initial_state,
-    mode_asked,
-    pause_asked,
-    prompt_asked,
-    restarted,
-    stop_asked,
-)
+from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import Client
@@ -63,12 +52,7 @@ SCREENS = Path(screens.__file__).parent
 """Where the style sheets are."""
 
 
-def utc_now() -> datetime:
-    """The time of day, in UTC."""
-    return datetime.now(UTC)
-
-
-class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
+class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
@@ -84,7 +68,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         *,
         agent_class: type[AgentBase] | None = None,
         client_factory: Callable[[], Client] | None = None,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
         replay: Path | None = None,
         tour: bool = False,
@@ -95,10 +79,10 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             config: of the run. None: home.
             agent_class: the agent that `config` names; None: looked up when it is needed.
             client_factory: makes the trainer client; None: a process.
-            clock: time of day, for demonstrations and run folders.
+            clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
-            replay: folder of a run that is watched once more, in place of `config`.
-            tour: whether the hints of a first start are shown, if they were not yet.
+            replay: folder of a recorded run to play, in place of `config`.
+            tour: whether to show the hints of a first start, unless they were seen.
         """
         # Textual loads no style sheet for a default screen.
         super().__init__(
@@ -111,14 +95,13 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._client: Client | None = None
-        self._playground: PlaygroundScreen | None = None
         self._paint_due = False
         self._leaving = False
         self._replay = replay
         self._tour = tour
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, or in a terminal one that notices when that is closed."""
+        """Textual's, or on a terminal `Terminal`, which notices when it is closed."""
         driver = super().get_driver_class()
         if driver.__name__ != "LinuxDriver":
             return driver
@@ -127,7 +110,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return Terminal
 
     def get_default_screen(self) -> Screen[Any]:
-        """The first frame is the playground's, or home's."""
         if self.config is not None:
             return self._make_playground(self.config)
         if self._replay is not None:
@@ -138,7 +120,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return HomeScreen(built_in())
 
     def on_mount(self) -> None:
-        """The trainer may have the processor once the first frame is painted."""
+        # Only then may the trainer have the processor.
         self.call_after_refresh(self._first_frame_painted)
 
     def _first_frame_painted(self) -> None:
@@ -149,7 +131,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self.show_tour()
 
     def open_run(self, config: RunConfig) -> None:
-        """Open the playground of a run and start its trainer."""
         self._agent = RunAgent(config.agent)
         self.config = config
         self.run_state = initial_state(config)
@@ -157,8 +138,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         self.call_after_refresh(self._begin, config)
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
-        self._playground = PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
-        return self._playground
+        return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
 
     def _new_run_dir(self) -> str:
         from llamagym_tui.run_store import new_run_dir
@@ -168,14 +148,12 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
     # The trainer
 
     def _begin(self, config: RunConfig) -> None:
-        """Start the trainer; what a run that goes on has been is read meanwhile."""
         if config.resume:
             self.recall(config)
         self._follow_trainer()
 
     @work(exclusive=True, group="trainer", exit_on_error=False)
     async def _follow_trainer(self) -> None:
-        """Start the trainer, take in what it tells until it ends."""
         assert self.config is not None
         self._client = self._client_factory()
         try:
@@ -185,7 +163,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 if isinstance(event, RunStarted):
                     await self._recalled()
                 self._take_in(reduce(self._state, event))
-                self._hear(event)
+                self._collect(event)
                 count += 1
                 if count % YIELD_EVENTS == 0:
                     await asyncio.sleep(0)
@@ -193,7 +171,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self._take_in(trainer_lost(self._state, str(error)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A trainer can be started again once it is gone."""
         if action == "restart":
             return self.run_state is not None and bool(self.run_state.failure) and not self.run_state.recorded
         return super().check_action(action, parameters)
@@ -209,7 +186,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )
-        self._take_in(restarted(self._state, anew=not resume))
+        self._take_in(restarted(self._state, new_run=not resume))
         self._follow_trainer()
 
     @property
@@ -218,7 +195,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
         return self.run_state
 
     def _take_in(self, state: RunState) -> None:
-        """Keep a state, and paint it soon with whatever else comes until then."""
         self.run_state = state
         self._paint_soon()
 
@@ -238,49 +214,42 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
                 return
 
     async def on_command_asked(self, message: CommandAsked) -> None:
-        """Note what is asked for as pending, and ask it."""
-        await self._ask(message.command)
-
-    async def _ask(self, command: AnyCommand) -> None:
-        state = self._state
-        match command:
-            case SetMode():
-                state = mode_asked(state, command.mode)
-            case Pause() | Resume():
-                state = pause_asked(state, isinstance(command, Pause))
-            case SetSystemPrompt():
-                state = prompt_asked(state, command.system_prompt)
-            case _:
-                state = command_asked(state, command)
-        # What was asked for already would never be confirmed a second time.
-        if state is not self._state and self._client is not None:
-            self._take_in(state)
-            await self._client.send(command)
+        """Record a request as pending, show it at once, and send it."""
+        client, before = self._client, self.run_state
+        if client is None or before is None or not before.live:
+            return
+        commands = [command(before) if callable(command) else command for command in message.commands]
+        state = requested(before, *commands)
+        if state is before:
+            return  # it is pending: it would not be confirmed a second time
+        self.run_state = state
+        self._paint()
+        for command in commands:
+            await client.send(command)
 
     # The person
 
     def action_edit_prompt(self) -> None:
-        """Open the editor on the newest prompt, confirmed or not."""
         from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 
         try:
-            asked = self._state.prompt_requested
-            prompt = self._active_prompt() if asked is None else asked
+            pending = self._state.prompt_requested
+            prompt = self._active_prompt() if pending is None else pending
         except LlamaGymError as error:
-            self.notify(literal(str(error)), severity="error", markup=False)
+            self.show_error(error)
         else:
             self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
 
-    async def _prompt_edited(self, system_prompt: str | None) -> None:
-        if system_prompt is not None and self._state.live:
-            await self._ask(SetSystemPrompt(system_prompt=system_prompt))
+    def _prompt_edited(self, system_prompt: str | None) -> None:
+        if system_prompt is not None:
+            self.post_message(CommandAsked(SetSystemPrompt(system_prompt=system_prompt)))
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
     async def action_quit(self) -> None:
-        """Leave; ask first while something would be interrupted or lost, and at the second time leave at once."""
+        """Leave: after a question while something would be interrupted or lost, the second time at once."""
         from llamagym_tui.screens.widgets.dialogs import QuitDialog
 
         reasons = self._reasons_to_stay()
@@ -292,7 +261,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
             self._leave(STOP_S)
 
     def on_terminal_closed(self) -> None:
-        """Leave without a question: nobody is there to answer it."""
         if not self._leaving:
             self._leave(STOP_S)
 
@@ -311,17 +279,15 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, PersonalApp):
 
     @work(exclusive=True, group="leave")
     async def _leave(self, timeout_s: float) -> None:
-        """End the trainer, then the app."""
         self._leaving = True
         if self._client is not None and self._state.live:
-            self._take_in(stop_asked(self._state))
+            self._take_in(requested(self._state, Stop()))
             await self._client.stop(timeout_s)
         self._close_recorders()
         state = self.run_state
         self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
 
     def _active_prompt(self) -> str:
-        """As the trainer confirmed it; before it did, the agent's own."""
         prompt = self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
 
@@ -338,7 +304,6 @@ def open_playground(config: RunConfig, *, agent_class: type[AgentBase] | None = 
 
 
 def open_home() -> int:
-    """Open the choice of agents; the exit code."""
     return run_app(LlamaGymApp(tour=True))
 
 
@@ -360,15 +325,15 @@ def run_app(app: LlamaGymApp) -> int:
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     app.run()
-    # The screen is gone, and with it everything that it told.
-    if app.config is not None and app.run_state is not None and (words := parting_words(app.config, app.run_state)):
+    # The screen is gone, and with it everything that it showed.
+    if app.config is not None and app.run_state is not None and (text := parting_text(app.config, app.run_state)):
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(words, flush=True)
+            print(text, flush=True)
     return app.return_code or 0
 
 
-def parting_words(config: RunConfig, state: RunState) -> str:
-    """What the shell is left with: why a run failed, or how one goes on; empty if nothing of it is kept."""
+def parting_text(config: RunConfig, state: RunState) -> str:
+    """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
     if state.failure:
         return state.failure
     if state.checkpoint is None:

@@ -1,7 +1,7 @@
-"""Focus that outlives a terminal that was too small for a while.
+"""Focus that survives a terminal that was too small for a while. A part of `LlamaGymApp`.
 
-Textual takes the focus from what is hidden, as everything is in a terminal below the least size, and gives it back to
-nobody: the keys of a list would be dead after the terminal has grown again. A part of `LlamaGymApp`.
+Textual takes the focus from hidden widgets, and in a terminal below the least size all are, without giving it back:
+the keys of a list would be dead after the terminal has grown again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from llamagym_tui.screens.widgets.too_small import is_too_small
 
 
 class FocusKeeper(App[None]):
-    """An app that gives the focus back."""
-
     def on_resize(self, event: Resize) -> None:
-        """Remember what has the focus, on each screen, before it is hidden."""
         if is_too_small(event.size):
             for screen in self.screen_stack:
                 if screen.focused is not None:
@@ -28,7 +25,7 @@ class FocusKeeper(App[None]):
                     screen.screen_layout_refresh_signal.subscribe(self, give_back, immediate=True)
 
     def _give_back(self, screen: Screen[object], widget: Widget, laid_out: object) -> None:
-        """Give it back once what had it is seen again, unless something else has it by now."""
+        """Focus the widget again once it is visible, unless another one has the focus by now."""
         if is_too_small(self.size):
             return
         if screen.focused is None and widget.is_attached and not widget.focusable:

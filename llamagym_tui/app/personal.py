@@ -1,6 +1,6 @@
-"""The app as its user likes it: theme and keys kept from earlier, the command palette, help on the focused widget.
+"""The app as its user likes it: theme and keys of earlier sessions, the command palette, help on the focused widget.
 
-A part of `LlamaGymApp`. A theme that is gone or a key that cannot be taken costs a sentence, never the start.
+A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notification, never the start.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from llamagym_tui import user_files
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.help.keymap import FILE
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import THEME
@@ -24,12 +25,10 @@ from llamagym_tui.screens.widgets.look import THEME
 COLOURLESS = "ansi-dark"
 """Theme for NO_COLOR."""
 COPIED_S = 2.0
-"""Seconds for which it is said that something was copied."""
+"""Seconds for which the notification of a copy is shown."""
 
 
 class PersonalApp(App[None]):
-    """An app that remembers."""
-
     CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
     """Without colour a cursor is underlined."""
     ENABLE_COMMAND_PALETTE = True
@@ -39,14 +38,13 @@ class PersonalApp(App[None]):
             "focus_help",
             "Help on this",
             show=False,
-            priority=True,  # or no dialog would hear of it
+            priority=True,  # else dialogs would not get it
             id="focus_help",
             tooltip="What has the focus, and keys.",
         ),
     ]
 
     def __init__(self, **settings: Any) -> None:
-        """An app in the theme that was chosen last; `settings` are Textual's."""
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None, **settings)
         self._config_dir = user_files.config_dir()
@@ -57,7 +55,6 @@ class PersonalApp(App[None]):
         self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
 
     def on_mount(self) -> None:
-        """Take the person's keys, and notice a change of theme."""
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         if (self._config_dir / FILE).exists():
             self._take_keys()
@@ -80,32 +77,32 @@ class PersonalApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What the palette lists: every key of the screen that does something now, and the themes."""
-        told = set()
+        listed = set()
         for namespace, binding, enabled, tooltip in screen.active_bindings.values():
-            # Keys without a word of their own are those of every list and scroll bar.
-            if enabled and tooltip and binding.action not in told:
-                told.add(binding.action)
+            # Keys without a tooltip are those of every list and scroll bar.
+            if enabled and tooltip and binding.action not in listed:
+                listed.add(binding.action)
                 key = self.get_key_display(binding)
                 help = f"{key} · {tooltip}"
                 yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
         yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
 
+    def show_error(self, error: LlamaGymError) -> None:
+        self.notify(literal(str(error)), severity="error", markup=False)
+
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy a text, and say so."""
         super().copy_to_clipboard(text)
         lines, characters = text.count("\n") + 1, len(text)
         what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
         self.notify(f"copied {what}", timeout=COPIED_S, markup=False)
 
     def action_help(self) -> None:
-        """Say what keys and figures mean."""
         from llamagym_tui.screens.help.help import HelpDialog
 
         if not isinstance(self.screen, HelpDialog):
             self.push_screen(HelpDialog(self.screen))
 
     def action_focus_help(self) -> None:
-        """Say what the focused widget is for, and which keys do something now; the second time, back."""
         from llamagym_tui.screens.help.help import FocusHelp, HelpDialog
 
         if isinstance(self.screen, HelpDialog):
@@ -115,7 +112,6 @@ class PersonalApp(App[None]):
 
 
 def _draw_scroll_bars_without_colour() -> None:
-    """For the whole process: Textual has one renderer for all."""
     from textual.scrollbar import ScrollBar
 
     from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender

@@ -1,4 +1,4 @@
-"""What the app does with past runs: list them, compare two, replay one, go on with one; and the tour of a first run."""
+"""The app's actions around past runs: list, compare, replay, resume; and the tour of a first start."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from textual import work
-from textual.app import App
 from textual.screen import Screen
 from textual.worker import Worker
 
+from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.widgets.literal import literal
@@ -29,21 +29,17 @@ NEED_A_RUN = ("edit_prompt", "restart")
 """Actions of the app that need a trainer."""
 
 
-class PastRunActions(App[None]):
-    """An app that can show past runs; `LlamaGymApp` is one."""
-
+class PastRunActions(PersonalApp):
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent
     _recalling: Worker[None] | None = None
-    """Reads what the run was before it was resumed."""
+    """Reads the history of a resumed run."""
 
     def _take_in(self, state: RunState) -> None:
-        """Keep a state and paint it."""
         raise NotImplementedError
 
     def open_run(self, config: RunConfig) -> None:
-        """Open the playground of a run and start its trainer."""
         raise NotImplementedError
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
@@ -62,13 +58,11 @@ class PastRunActions(App[None]):
         return screen
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A recorded run takes no commands."""
         if action in NEED_A_RUN and self.run_state is not None and self.run_state.recorded:
             return None
         return super().check_action(action, parameters)
 
     def action_runs(self) -> None:
-        """List past runs; while one is open, only to be looked at."""
         from llamagym_tui.screens.past_runs.runs import RunsScreen
 
         state = self.run_state
@@ -76,11 +70,10 @@ class PastRunActions(App[None]):
         self.push_screen(RunsScreen(beside=beside))
 
     def on_run_list_replay_asked(self, message: RunList.ReplayAsked) -> None:
-        """Replay the run."""
         try:
             self.push_screen(self.make_replay(message.row.info.run_dir))
         except LlamaGymError as error:
-            self._refuse(error)
+            self.show_error(error)
 
     def on_run_list_resume_asked(self, message: RunList.ResumeAsked) -> None:
         """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
@@ -89,12 +82,11 @@ class PastRunActions(App[None]):
         try:
             config = run_config(agent=None, run_dir=message.row.info.run_dir, resume=True)
         except LlamaGymError as error:
-            self._refuse(error)
+            self.show_error(error)
             return
         self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
 
     def recall(self, config: RunConfig) -> None:
-        """Read what a run that goes on has been, before its trainer adds to it."""
         from llamagym_tui.state.past_run import PastRun
 
         self._recalling = self._read_past(PastRun(config))
@@ -110,33 +102,28 @@ class PastRunActions(App[None]):
             self.notify(literal(past.fault), severity="warning", markup=False, timeout=30)
 
     async def _recalled(self) -> None:
-        """Return when the past of the run is known, or there is none."""
         if self._recalling is not None:
             await self._recalling.wait()
             self._recalling = None
 
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
-        """Open the playground of a new run."""
         from llamagym_tui.setup.run_config import run_config, with_run_dir
 
         try:
             self.open_run(with_run_dir(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)))
         except LlamaGymError as error:
-            self._refuse(error)
+            self.show_error(error)
 
     def on_runs_screen_compare_asked(self, message: RunsScreen.CompareAsked) -> None:
-        """Show two runs beside each other."""
         from llamagym_tui.screens.past_runs.compare import CompareScreen
 
         self.push_screen(CompareScreen(message.first, message.second))
 
     def on_replay_screen_shown(self, message: ReplayScreen.Shown) -> None:
-        """Paint another moment of the recorded run."""
         if self.run_state is not None and self.run_state.recorded:
             self._take_in(message.state)
 
     async def on_replay_screen_left(self, message: ReplayScreen.Left) -> None:
-        """Back to where the replay was opened, or out."""
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
 
         stack: list[Screen[Any]] = list(self.screen_stack)
@@ -147,11 +134,7 @@ class PastRunActions(App[None]):
             self.pop_screen()
 
     def show_tour(self) -> None:
-        """Show the five hints, if they were not seen yet."""
         from llamagym_tui.screens.help.tour import TourScreen, was_seen
 
         if not was_seen():
             self.push_screen(TourScreen())
-
-    def _refuse(self, error: LlamaGymError) -> None:
-        self.notify(literal(str(error)), severity="error", markup=False)

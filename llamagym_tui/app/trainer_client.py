@@ -1,7 +1,7 @@
-"""The UI's side of the trainer process: starts it, talks to it over its own two pipes, notices its death.
+"""The UI's side of the trainer process: starts it, exchanges frames over its own two pipes, notices its death.
 
-The child is never an orphan: its commands end when this process does, and it leaves on end-of-file; `stop` asks,
-waits, terminates, then kills. Everything that the child prints goes to the run's log, not to the terminal.
+The child is never an orphan: its commands end when this process does, and it exits on end-of-file; `stop` sends a
+command, waits, terminates, then kills. Everything that the child prints goes to the run's log, not to the terminal.
 """
 
 from __future__ import annotations
@@ -30,34 +30,30 @@ GRACE_S = 3.0
 
 
 class Client(Protocol):
-    """What the app needs of a trainer: the process below, or a scripted one in tests."""
+    """A trainer as the app uses it: the process below, or a scripted one in tests."""
 
     log_path: Path | None
 
-    async def start(self, config: RunConfig) -> None:
-        """Start the trainer and its run."""
+    async def start(self, config: RunConfig) -> None: ...
 
     async def send(self, command: AnyCommand) -> None:
-        """Ask something of the trainer; nothing happens once it has gone."""
+        """Nothing happens once the trainer has gone."""
 
     def events(self) -> AsyncIterator[AnyEvent]:
-        """What the trainer tells, until it ends; raises ``TrainerDied`` if it ended without being asked."""
+        """Events until the trainer ends; raises ``TrainerDied`` if it ended without being stopped."""
 
     async def stop(self, timeout_s: float) -> None:
         """End the trainer, by force after `timeout_s`."""
 
 
 class TrainerClient:
-    """One trainer process, started once."""
-
     def __init__(self, command: Sequence[str] = TRAINER) -> None:
-        """A client whose process is not started yet."""
         self.log_path: Path | None = None
         self._command = command
         self._config: RunConfig | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._reading = False
-        self._asked_to_stop = False
+        self._stopping = False
 
     @property
     def exit_code(self) -> int | None:
@@ -65,7 +61,7 @@ class TrainerClient:
         return self._process.returncode if self._process else None
 
     async def start(self, config: RunConfig) -> None:
-        """Start the process and ask it to begin the run.
+        """Start the process and its run.
 
         Raises:
             TrainerDied: the process or its log could not be made.
@@ -92,7 +88,7 @@ class TrainerClient:
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
-        """Ask something of the trainer; a trainer that has gone is told by `events`, not here."""
+        """Send a command; that the trainer has gone is reported by `events`, not here."""
         if self._process is None or self._process.stdin is None or self.exit_code is not None:
             return
         with contextlib.suppress(ConnectionError):
@@ -100,33 +96,33 @@ class TrainerClient:
             await self._process.stdin.drain()
 
     async def events(self) -> AsyncIterator[AnyEvent]:
-        """What the trainer tells, in order, until its process has ended.
+        """The trainer's events, in order, until its process has ended.
 
         Raises:
-            TrainerDied: it ended, or spoke nonsense, without having been asked to stop.
+            TrainerDied: it ended, or sent what is no event, without having been stopped.
         """
         assert self._process is not None and self._process.stdout is not None, "start() comes first"
-        told_its_end = False
+        announced_end = False
         fault: WireError | None = None
         self._reading = True
         try:
             while (payload := await read_frame_async(self._process.stdout)) is not None:
                 event = decode_event(payload)
-                told_its_end = told_its_end or isinstance(event, RunFinished | SessionFailed)
+                announced_end = announced_end or isinstance(event, RunFinished | SessionFailed)
                 yield event
         except WireError as error:
             fault = error
         finally:
             self._reading = False
         await self._ended_within(GRACE_S)
-        if not told_its_end and not self._asked_to_stop:
+        if not announced_end and not self._stopping:
             raise TrainerDied(self._obituary(fault)) from fault
 
     async def stop(self, timeout_s: float) -> None:
-        """Ask the trainer to checkpoint and end; after `timeout_s` terminate it, then kill it."""
+        """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""
         if self._process is None or self.exit_code is not None:
             return
-        self._asked_to_stop = True
+        self._stopping = True
         drain = None if self._reading else asyncio.create_task(self._drain())
         try:
             await self.send(Stop())
@@ -136,7 +132,7 @@ class TrainerClient:
                 drain.cancel()
 
     async def _ended_within(self, timeout_s: float) -> None:
-        """Return when the process has ended, which it does by force when the time is over."""
+        """Return when the process has ended, by force after the time."""
         process = self._process
         assert process is not None
         for last_resort in (process.terminate, process.kill):
@@ -150,16 +146,16 @@ class TrainerClient:
         await process.wait()
 
     async def _drain(self) -> None:
-        """Read and forget: a child blocked on a full pipe would never get to see the command to stop."""
+        """Read and drop events: a child blocked on a full pipe would never read the command to stop."""
         assert self._process is not None and self._process.stdout is not None
         while await self._process.stdout.read(BUFFER_BYTES):
             pass
 
     def _obituary(self, fault: WireError | None) -> str:
-        """One or two sentences: how it ended, where its log is, how to go on."""
+        """How it ended, where its log is, how to resume."""
         assert self._config is not None
         if fault is not None:
-            how = f"The trainer spoke nonsense and was ended ({fault})."
+            how = f"The trainer sent something that is no event and was ended ({fault})."
         else:
             how = f"The trainer died ({_cause(self.exit_code)})."
         resume = shlex.join(["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir])

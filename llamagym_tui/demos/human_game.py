@@ -17,7 +17,7 @@ from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
-from llamagym_tui.game.drawing import drawing
+from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
@@ -115,7 +115,7 @@ class HumanGame:
         self.over, self.chosen, self.last, self.discarded = False, None, None, False
         self._look(observation)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
-        self.transcript = self.transcript.tell(started).tell(self._shown(text))
+        self.transcript = self.transcript.after(started).after(self._shown(text))
 
     def choose(self, choice: Choice | None) -> None:
         self.chosen = None if self.over else choice
@@ -152,7 +152,7 @@ class HumanGame:
             how="human",
             reward=reward,
         )
-        self.transcript = self.transcript.tell(turn)
+        self.transcript = self.transcript.after(turn)
         self._messages.append(assistant(reply))
         self._actions.append(action)
         self._rewards.append(reward)
@@ -161,7 +161,7 @@ class HumanGame:
             self._finish("terminated" if terminated else "truncated")
         else:
             self._messages.append(user(text))
-            self.transcript = self.transcript.tell(self._shown(text))
+            self.transcript = self.transcript.after(self._shown(text))
         return self.over
 
     def hint(self) -> str:
@@ -201,7 +201,7 @@ class HumanGame:
 
     def _look(self, observation: Any) -> None:
         self._observation = observation
-        self.drawing = drawing(self._agent, self._env, observation)
+        self.drawing = drawn(self._agent, self._env, observation).bracketed()
 
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)
@@ -223,7 +223,7 @@ class HumanGame:
         )
         self.last, self.discarded = demo, False
         self.writer.add(self.last)
-        self.transcript = self.transcript.tell(finished)
+        self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         self.over = True
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from filelock import FileLock
 
+from llamagym_tui.user_files import replace_file, torn_line_start
+
 LOCK_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""
 
@@ -85,20 +87,12 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
 
 
 def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
-    """Write a file anew; until it is whole the old one stays.
+    """Replace the lines of a file; until it is whole the old one stays.
 
     Raises:
         OSError: it cannot be written; the old file is then as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with open(partial, "wb", buffering=0) as file:
-            _write(file, b"".join(content + b"\n" for content in contents))
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    replace_file(path, b"".join(content + b"\n" for content in contents), sync=True)
 
 
 def _write(file: FileIO, data: bytes) -> None:
@@ -111,16 +105,11 @@ def _write(file: FileIO, data: bytes) -> None:
 
 def _mend_tail(file: FileIO, path: Path, is_whole: Callable[[bytes], bool]) -> int:
     """Make the file end at a line's end; returns its length in bytes."""
-    end = file.seek(0, os.SEEK_END)
-    if end == 0:
+    start, end = torn_line_start(file), file.seek(0, os.SEEK_END)
+    if start == end:
         return end
-    file.seek(end - 1)
-    if file.read(1) == b"\n":
-        return end
-    file.seek(0)
-    content = file.readall()
-    start = content.rfind(b"\n") + 1
-    tail = content[start:]
+    file.seek(start)
+    tail = file.readall()
     if is_whole(tail):
         _write(file, b"\n")
         return end + 1

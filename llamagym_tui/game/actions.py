@@ -47,7 +47,7 @@ def read_action(reply: str, action_names: Sequence[str]) -> ActionReading:
     and indices out of range are not actions.
 
     Args:
-        reply: what the model said.
+        reply: the model's text.
         action_names: names by index; their count bounds the indices.
     """
     reply = reply[-MAX_REPLY_CHARS:]

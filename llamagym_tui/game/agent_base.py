@@ -1,4 +1,4 @@
-"""`AgentBase`: how an agent words its prompt and observations, and how its replies are read.
+"""`AgentBase`: an agent without its model.
 
 Everything in the project but `llamagym_tui.agent` knows agents by this class alone; users subclass
 `llamagym_tui.agent.Agent`, which adds the model.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AgentBase(ABC):
-    """A language model's way of playing one environment: what it is told, and how its replies are read."""
+    """How an agent words its prompt and observations, and how its replies are read."""
 
     env_id: ClassVar[str] = ""
     """Gymnasium id of the environment that it plays."""
@@ -47,14 +47,14 @@ class AgentBase(ABC):
 
     @abstractmethod
     def format_observation(self, observation: Any) -> str:
-        """The user message that tells an observation."""
+        """The user message for an observation."""
 
     @abstractmethod
     def extract_action(self, response: str) -> Any:
         """The action that a reply names.
 
         Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
-        ``ActionParseError``, says that the reply names none.
+        ``ActionParseError``, means that the reply names none.
         """
 
     def format_action(self, action: Any) -> str:
@@ -73,9 +73,9 @@ class AgentBase(ABC):
         return ""
 
     def policy_map(self) -> PolicyMap | None:
-        """States to ask the policy about, laid out for people; None (the default): there is no map.
+        """States in which the policy is evaluated, laid out for people; None (the default): there is no map.
 
-        The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, beside
+        The screen of the map (``g``) shows what the policy does in each as the first turn of an episode, live, next to
         what is best. For an agent that plays Blackjack, hard hands only, with the probability of action 1::
 
             from llamagym_tui.agent import Agent, Panel, PolicyMap
@@ -85,16 +85,16 @@ class AgentBase(ABC):
                 states = [[(total, card, 0) for card in dealer] for total in totals]
                 return PolicyMap([Panel("hard", [str(t) for t in totals], [str(c) for c in dealer], states)], action=1)
 
-        Best is what `expert` says, or all that ``PolicyMap(best=…)`` names.
+        Best is the action of `expert`, or all that ``PolicyMap(best=…)`` names.
         """
         return None
 
     def read(self, reply: str) -> ActionReading:
         """`extract_action`, with the way it was read and failures as data.
 
-        A model says anything, so what a user's own code raises over a reply (``int("hit")``) is a reply that names no
+        A model may reply anything, so an exception of a user's own code (``int("hit")``) means a reply that names no
         action, and no reason to end a run. JSON counts first, for an agent that knows no JSON, too: one that, as
-        LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}`` is told the former.
+        LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}``, is given the former.
         """
         reading = self._extracted(reply)
         index = json_index(reply) if reading.how != "json" else None

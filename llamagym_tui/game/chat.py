@@ -31,7 +31,7 @@ def user(content: str) -> ChatMessage:
 
 
 def assistant(content: str) -> ChatMessage:
-    """An assistant message: what the agent says."""
+    """An assistant message: the agent's reply."""
     return {"role": "assistant", "content": content}
 
 

@@ -16,8 +16,6 @@ SPARE_KEYS = string.digits + string.ascii_lowercase
 
 
 class Choice(NamedTuple):
-    """An action that a person can take."""
-
     key: str
     action: int
     name: str
@@ -67,8 +65,8 @@ def worded(agent: AgentBase, action: int, reasoning: str = "") -> str:
     reply = f"{reasoning} {canonical}"
     reading = agent.read(reply)
     if reading.failed or reading.action != action:
-        said = "no action" if reading.failed else agent.action_name(reading.action)
+        read = "no action" if reading.failed else agent.action_name(reading.action)
         raise ActionParseError(
-            f"With this sentence the agent would read {said}, not {agent.action_name(action)}; word it anew."
+            f"With this sentence the agent would read {read}, not {agent.action_name(action)}; word it otherwise."
         )
     return reply

@@ -42,13 +42,8 @@ def draws(agent: AgentBase) -> bool:
 
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
-    """Whether an environment could be made so that it renders text, and nobody asked for something else."""
+    """Whether an environment could be made so that it renders text, and no other mode was chosen."""
     return "render_mode" not in env_kwargs and "ansi" in (env.metadata.get("render_modes") or ())
-
-
-def drawing(agent: AgentBase, env: Any, observation: Any) -> str:
-    """The drawing as text alone, what is marked in brackets; empty if there is none."""
-    return drawn(agent, env, observation).bracketed()
 
 
 def drawn(agent: AgentBase, env: Any, observation: Any) -> Drawing:

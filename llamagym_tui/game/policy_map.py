@@ -1,7 +1,7 @@
-"""The policy map of an agent: states that the policy is asked about, and how they are laid out for people.
+"""The policy map of an agent: states in which the policy is evaluated, and how they are laid out for people.
 
-What `Agent.policy_map` returns. The trainer asks the policy about each state as the first turn of an episode; the
-screen of the map draws the answers beside the best ones.
+What `Agent.policy_map` returns. The trainer computes the action probabilities in each state as
+the first turn of an episode; the screen of the map draws them next to the best actions.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the two processes say to each other: events (trainer to UI), commands (UI to trainer), and their wire."""
+"""What the two processes exchange: events (trainer to UI), commands (UI to trainer), and their wire."""

@@ -1,4 +1,4 @@
-"""What the UI asks of the trainer: imperatives, frozen, one tagged union.
+"""What the UI requests of the trainer: imperatives, frozen, one tagged union.
 
 A command is acted on between environment steps and confirmed by an event; the UI shows as active only what was
 confirmed.
@@ -49,21 +49,21 @@ class SetPace(Command, frozen=True, kw_only=True):
 
 
 class Watch(Command, frozen=True, kw_only=True):
-    """Tell the conversation of an environment, its episode so far first; confirmed by ``WatchChanged``."""
+    """Stream the conversation of an environment, its episode so far first; confirmed by ``WatchChanged``."""
 
     env: int
     """Index from 0; counted around in a circle."""
 
 
 class WatchNext(Command, frozen=True, kw_only=True):
-    """Tell an episode that is worth it; confirmed by ``WatchChanged``, with ``WarningRaised`` if there is none yet."""
+    """Stream an episode of interest; confirmed by ``WatchChanged``, with ``WarningRaised`` if there is none yet."""
 
     kind: Literal["failure", "best", "worst"]
     """The next reply that names no action; the highest or lowest return of the last batch."""
 
 
 class InspectTurn(Command, frozen=True, kw_only=True):
-    """Look at a reply token by token; answered by ``TurnInspected``, which says why if it cannot be done."""
+    """Look at a reply token by token; answered by ``TurnInspected``, with the reason if it cannot be done."""
 
     episode: int
     turn: int
@@ -99,7 +99,7 @@ class DrawStates(Command, frozen=True, kw_only=True):
 
 
 class WatchPolicyMap(Command, frozen=True, kw_only=True):
-    """Tell the policy map closely, or seldom again; confirmed by ``PolicyMapWatched``."""
+    """Emit the policy map often, or seldom again; confirmed by ``PolicyMapWatched``."""
 
     on: bool
 
@@ -128,13 +128,13 @@ class CancelEvaluation(Command, frozen=True, kw_only=True):
 
 
 class WeighActions(Command, frozen=True, kw_only=True):
-    """Tell how probable each action is after a conversation that somebody else plays; answered by
+    """Report how probable each action is after a conversation that somebody else plays; answered by
     ``ConversationWeighed``. Nothing of the run changes."""
 
     ticket: int
     """Of the question; its answer has the same."""
     messages: list[ChatMessage]
-    """What the agent would be told, and what was said: a system message or none, then user and assistant in turn, a
+    """The conversation as the agent would have it: a system message or none, then user and assistant in turn, a
     user's last."""
 
 

@@ -1,8 +1,8 @@
-"""``events.jsonl``: what a session told, one JSON object a line, in order; `replay` reads it.
+"""``events.jsonl``: the events of a session, one JSON object a line, in order.
 
-The file grows with time, not with speed. Tokens are left out (the whole reply stands in ``TurnFinished``), and of the
+The file grows with time, not with speed. Tokens are left out (the whole reply is in ``TurnFinished``), and of the
 watched episodes only as many are kept, each of them whole, as the budget of `CONVERSATION_EVENTS_PER_S` allows. All
-else is kept; the session itself sends it at a bounded rate. A line torn by a crash is skipped when reading and cut
+other events are kept; the session emits them at a bounded rate. A line torn by a crash is skipped when reading and cut
 off when the log is opened again.
 """
 
@@ -27,6 +27,7 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
 )
+from llamagym_tui.user_files import torn_line_start
 
 CONVERSATION_EVENTS_PER_S = 10.0
 """Events of watched episodes that are kept, on average over a run."""
@@ -78,7 +79,9 @@ class EventLog:
         Raises:
             OSError: the file cannot be written.
         """
-        _cut_torn_line(path)
+        if path.exists():
+            with path.open("r+b") as file:
+                file.truncate(torn_line_start(file))
         self._file = path.open("ab")
         self._encoder = msgspec.json.Encoder()
         self._conversations = ConversationBudget()
@@ -164,9 +167,9 @@ class Pieces:
 
         Args:
             path: of the file.
-            end: byte up to which it is read. None: to the last whole line.
+            end: byte up to which it is read, 0 if there is no file. None: to the last whole line.
         """
-        self._unread: Iterator[Logged] | None = read_from(path, 0)
+        self._unread: Iterator[Logged] | None = None if end == 0 else read_from(path, 0)
         self._end = math.inf if end is None else end
         self.fault = ""
         """Why it cannot be read to its end."""
@@ -202,26 +205,9 @@ def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
 
 
 def _finite(value: Any) -> Any:
-    """The same with 0 for every number that JSON cannot say."""
+    """The same with 0 for every number that JSON does not know: NaN and the infinities."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return 0.0 if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _cut_torn_line(path: Path) -> None:
-    """End a file after its last whole line."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        end = file.seek(0, 2)
-        whole = 0
-        while end:  # backwards, a block at a time
-            start = max(0, end - 65536)
-            file.seek(start)
-            if (newline := file.read(end - start).rfind(b"\n")) >= 0:
-                whole = start + newline + 1
-                break
-            end = start
-        file.truncate(whole)

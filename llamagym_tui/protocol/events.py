@@ -1,4 +1,4 @@
-"""What the trainer tells: past-tense facts, frozen, one tagged union.
+"""What the trainer emits: past-tense facts, frozen, one tagged union.
 
 The same structs go over the wire, into the run folder's ``events.jsonl`` (one JSON object a line) and into the run
 state that every screen shows.
@@ -89,7 +89,7 @@ class EpisodeStarted(Event, frozen=True, kw_only=True):
 
 
 class ObservationShown(Event, frozen=True, kw_only=True):
-    """The watched agent was told an observation: the user message of a turn."""
+    """The watched agent got an observation: the user message of a turn."""
 
     episode: int
     turn: int
@@ -98,8 +98,9 @@ class ObservationShown(Event, frozen=True, kw_only=True):
 
 
 class StateDrawn(Event, frozen=True, kw_only=True):
-    """The state that the watched agent is about to be told, or the last one of its episode, was drawn for people; told
-    while somebody wants to see it."""
+    """The state that the watched agent is about to observe, or the last one of its episode, was drawn for people.
+
+    Emitted while somebody wants to see it."""
 
     episode: int
     turn: int
@@ -111,7 +112,7 @@ class StateDrawn(Event, frozen=True, kw_only=True):
 
 
 class ActionsWeighed(Event, frozen=True, kw_only=True):
-    """How probable the policy finds each action where the watched episode stands; told while there is time to read."""
+    """How probable the policy finds each action in the watched episode; emitted while there is time to read."""
 
     episode: int
     turn: int
@@ -125,7 +126,7 @@ class ActionsWeighed(Event, frozen=True, kw_only=True):
 
 
 class TokensStreamed(Event, frozen=True, kw_only=True):
-    """The watched agent said some more of its reply."""
+    """The watched agent generated some more of its reply."""
 
     episode: int
     turn: int
@@ -166,7 +167,7 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
 
 
 class TurnInspected(Event, frozen=True, kw_only=True):
-    """A reply was looked at token by token, as asked; or a sentence why it cannot be."""
+    """A reply was looked at token by token, as requested; or a sentence why it cannot be."""
 
     episode: int
     turn: int
@@ -177,7 +178,7 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     turns: int = 0
     """Replies of the episode so far."""
     said_by_policy: bool = True
-    """False: somebody else said it, so that it is not trained on."""
+    """False: somebody else wrote it, so that it is not trained on."""
     sampled_by: int = 0
     """Policy version that played the episode."""
     policy: int = 0
@@ -204,15 +205,15 @@ class TurnInspected(Event, frozen=True, kw_only=True):
 
 
 class WatchChanged(Event, frozen=True, kw_only=True):
-    """Another conversation is told from now on; what was said in its episode until now follows."""
+    """Another conversation is streamed from now on; its episode until now follows."""
 
     kind: Literal["env", "failure", "best", "worst"]
     """An environment as it is played; a reply that named no action, to the end of its episode; the best or worst
-    episode of the last batch. After the last three nothing is told until something else is asked for."""
+    episode of the last batch. After the last three nothing is streamed until something else is requested."""
     env: int
     """Environment, index from 0; of a best or worst episode, the one that was watched before."""
     awaits_failure: bool = False
-    """Whether the next reply that names no action will be told instead."""
+    """Whether the next reply that names no action will be streamed instead."""
 
 
 class WheelTaken(Event, frozen=True, kw_only=True):
@@ -230,7 +231,7 @@ class ActionAwaited(Event, frozen=True, kw_only=True):
     episode: int
     turn: int
     reply: str
-    """What the agent would say."""
+    """The reply that the agent would give."""
     action_name: str
     """The action in it; empty: it names none, and the environment would get the fallback action."""
 
@@ -239,23 +240,23 @@ class WheelLetGo(Event, frozen=True, kw_only=True):
     """The agent acts again."""
 
     reason: str = ""
-    """Why, for people; empty: it was asked for."""
+    """Why, for people; empty: it was requested."""
 
 
 class EpisodeCorrected(Event, frozen=True, kw_only=True):
     """An episode in which a person acted has ended, whole, so that it can be recorded whatever is watched by then; or
-    it was dropped under way, and is told as truncated there."""
+    it was dropped under way, and counts as truncated there."""
 
     started: EpisodeStarted
     observations: list[str]
-    """What the agent was told, turn by turn."""
+    """The agent's observations, turn by turn."""
     turns: list[TurnFinished]
     finished: EpisodeFinished
 
 
 class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     """The agent's policy map is laid out; sent once, after ``RunStarted``, if the agent has one, and again without
-    panels if the policy cannot be asked after all."""
+    panels if the policy cannot be evaluated after all."""
 
     why_not: str = ""
     """Why there is no map after all; then all else is empty."""
@@ -268,8 +269,9 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):
-    """The policy was asked about every state of its map, each as the first turn of an episode; told seldom, and after
-    every update while somebody looks."""
+    """The policy was evaluated in every state of its map, each as the first turn of an episode.
+
+    Emitted seldom, and after every update while somebody looks."""
 
     policy_version: int
     """Updates made before, and roll backs."""
@@ -283,7 +285,7 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
 
 
 class PolicyMapWatched(Event, frozen=True, kw_only=True):
-    """The policy map is told closely, or seldom again."""
+    """The policy map is emitted often, or seldom again."""
 
     on: bool
 
@@ -315,7 +317,7 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     env_steps: int
     """Environment steps since the run began."""
     corrected: int = 0
-    """Episodes that ended beside those in `returns`: a person acted in them, so that they count in no mean."""
+    """Episodes that ended in addition to those in `returns`: a person acted in them, so that they count in no mean."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
 
@@ -411,7 +413,7 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
 
 
 class EvaluationCancelled(Event, frozen=True, kw_only=True):
-    """An evaluation was ended as asked, and has no result."""
+    """An evaluation was cancelled, and has no result."""
 
     played: int
     """Episodes that had ended."""
@@ -420,7 +422,7 @@ class EvaluationCancelled(Event, frozen=True, kw_only=True):
 
 
 class ConversationWeighed(Event, frozen=True, kw_only=True):
-    """How probable the policy finds each action after a conversation that somebody else plays, as asked."""
+    """How probable the policy finds each action after a conversation that somebody else plays, as requested."""
 
     ticket: int
     """Of the question."""
@@ -462,7 +464,7 @@ class WarmStartFinished(Event, frozen=True, kw_only=True):
     elapsed_s: float
     """TRL's import included."""
     cancelled: bool
-    """Whether it ended early, as asked; what was learnt until then stays."""
+    """Whether it was cancelled; what was learnt until then stays."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True):
@@ -499,18 +501,18 @@ class WarningRaised(Event, frozen=True, kw_only=True):
 
     message: str
     refused: Refused | None = None
-    """What was asked for and is not done, so that nobody waits for it. None: nothing was."""
+    """The request that is refused, so that nobody waits for it. None: none is."""
 
 
 class SessionFailed(Event, frozen=True, kw_only=True):
     """The session ended by an error; the log has the traceback."""
 
     message: str
-    """One sentence that says what to do."""
+    """One sentence on what to do."""
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
-    """The session ended as asked; always the last event of a run that ended well."""
+    """The session ended as requested; always the last event of a run that ended well."""
 
     episodes: int
     env_steps: int

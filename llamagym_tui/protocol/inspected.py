@@ -1,4 +1,4 @@
-"""What is told of a reply token by token: the records of `events.TurnInspected`.
+"""A reply token by token: the records of `events.TurnInspected`.
 
 Log-probabilities are in nats, at the temperature under which the reply was sampled.
 """
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class ContextToken(Struct, frozen=True, kw_only=True):
-    """A token beside the reply."""
+    """A token around the reply."""
 
     text: str
     trained: bool
@@ -17,7 +17,7 @@ class ContextToken(Struct, frozen=True, kw_only=True):
 
 
 class Alternative(Struct, frozen=True, kw_only=True):
-    """A token that might have been said at a place."""
+    """A token that might have been sampled at a place."""
 
     token: int
     """Its id."""

@@ -1,4 +1,4 @@
-"""What is told of the layout of a policy map: the records of `events.PolicyMapLaidOut`."""
+"""The layout of a policy map: the records of `events.PolicyMapLaidOut`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class MapCell(Struct, frozen=True, kw_only=True):
     """A field of a panel."""
 
     words: str = ""
-    """The state as the agent is told it, or what the landmark is; empty: nothing is there."""
+    """The state in the agent's words, or what the landmark is; empty: nothing is there."""
     sign: str = ""
     """Of a landmark; empty: a state, or nothing."""
     best: list[int] = []
@@ -17,7 +17,7 @@ class MapCell(Struct, frozen=True, kw_only=True):
 
     @property
     def is_state(self) -> bool:
-        """Whether the policy is asked about it."""
+        """Whether the policy is evaluated in it."""
         return bool(self.words) and not self.sign
 
 

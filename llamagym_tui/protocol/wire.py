@@ -1,8 +1,8 @@
 """The wire between the two processes: a length of four bytes, big-endian, then one event or command as msgpack.
 
 Guarantees that a peer gets a whole message or a `WireError`, never half of one, and that a frame of nonsense cannot
-make it allocate more than `MAX_FRAME_BYTES`. Which version the other side speaks is for ``Hello`` and ``StartRun`` to
-say; broken pipes stay ``OSError``, because their meaning differs by side.
+make it allocate more than `MAX_FRAME_BYTES`. ``Hello`` and ``StartRun`` carry the version that the other side speaks;
+broken pipes stay ``OSError``, because their meaning differs by side.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ M = TypeVar("M")
 
 
 def encode_event(event: Event) -> bytes:
-    """The payload of a frame that tells an event."""
+    """The payload of a frame with an event."""
     return _encoder.encode(event)
 
 
 def decode_event(payload: bytes) -> AnyEvent:
-    """The event that a payload tells.
+    """The event in a payload.
 
     Raises:
         WireError: the payload is no event of this protocol.
@@ -42,12 +42,12 @@ def decode_event(payload: bytes) -> AnyEvent:
 
 
 def encode_command(command: Command) -> bytes:
-    """The payload of a frame that asks something of the trainer."""
+    """The payload of a frame with a command."""
     return _encoder.encode(command)
 
 
 def decode_command(payload: bytes) -> AnyCommand:
-    """The command that a payload asks for.
+    """The command in a payload.
 
     Raises:
         WireError: the payload is no command of this protocol.

@@ -11,17 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import (
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodeStarted,
-    ObservationShown,
-    PolicyMapped,
-    StateDrawn,
-    TurnFinished,
-    TurnInspected,
-)
+from llamagym_tui.protocol import event_log, events
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state, with_history
@@ -29,19 +19,19 @@ from llamagym_tui.state.run import RunState, initial_state, with_history
 READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
 TOLD_ONCE = (
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodeStarted,
-    ObservationShown,
-    PolicyMapped,
-    StateDrawn,
-    TurnFinished,
-    TurnInspected,
+    events.EpisodeCorrected,
+    events.EpisodeFinished,
+    events.EpisodeStarted,
+    events.ObservationShown,
+    events.PolicyMapped,
+    events.StateDrawn,
+    events.TurnFinished,
+    events.TurnInspected,
 )
 """Events of which nothing outlives their session."""
 
 
-class PastRun:
+class PastRun(event_log.Pieces):
     """The events of a run's earlier sessions, as far as they have been read."""
 
     def __init__(self, config: RunConfig) -> None:
@@ -51,22 +41,12 @@ class PastRun:
             config: of the run that is resumed.
         """
         path = Path(config.run_dir) / EVENTS_FILE
-        self._log = event_log.Pieces(path, end=path.stat().st_size) if path.is_file() else None
+        super().__init__(path, end=path.stat().st_size if path.is_file() else 0)
         self._state = initial_state(config)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of it has been read that can be."""
-        return self._log is None or self._log.complete
-
-    @property
-    def fault(self) -> str:
-        """Why it cannot be read to its end; empty: it can."""
-        return self._log.fault if self._log is not None else ""
 
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the past ends."""
-        for logged in self._log.some(READ_EVENTS) if self._log is not None else ():
+        for logged in self.some(READ_EVENTS):
             if not isinstance(logged.event, TOLD_ONCE):
                 self._state = reduce(self._state, logged.event)
 

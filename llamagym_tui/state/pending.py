@@ -1,7 +1,7 @@
-"""What was asked of the trainer and is neither confirmed nor refused: a pure record beside the run state.
+"""Requests to the trainer that are neither confirmed nor refused, and the reply under inspection: pure records.
 
-Mode, pause and prompt have a field of their own in `run_state`; here are the other commands. Nothing in it is shown
-as active.
+Mode, pause and prompt are pending in fields of the run state, the wheel and what is watched in records of their own.
+Nothing pending is shown as active.
 """
 
 from __future__ import annotations
@@ -9,77 +9,60 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from llamagym_tui.config import Value
-from llamagym_tui.protocol.commands import (
-    AnyCommand,
-    CancelEvaluation,
-    ChangeSettings,
-    Evaluate,
-    InspectTurn,
-    RollBack,
-    SaveCheckpoint,
-    WatchPolicyMap,
-)
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    CheckpointSaved,
-    EvaluationCancelled,
-    EvaluationFinished,
-    PolicyMapWatched,
-    RolledBack,
-    SettingsChanged,
-    TurnInspected,
-    WarningRaised,
-)
+from llamagym_tui.protocol import commands, events
+from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.protocol.events import AnyEvent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """Commands on their way."""
-
-    evaluation: Evaluate | None = None
+class Pending:
+    evaluation: commands.Evaluate | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
     policy_map: bool | None = None
-    """Whether the policy map is to be told closely. None: nothing was asked."""
+    """Whether the policy map is to be followed closely; None: nothing is pending."""
     settings: dict[str, Value] = field(default_factory=dict)
     """New values by dotted names."""
+    weighing: commands.WeighActions | None = None
 
-    def asking(self, command: AnyCommand) -> Asked:
-        """With another command; the same object if that is on its way already, or is none of these."""
+    def requesting(self, command: AnyCommand) -> Pending:
         match command:
-            case Evaluate() if self.evaluation is None:
+            case commands.Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
-            case CancelEvaluation() if not self.evaluation_cancelled:
+            case commands.CancelEvaluation() if not self.evaluation_cancelled:
                 return replace(self, evaluation_cancelled=True)
-            case SaveCheckpoint() if not self.checkpoint:
+            case commands.SaveCheckpoint() if not self.checkpoint:
                 return replace(self, checkpoint=True)
-            case RollBack() if not self.roll_back:
+            case commands.RollBack() if not self.roll_back:
                 return replace(self, roll_back=True)
-            case WatchPolicyMap(on=on) if on is not self.policy_map:
+            case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
                 return replace(self, policy_map=on)
-            case ChangeSettings(changes=changes) if changes.items() - self.settings.items():
+            case commands.ChangeSettings(changes=changes) if changes.items() - self.settings.items():
                 return replace(self, settings={**self.settings, **changes})
+            case commands.WeighActions() if command != self.weighing:
+                return replace(self, weighing=command)
             case _:
                 return self
 
-    def answered(self, event: AnyEvent) -> Asked:
-        """Without what an event confirms or refuses."""
+    def after(self, event: AnyEvent) -> Pending:
         match event:
-            case EvaluationFinished() | EvaluationCancelled():
+            case events.EvaluationFinished() | events.EvaluationCancelled():
                 return replace(self, evaluation=None, evaluation_cancelled=False)
-            case CheckpointSaved() | WarningRaised(refused="checkpoint"):
+            case events.CheckpointSaved() | events.WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)
-            case RolledBack() | WarningRaised(refused="roll_back"):
+            case events.RolledBack() | events.WarningRaised(refused="roll_back"):
                 return replace(self, roll_back=False)
-            case SettingsChanged(changes=changes):
+            case events.SettingsChanged(changes=changes):
                 return replace(
                     self, settings={name: value for name, value in self.settings.items() if name not in changes}
                 )
-            case PolicyMapWatched(on=on) if on is self.policy_map:
+            case events.PolicyMapWatched(on=on) if on is self.policy_map:
                 return replace(self, policy_map=None)
-            case WarningRaised(refused="settings"):
+            case events.WarningRaised(refused="settings"):
                 return replace(self, settings={})
+            case events.ConversationWeighed() if self.weighing and event.ticket == self.weighing.ticket:
+                return replace(self, weighing=None)
             case _:
                 return self
 
@@ -88,40 +71,31 @@ class Asked:
 class Inspection:
     """A reply under inspection."""
 
-    found: TurnInspected | None = None
-    """The last answer that told tokens."""
-    refused: TurnInspected | None = None
-    """The last answer, if it was none but told why."""
-    asked: InspectTurn | None = None
-    """Asked for, not answered."""
+    found: events.TurnInspected | None = None
+    """The last answer with tokens."""
+    refused: events.TurnInspected | None = None
+    """The last answer, if it only gives a reason why there are none."""
+    requested: commands.InspectTurn | None = None
+    """Not answered."""
 
-    def asking(self, command: AnyCommand) -> Inspection:
-        """With another command; the same object if that is on its way already, or is none of these."""
-        if isinstance(command, InspectTurn) and command != self.asked:
-            return replace(self, asked=command)
-        return self
+    def requesting(self, command: commands.InspectTurn) -> Inspection:
+        return self if command == self.requested else replace(self, requested=command)
 
-    def answered(self, event: AnyEvent) -> Inspection:
-        """With what an event tells of a reply."""
-        if not isinstance(event, TurnInspected):
-            return self
+    def after(self, event: events.TurnInspected) -> Inspection:
         # An answer to an older request leaves the newer one pending.
-        answers = self.asked is not None and (self.asked.episode, self.asked.turn) == (event.episode, event.turn)
-        asked = None if answers else self.asked
+        wanted = self.requested
+        answers = wanted is not None and (wanted.episode, wanted.turn) == (event.episode, event.turn)
+        requested = None if answers else wanted
         if event.why_not:
-            return replace(self, refused=event, asked=asked)
-        return Inspection(found=event, asked=asked)
+            return replace(self, refused=event, requested=requested)
+        return Inspection(found=event, requested=requested)
 
-    def ended(self) -> Inspection:
-        """When nothing that was asked for will be answered any more."""
-        return self if self.asked is None else replace(self, asked=None)
-
-    def of(self, episode: int, turn: int) -> TurnInspected | None:
-        """What was told of a reply, if it is the one told last."""
+    def of(self, episode: int, turn: int) -> events.TurnInspected | None:
+        """The tokens of a reply, if it was the last one inspected."""
         found = self.found
         return found if found is not None and (found.episode, found.turn) == (episode, turn) else None
 
     def why_not(self, episode: int, turn: int) -> str:
-        """Why nothing more is known of a reply; empty if that was not said."""
+        """Why nothing more is known of a reply; empty if no reason was given."""
         refused = self.refused
         return refused.why_not if refused is not None and (refused.episode, refused.turn) == (episode, turn) else ""

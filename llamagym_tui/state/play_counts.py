@@ -1,11 +1,12 @@
 """How the policy plays in training and in inference, counted to be compared side by side, in bounded memory.
 
-A count is of one manner of play: another prompt, another temperature or rule of sampling begins it anew, and so does
+A count is of one manner of play: another prompt, another temperature or rule of sampling begins it again, and so does
 each switch to inference. In training the policy changes, so its last `RECENT` episodes, or some more, stand for it.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import EpisodesCounted
@@ -26,8 +27,6 @@ class Manner(NamedTuple):
 
 
 class Played(NamedTuple):
-    """Sums over episodes of one manner."""
-
     manner: Manner | None = None
     """None: nothing was played."""
     returns: Totals = Totals()
@@ -37,7 +36,6 @@ class Played(NamedTuple):
     """Turns whose reply named each action; empty: they are not counted."""
 
     def plus(self, other: Played) -> Played:
-        """With other episodes of the same manner."""
         mine, theirs = self.returns, other.returns
         counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
         return Played(
@@ -60,19 +58,13 @@ class Played(NamedTuple):
 
 
 class PlayCounts(NamedTuple):
-    """Play in the two modes."""
-
     stretches: tuple[Played, ...] = ()
     """The last training episodes, in order."""
     inference: Played = Played()
 
     @property
     def train(self) -> Played:
-        """The last training episodes together."""
-        together = Played()
-        for stretch in self.stretches:
-            together = together.plus(stretch)
-        return together
+        return reduce(Played.plus, self.stretches, Played())
 
     def counted(self, event: EpisodesCounted, manner: Manner) -> PlayCounts:
         """With the episodes of an event.
@@ -89,7 +81,6 @@ class PlayCounts(NamedTuple):
         return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)
 
     def switched_to_inference(self) -> PlayCounts:
-        """With another stretch of inference, not begun."""
         return self._replace(inference=Played())
 
 

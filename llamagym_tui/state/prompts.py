@@ -1,4 +1,4 @@
-"""What was played under each version of the system prompt: the comparison of prompts, in bounded memory.
+"""The versions of the system prompt and the returns under each, to compare prompts, in bounded memory.
 
 Episodes in training and in inference are counted apart, because the policy changes in training: only versions that
 were played in inference, or over the same updates, can be compared by their means.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted
-from llamagym_tui.returns import MeanReturn
+from llamagym_tui.returns import MeanReturn, standard_error
 
 MAX_VERSIONS = 32
 """Versions kept; the oldest go first."""
@@ -37,27 +38,21 @@ class Totals:
 
     @property
     def mean_return(self) -> MeanReturn | None:
-        """Mean and standard error; None without an episode."""
         if not self.episodes:
             return None
         mean = self.total / self.episodes
-        if self.episodes == 1:
-            return MeanReturn(mean, 0.0, 1)
-        variance = max(0.0, self.squares - self.episodes * mean * mean) / (self.episodes - 1)
-        return MeanReturn(mean, math.sqrt(variance / self.episodes), self.episodes)
+        spread = self.squares - self.episodes * mean * mean
+        return MeanReturn(mean, standard_error(spread, self.episodes), self.episodes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptVersion:
-    """A system prompt and what was played under it."""
-
     version: int
     text: str
     train: Totals = Totals()
     inference: Totals = Totals()
 
     def under(self, mode: Mode) -> Totals:
-        """What was played in a mode."""
         return self.train if mode == "train" else self.inference
 
 
@@ -76,7 +71,6 @@ def taken(versions: Versions, version: int, text: str) -> Versions:
 
 
 def counted(versions: Versions, event: EpisodesCounted) -> Versions:
-    """With the episodes of an event under the version that they were played by."""
     return tuple(_with_episodes(known, event) if known.version == event.prompt_version else known for known in versions)
 
 
@@ -87,6 +81,5 @@ def taken_back(versions: Versions, saved: Versions) -> Versions:
 
 
 def _with_episodes(known: PromptVersion, event: EpisodesCounted) -> PromptVersion:
-    if event.mode == "train":
-        return replace(known, train=known.train.add(event.returns))
-    return replace(known, inference=known.inference.add(event.returns))
+    totals: dict[str, Any] = {event.mode: known.under(event.mode).add(event.returns)}
+    return replace(known, **totals)

@@ -1,4 +1,4 @@
-"""A recorded run that can be played: what was told of it, by its time, and the run's state at every moment.
+"""A recorded run that can be played: its events by their time, and the run's state at every moment.
 
 The events go through the reducer that the live screen has, so a replay shows what was seen. Reading goes on in small
 pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at most, so a long run costs
@@ -15,16 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    ModeChanged,
-    PromptChanged,
-    RolledBack,
-    RunStarted,
-    SettingsChanged,
-    WarmStartFinished,
-)
+from llamagym_tui.protocol import event_log, events
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.run_store import EVENTS_FILE, read_config
 from llamagym_tui.state.reduce import MAX_MARKS, reduce
 from llamagym_tui.state.run import RunState, initial_state
@@ -44,20 +36,25 @@ PLAYED_EVENTS = 1_024
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Seconds of the recording for each second."""
 
-TurningPoint = RunStarted | PromptChanged | ModeChanged | SettingsChanged | RolledBack | WarmStartFinished
+TurningPoint = (
+    events.RunStarted
+    | events.PromptChanged
+    | events.ModeChanged
+    | events.SettingsChanged
+    | events.RolledBack
+    | events.WarmStartFinished
+)
 """Events at which a run that has begun takes another way, or is resumed."""
 
 
 class Moment(NamedTuple):
-    """A place in a recording."""
-
     at_s: float = 0.0
     """Seconds since its beginning, over all sessions of the run, long silences shortened."""
     stamp_s: float = 0.0
     """What the clock of the session showed."""
 
     def of_next(self, event: AnyEvent) -> Moment:
-        """The moment of the event that follows; the clock of a resumed run begins anew."""
+        """The moment of the event that follows; the clock of a resumed run begins again at 0."""
         gap = max(0.0, event.at_s - self.stamp_s)
         return Moment(self.at_s + min(gap, MAX_GAP_S), event.at_s)
 
@@ -71,9 +68,7 @@ class Keyframe(NamedTuple):
     state: RunState
 
 
-class Recording:
-    """The events of a run as far as they have been read."""
-
+class Recording(event_log.Pieces):
     def __init__(self, run_dir: str | Path) -> None:
         """A recording of which nothing has been read yet.
 
@@ -83,11 +78,11 @@ class Recording:
         self.run_dir = Path(run_dir)
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE
+        super().__init__(self.path)
         opening = replace(initial_state(self.config), recorded=True, detail="", run_dir=str(run_dir))
         self._frames = [Keyframe(Moment(), 0, opening)]
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
-        self._log = event_log.Pieces(self.path)
         self.events = 0
         """Events read."""
         self.turning_points: list[float] = []
@@ -95,27 +90,15 @@ class Recording:
 
     @property
     def duration_s(self) -> float:
-        """Seconds, as far as it has been read."""
         return self._last.moment.at_s
 
     @property
     def end(self) -> int:
-        """Bytes that have been read."""
         return self._last.offset
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of it has been read that can be."""
-        return self._log.complete
-
-    @property
-    def fault(self) -> str:
-        """Why it cannot be read to its end; empty: it can."""
-        return self._log.fault
 
     def read_on(self) -> None:
         """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
-        for logged in self._log.some(READ_EVENTS):
+        for logged in self.some(READ_EVENTS):
             self._take(logged)
 
     def _take(self, logged: event_log.Logged) -> None:
@@ -140,8 +123,6 @@ class Recording:
 
 
 class Player:
-    """Plays a recording by a clock."""
-
     def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
         """A player at the beginning, playing.
 
@@ -163,12 +144,10 @@ class Player:
 
     @property
     def state(self) -> RunState:
-        """The run as it was known at this moment."""
         return self._here.state
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing more will come."""
         return self.recording.complete and self.at_s >= self.recording.duration_s
 
     def tick(self) -> None:
@@ -186,7 +165,6 @@ class Player:
             self._play_until(self.at_s)
 
     def toggle(self) -> None:
-        """Play, or pause; at the end, play once more from the beginning."""
         self.playing = not self.playing
         if self.playing and self.at_end:
             self.jump(0.0)
@@ -217,7 +195,6 @@ class Player:
             self.at_s = self._here.moment.at_s
 
     def change_speed(self, steps: int) -> None:
-        """Play faster, or slower, by some of `SPEEDS`."""
         index = SPEEDS.index(self.speed) + steps
         self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig, Value
+from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -28,6 +28,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.user_files import replace_file
 
 SUMMARY_FILE = "summary.json"
 VERSION = 1
@@ -38,8 +39,6 @@ Ending = Literal["finished", "failed", "open"]
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """What is worth knowing of a run without playing it."""
-
     version: int = VERSION
     offset: int = 0
     """Bytes of the events that it was made of."""
@@ -87,9 +86,7 @@ def summary_of(run_dir: Path) -> RunSummary:
     if summary != kept:
         # A folder of someone else's is read all the same.
         with contextlib.suppress(OSError):
-            draft = run_dir / f"{SUMMARY_FILE}.part"
-            draft.write_bytes(msgspec.json.encode(summary))
-            draft.replace(run_dir / SUMMARY_FILE)
+            replace_file(run_dir / SUMMARY_FILE, msgspec.json.encode(summary))
     return summary
 
 
@@ -101,12 +98,14 @@ def differences(
     Args:
         first: settings of a run at its beginning.
         second: of the other.
-        changes: what was changed live in each; told as ``0.0005 → 0.0001``.
+        changes: what was changed live in each; shown as ``0.0005 → 0.0001``.
     """
-    sides = [_flat(msgspec.to_builtins(config)) for config in (first, second)]
-    names = [name for name in sides[0] if name not in ("run_dir", "resume")]
-    told = {name: (_told(sides[0][name], changes[0], name), _told(sides[1][name], changes[1], name)) for name in names}
-    return {name: pair for name, pair in told.items() if pair[0] != pair[1]}
+    one, other = (
+        {name: _shown(value, made, name) for name, value in flat(config).items()}
+        for config, made in zip((first, second), changes, strict=True)
+    )
+    names = [name for name in one if name not in ("run_dir", "resume")]
+    return {name: (one[name], other[name]) for name in names if one[name] != other[name]}
 
 
 def _kept(run_dir: Path) -> RunSummary:
@@ -118,9 +117,8 @@ def _kept(run_dir: Path) -> RunSummary:
 
 
 def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
-    """The summary after one more event."""
-    begun_anew = event.at_s < summary.session_s
-    spent = event.at_s if begun_anew else event.at_s - summary.session_s
+    restarted = event.at_s < summary.session_s
+    spent = event.at_s if restarted else event.at_s - summary.session_s
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
         case RunStarted():
@@ -145,18 +143,7 @@ def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
     return summary
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
-
-
-def _told(value: Any, changes: dict[str, Value], name: str) -> str:
+def _shown(value: Any, changes: dict[str, Value], name: str) -> str:
     if name in changes and changes[name] != value:
         return f"{_text(value)} → {_text(changes[name])}"
     return _text(value)

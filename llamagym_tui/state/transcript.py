@@ -1,8 +1,8 @@
-"""The conversation of one environment as a bounded list of facts, in the order in which they were told.
+"""The conversation of one environment as a bounded list of facts, in the order in which they came.
 
-Entries carry serial numbers that only grow, so that a widget can tell what is new, what changed and what was let go.
-Used for the watched environment and for a person's table alike; knows nothing of how it is drawn. Entries are no
-matter of the garbage collector (they hold no cycles), which would look through all of them again and again.
+Entries carry serial numbers that only grow, so that a widget sees what is new, what changed and what was dropped.
+Used for the watched environment and for a person's own game alike; knows nothing of how it is drawn. The garbage
+collector does not track entries (they hold no cycles): it would look through all of them again and again.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ MAX_ENTRY = 8_000
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """What the agent said in a turn, so far."""
+    """The agent's reply in a turn, so far."""
 
     episode: int
     turn: int
     text: str
     done: bool = False
-    """Whether the turn is over; text may still come otherwise."""
+    """Whether the turn is over; otherwise text may still come."""
     by_person: bool = False
-    """Whether a person said it in the agent's place."""
+    """Whether a person acted in the agent's place."""
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """Something that happened to the run, told between the lines of the conversation."""
+    """Something that happened to the run, shown between the lines of the conversation."""
 
     text: str
 
@@ -56,14 +56,12 @@ ConversationEvent = ActionsWeighed | EpisodeStarted | ObservationShown | TokensS
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A fact and its place in the conversation."""
-
     serial: int
     fact: Fact
 
 
 class Entries(Sequence[Entry]):
-    """Entries that never change, in pages: another one costs the same however many there are."""
+    """An immutable sequence in pages: adding an entry costs the same however many there are."""
 
     __slots__ = ("_pages", "_tail")
 
@@ -94,17 +92,12 @@ class Entries(Sequence[Entry]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entries) and (self._pages, self._tail) == (other._pages, other._tail)
 
-    def __hash__(self) -> int:
-        return hash((len(self), self._tail))
-
     def added(self, entry: Entry) -> Entries:
-        """With another one at the end."""
         if len(self._tail) == PAGE - 1:
             return Entries((*self._pages, (*self._tail, entry)))
         return Entries(self._pages, (*self._tail, entry))
 
     def last_replaced(self, entry: Entry) -> Entries:
-        """With another one instead of the last."""
         if self._tail:
             return Entries(self._pages, (*self._tail[:-1], entry))
         return Entries((*self._pages[:-1], (*self._pages[-1][:-1], entry)))
@@ -115,28 +108,24 @@ class Entries(Sequence[Entry]):
         return self._pages[0] if self._pages else ()
 
     def first_page_dropped(self) -> Entries:
-        """Without the first page."""
         return Entries(self._pages[1:], self._tail)
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The last entries of a conversation."""
-
     entries: Entries = field(default_factory=Entries)
     next_serial: int = 0
     characters: int = 0
     """Over all entries, within `MAX_CHARACTERS`."""
 
-    def tell(self, event: ConversationEvent) -> Transcript:
-        """The transcript after an event of its environment."""
+    def after(self, event: ConversationEvent) -> Transcript:
         match event:
             case TokensStreamed():
                 return self._reply_grown(event)
             case TurnFinished():
                 by_person = event.replaced is not None
-                said = Reply(event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person)
-                told = replace(
+                reply = Reply(event.episode, event.turn, clipped(event.reply), done=True, by_person=by_person)
+                outcome = replace(
                     event,
                     reply="",
                     action=None,
@@ -144,7 +133,7 @@ class Transcript:
                     replaced=clipped(event.replaced) if event.replaced is not None else None,
                     replaced_action=clipped(event.replaced_action),
                 )
-                return self._reply_settled(said)._appended(told)
+                return self._reply_settled(reply)._appended(outcome)
             case ObservationShown():
                 return self._appended(replace(event, text=clipped(event.text)))
             case EpisodeStarted():
@@ -153,7 +142,6 @@ class Transcript:
                 return self._appended(event)
 
     def note(self, text: str) -> Transcript:
-        """The transcript with a notice at its end."""
         return self._appended(Notice(clipped(text)))
 
     def _reply_grown(self, event: TokensStreamed) -> Transcript:
@@ -199,14 +187,13 @@ class Transcript:
 
 
 def clipped(text: str) -> str:
-    """A text of at most about `MAX_ENTRY` characters; what is missing is said."""
+    """A text of at most about `MAX_ENTRY` characters, with the number of those that are missing."""
     if len(text) <= MAX_ENTRY:
         return text
     return f"{text[:MAX_ENTRY]} … ({len(text) - MAX_ENTRY:,} more characters)"
 
 
 def _size(fact: Fact) -> int:
-    """Characters that a fact holds."""
     match fact:
         case EpisodeStarted():
             return len(fact.system_prompt)
@@ -221,5 +208,5 @@ def _size(fact: Fact) -> int:
 
 
 def is_message(fact: Fact) -> bool:
-    """Whether somebody says something in it."""
+    """Whether it holds text, rather than figures."""
     return isinstance(fact, ObservationShown | Reply | Notice)

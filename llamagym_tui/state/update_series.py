@@ -15,8 +15,6 @@ MAX_SAMPLES = 256
 
 
 class Sample(NamedTuple):
-    """The figures of one update."""
-
     episodes: int
     """Episodes since the run began."""
     update: int
@@ -25,8 +23,6 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpdateSeries:
-    """Figures over a run."""
-
     samples: tuple[Sample, ...] = ()
     every: int = 1
     """Each how manieth update is kept; the last one may be another."""
@@ -46,10 +42,8 @@ class UpdateSeries:
         return UpdateSeries(samples, every, self.seen + 1)
 
     def until(self, episode: int) -> UpdateSeries:
-        """The series without its updates after `episode`."""
         kept = tuple(sample for sample in self.samples if sample.episodes <= episode)
         return UpdateSeries(kept, self.every, self.seen) if len(kept) < len(self.samples) else self
 
     def values(self, field: str) -> list[tuple[int, float]]:
-        """Episodes and value of a figure, update by update."""
         return [(sample.episodes, float(getattr(sample.stats, field))) for sample in self.samples]

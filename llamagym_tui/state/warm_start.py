@@ -1,6 +1,6 @@
-"""A warm start as it is shown: asked for, under way, over; a pure record beside the run state.
+"""A warm start as it is shown: requested, under way, over; a pure record in bounded memory.
 
-An evaluation before and one after belong to it where they were asked for with it. Its memory is bounded.
+An evaluation before and one after belong to it where they were requested with it.
 """
 
 from __future__ import annotations
@@ -8,28 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EvaluationCancelled,
-    EvaluationFinished,
-    PhaseChanged,
-    RunFinished,
-    SessionFailed,
-    WarmStartFinished,
-    WarmStartProgressed,
-    WarningRaised,
-)
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
+from llamagym_tui.protocol.events import AnyEvent
 
 MAX_LOSSES = 240
 """Losses kept; at more, every second one goes."""
 
 
 class Stage(Enum):
-    """How far a warm start is."""
-
     NONE = auto()
-    """Nobody asked for one."""
-    ASKED = auto()
+    REQUESTED = auto()
     """Not begun; an evaluation may be under way."""
     TRAINING = auto()
     EVALUATING = auto()
@@ -39,64 +28,67 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teaching:
-    """The last warm start."""
-
+class WarmStartState:
     stage: Stage = Stage.NONE
     evaluates: bool = False
-    """Whether evaluations before and after were asked for."""
+    """Whether evaluations before and after belong to it."""
     cancelling: bool = False
-    """Whether its end was asked for and is not confirmed."""
+    """Whether its end is requested and not confirmed."""
     detail: str = ""
     """What is being done, or why nothing was."""
     step: int = 0
     steps: int = 0
     """In all; 0: not known yet."""
     losses: tuple[float, ...] = ()
-    """Of the steps that were told, thinned out."""
+    """Thinned out to `MAX_LOSSES`."""
     stride: int = 1
-    """Losses told for one that is kept."""
-    told: int = 0
-    """Losses told."""
-    before: EvaluationFinished | None = None
-    after: EvaluationFinished | None = None
-    result: WarmStartFinished | None = None
+    """Every n-th loss is kept."""
+    seen: int = 0
+    """Losses so far."""
+    evaluated_before: events.EvaluationFinished | None = None
+    evaluated_after: events.EvaluationFinished | None = None
+    result: events.WarmStartFinished | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether one was asked for and has not ended."""
-        return self.stage in (Stage.ASKED, Stage.TRAINING, Stage.EVALUATING)
+        """Whether one was requested and has not ended."""
+        return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
-    def heard(self, event: AnyEvent) -> Teaching:
-        """After an event; the same object if it changes nothing."""
+    def requesting(self, command: WarmStart | CancelWarmStart, *, evaluates: bool) -> WarmStartState:
+        if isinstance(command, CancelWarmStart):
+            return self if self.cancelling else replace(self, cancelling=True)
+        waiting = "the trainer begins between two steps"
+        return self if self.under_way else WarmStartState(stage=Stage.REQUESTED, evaluates=evaluates, detail=waiting)
+
+    def after(self, event: AnyEvent) -> WarmStartState:
         match event:
-            case PhaseChanged(phase="warm_starting"):
-                begun = self if self.stage in (Stage.ASKED, Stage.TRAINING) else Teaching()
+            case events.PhaseChanged(phase="warm_starting"):
+                begun = self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
                 return replace(begun, stage=Stage.TRAINING, detail=event.detail)
-            case PhaseChanged(phase="evaluating") if self.under_way:
+            case events.PhaseChanged(phase="evaluating") if self.under_way:
                 return replace(self, detail=event.detail)
-            case WarmStartProgressed():
+            case events.WarmStartProgressed():
                 return self._progressed(event)
-            case WarmStartFinished():
-                # Who cancels it cancels the evaluation after it, too.
+            case events.WarmStartFinished():
+                # Cancelling it cancels the evaluation after it, too.
                 stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
                 return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
-            case EvaluationFinished() if self.evaluates and self.stage is Stage.ASKED:
-                return replace(self, before=event, detail="")
-            case EvaluationFinished() if self.stage is Stage.EVALUATING:
-                return replace(self, stage=Stage.OVER, after=event, detail="")
-            case EvaluationCancelled() if self.stage is Stage.EVALUATING:
+            case events.EvaluationFinished() if self.evaluates and self.stage is Stage.REQUESTED:
+                return replace(self, evaluated_before=event, detail="")
+            case events.EvaluationFinished() if self.stage is Stage.EVALUATING:
+                return replace(self, stage=Stage.OVER, evaluated_after=event, detail="")
+            case events.EvaluationCancelled() if self.stage is Stage.EVALUATING:
                 return replace(self, stage=Stage.OVER, detail="")
-            case WarningRaised(refused="warm_start"):
+            case events.WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
-            case SessionFailed() | RunFinished() if self.under_way:
+            case events.SessionFailed() | events.RunFinished() if self.under_way:
                 return replace(self, stage=Stage.OVER, cancelling=False)
             case _:
                 return self
 
-    def _progressed(self, event: WarmStartProgressed) -> Teaching:
+    def _progressed(self, event: events.WarmStartProgressed) -> WarmStartState:
         losses, stride = self.losses, self.stride
-        if self.told % stride == 0:
+        if self.seen % stride == 0:
             losses = (*losses, event.loss)
         if len(losses) > MAX_LOSSES:
             losses, stride = losses[::2], stride * 2
@@ -107,11 +99,6 @@ class Teaching:
             steps=event.steps,
             losses=losses,
             stride=stride,
-            told=self.told + 1,
+            seen=self.seen + 1,
             detail="",
         )
-
-
-def asked_for(*, evaluates: bool) -> Teaching:
-    """A warm start that was asked for just now."""
-    return Teaching(stage=Stage.ASKED, evaluates=evaluates, detail="the trainer takes it up between two steps")

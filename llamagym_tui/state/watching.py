@@ -1,6 +1,6 @@
-"""What is watched of a run, and how fast: what the trainer confirmed, and apart from it what was asked for.
+"""What is watched of a run, and how fast: what the trainer confirmed and, apart from it, what is only requested.
 
-Pure records beside the run state; the drawing of the watched state is one of its own, for it changes with every turn.
+Pure records; the drawing of the watched state is one of its own, for it changes with every turn.
 """
 
 from __future__ import annotations
@@ -9,24 +9,14 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as with_fields
 
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, Watch, WatchNext
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EpisodeFinished,
-    ObservationShown,
-    PaceChanged,
-    PhaseChanged,
-    StateDrawn,
-    WarningRaised,
-    WatchChanged,
-)
+from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.state.transcript import clipped
 
 TURN_S = (0.0, 0.5, 1.5, 4.0)
 """Seconds between two turns at each speed: full speed, quick, reading pace, slow."""
-
-
-FIRST = WatchChanged(kind="env", env=0)
+FIRST = events.WatchChanged(kind="env", env=0)
 """What is watched when a run begins."""
 MAX_PLACES = 64
 """Marked places of a drawing that are kept."""
@@ -34,110 +24,97 @@ MAX_PLACES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Watching:
-    """What a person watches."""
-
-    now: WatchChanged = FIRST
+    now: events.WatchChanged = FIRST
     turn_s: float = 0.0
     """Seconds between two turns of the watched environment, at least; 0: full speed."""
-    asked: Watch | WatchNext | None = None
+    requested: Watch | WatchNext | None = None
     """To be watched, not confirmed."""
-    turn_s_asked: float | None = None
+    turn_s_requested: float | None = None
     """Speed, not confirmed."""
-    step_asked: Step | None = None
+    step_requested: Step | None = None
     """A step, not begun."""
 
     @property
     def env_intended(self) -> int:
-        """The environment that was asked for last, confirmed or not."""
-        return self.asked.env if isinstance(self.asked, Watch) else self.now.env
+        """The environment that was requested last, confirmed or not."""
+        return self.requested.env if isinstance(self.requested, Watch) else self.now.env
 
     @property
     def turn_s_intended(self) -> float:
-        """The speed that was asked for last, confirmed or not."""
-        return self.turn_s if self.turn_s_asked is None else self.turn_s_asked
+        return self.turn_s if self.turn_s_requested is None else self.turn_s_requested
 
     def slower(self) -> float:
-        """The next lower speed; the same at the lowest."""
         return min((turn_s for turn_s in TURN_S if turn_s > self.turn_s_intended), default=self.turn_s_intended)
 
     def faster(self) -> float:
-        """The next higher speed; the same at full speed."""
         return max((turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended), default=self.turn_s_intended)
 
-    def asking(self, command: AnyCommand) -> Watching:
-        """With another command; the same object if that is on its way already, or is none of these."""
+    def requesting(self, command: AnyCommand) -> Watching:
         match command:
-            case Watch() | WatchNext() if command != self.asked:
-                return replace(self, asked=command)
+            case Watch() | WatchNext() if command != self.requested:
+                return replace(self, requested=command)
             case SetPace(turn_s=turn_s) if turn_s != self.turn_s_intended:
-                return replace(self, turn_s_asked=turn_s)
-            case Step() if self.step_asked is None:
-                return replace(self, step_asked=command)
+                return replace(self, turn_s_requested=turn_s)
+            case Step() if self.step_requested is None:
+                return replace(self, step_requested=command)
             case _:
                 return self
 
-    def answered(self, event: AnyEvent) -> Watching:
-        """With what an event confirms, without what it refuses."""
+    def after(self, event: AnyEvent) -> Watching:
         match event:
-            case WatchChanged():
+            case events.WatchChanged():
                 # An answer to an older request leaves the newer one pending.
-                newer = isinstance(self.asked, Watch) and event.kind == "env" and event.env != self.asked.env
-                return replace(self, now=event, asked=self.asked if newer else None)
-            case PaceChanged(turn_s=turn_s):
-                asked = None if turn_s == self.turn_s_asked else self.turn_s_asked
-                return replace(self, turn_s=turn_s, turn_s_asked=asked)
-            case PhaseChanged(phase="rolling_out" | "paused") | WarningRaised(refused="step") if self.step_asked:
-                return replace(self, step_asked=None)
+                wanted = self.requested
+                newer = isinstance(wanted, Watch) and event.kind == "env" and event.env != wanted.env
+                return replace(self, now=event, requested=wanted if newer else None)
+            case events.PaceChanged(turn_s=turn_s):
+                requested = None if turn_s == self.turn_s_requested else self.turn_s_requested
+                return replace(self, turn_s=turn_s, turn_s_requested=requested)
+            case events.PhaseChanged(phase="rolling_out" | "paused") | events.WarningRaised(refused="step"):
+                return replace(self, step_requested=None) if self.step_requested else self
             case _:
                 return self
-
-    def ended(self) -> Watching:
-        """When nothing that was asked for will be confirmed any more."""
-        return replace(self, asked=None, turn_s_asked=None, step_asked=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateView:
     """The drawing of the watched state: of the step on show, and of an episode's last state until the next begins."""
 
-    asked: bool = False
-    """Whether the trainer was asked to draw."""
-    drawn: StateDrawn | None = None
+    requested: bool = False
+    """Whether the trainer is to draw."""
+    drawn: events.StateDrawn | None = None
     """None: of what is on show there is no drawing."""
-    finished: EpisodeFinished | None = None
+    finished: events.EpisodeFinished | None = None
     """The watched episode that ended last."""
 
     @property
-    def result(self) -> EpisodeFinished | None:
+    def result(self) -> events.EpisodeFinished | None:
         """How the drawn episode ended; None while it is under way."""
         drawn, finished = self.drawn, self.finished
         if drawn is None or finished is None:
             return None
         return finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
 
-    def asking(self, command: AnyCommand) -> StateView:
-        """With another command; the same object if it changes nothing."""
-        same = not isinstance(command, DrawStates) or command.on == self.asked
-        return self if same else replace(self, asked=not self.asked)
+    def requesting(self, command: DrawStates) -> StateView:
+        return self if command.on == self.requested else replace(self, requested=command.on)
 
-    def answered(self, event: AnyEvent) -> StateView:
-        """After an event; the same object if it changes nothing."""
+    def after(self, event: AnyEvent) -> StateView:
         drawn = self.drawn
         match event:
-            case StateDrawn():
+            case events.StateDrawn():
                 return replace(self, drawn=with_fields(event, text=clipped(event.text), marks=event.marks[:MAX_PLACES]))
-            case EpisodeFinished():
+            case events.EpisodeFinished():
                 return replace(self, finished=event)
-            case ObservationShown() if drawn is not None and (drawn.episode, drawn.turn) != (event.episode, event.turn):
-                return replace(self, drawn=None)
-            case WatchChanged() if drawn is not None and not event.awaits_failure:
+            case events.ObservationShown() if drawn is not None:
+                same_step = (drawn.episode, drawn.turn) == (event.episode, event.turn)
+                return self if same_step else replace(self, drawn=None)
+            case events.WatchChanged() if drawn is not None and not event.awaits_failure:
                 return replace(self, drawn=None)
             case _:
                 return self
 
 
-def watched_text(watched: WatchChanged, n_envs: int) -> str:
-    """What is watched, for people."""
+def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
     where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
     if watched.awaits_failure:
         meanwhile = f"; until then {where}" if watched.kind == "env" else ""
@@ -146,6 +123,6 @@ def watched_text(watched: WatchChanged, n_envs: int) -> str:
         case "env":
             return f"watching {where}"
         case "failure":
-            return f"a reply that names no action, in {where}; its episode is told to the end"
+            return f"a reply that names no action, in {where}; its episode is shown to the end"
         case "best" | "worst":
-            return f"the {watched.kind} episode of the last batch, told again"
+            return f"the {watched.kind} episode of the last batch, shown again"

@@ -7,8 +7,7 @@ dialog is closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -16,14 +15,14 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.commands import AnyCommand, CancelWarmStart, Evaluate, WarmStart
+from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
 from llamagym_tui.screens.demos.recording import Offer
-from llamagym_tui.screens.demos.warm_start_texts import offers_text, teaching_text
+from llamagym_tui.screens.demos.warm_start_texts import offers_text, warm_start_text
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.state.run import RunState
 
@@ -49,12 +48,6 @@ class WarmStartDialog(ModalScreen[None]):
         ),
         Binding("escape,q", "close", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
     ]
-
-    @dataclass
-    class CommandsAsked(Message):
-        """Commands for the trainer, in this order."""
-
-        commands: Sequence[AnyCommand]
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
         """`offers` reads and checks the files; it is called in a thread."""
@@ -93,8 +86,8 @@ class WarmStartDialog(ModalScreen[None]):
         width = max(20, self.query_one("#warm-start").content_size.width)
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
-        self.query_one("#offers", Static).display = not state.teaching.under_way
-        self.query_one("#teaching", Static).update(teaching_text(state.teaching, width))
+        self.query_one("#offers", Static).display = not state.warm_start.under_way
+        self.query_one("#teaching", Static).update(warm_start_text(state.warm_start, width))
         self.refresh_bindings()
 
     @property
@@ -103,13 +96,13 @@ class WarmStartDialog(ModalScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """One training at a time, on a file without faults, while there is a trainer."""
-        teaching = self._state.teaching
+        training = self._state.warm_start
         match action:
             case "begin":
-                able = self._state.live and self._state.run is not None and not teaching.under_way
+                able = self._state.live and self._state.run is not None and not training.under_way
                 return True if able and self._chosen is not None and not self._chosen.fault else None
             case "cancel":
-                return True if teaching.under_way and not teaching.cancelling and teaching.result is None else None
+                return True if training.under_way and not training.cancelling and training.result is None else None
         return True
 
     def action_choose(self, by: int) -> None:
@@ -124,12 +117,12 @@ class WarmStartDialog(ModalScreen[None]):
     def action_begin(self) -> None:
         if self._chosen is None:
             return
-        around: list[AnyCommand] = [EVALUATION] if self._evaluates else []
-        commands = [*around, WarmStart(sft_data=str(self._chosen.path)), *around]
-        self.post_message(self.CommandsAsked(commands))
+        around = [EVALUATION] if self._evaluates else []
+        self.post_message(CommandAsked(*around, WarmStart(sft_data=str(self._chosen.path)), *around))
 
     def action_cancel(self) -> None:
-        self.post_message(self.CommandsAsked([CancelWarmStart()]))
+        """Ask for the end of the training."""
+        self.post_message(CommandAsked(CancelWarmStart()))
 
     def action_close(self) -> None:
         self.dismiss()

@@ -13,7 +13,7 @@ from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.numbers import BARS, number, plain
-from llamagym_tui.state.warm_start import Stage, Teaching
+from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
 CURVE = 60
@@ -43,19 +43,19 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: Ke
     return Content("\n").join(parts)
 
 
-def teaching_text(teaching: Teaching, width: int) -> Content:
-    if teaching.stage is Stage.NONE:
+def warm_start_text(warm_start: WarmStartState, width: int) -> Content:
+    if warm_start.stage is Stage.NONE:
         return Content("")
-    lead = [] if teaching.under_way else [Content("")]  # a gap below the list of files
-    parts = [*lead, Content.styled(_stage(teaching), "bold")]
-    if teaching.stage is Stage.REFUSED:
-        parts.append(Content.styled(literal(teaching.detail), "$text-error"))
-    elif teaching.detail:
-        parts.append(Content.styled(one_line(teaching.detail), ASIDE))
-    if teaching.steps:
-        parts += [_bar(teaching, width), _curve(teaching, width)]
-    if teaching.before or teaching.after:
-        parts.append(_evaluations(teaching))
+    lead = [] if warm_start.under_way else [Content("")]  # a gap below the list of files
+    parts = [*lead, Content.styled(_stage(warm_start), "bold")]
+    if warm_start.stage is Stage.REFUSED:
+        parts.append(Content.styled(literal(warm_start.detail), "$text-error"))
+    elif warm_start.detail:
+        parts.append(Content.styled(one_line(warm_start.detail), ASIDE))
+    if warm_start.steps:
+        parts += [_bar(warm_start, width), _curve(warm_start, width)]
+    if warm_start.evaluated_before or warm_start.evaluated_after:
+        parts.append(_evaluations(warm_start))
     return Content("\n").join(parts)
 
 
@@ -70,43 +70,44 @@ def _offer(offer: Offer, chosen: bool) -> Content:
     return Content.assemble(head, counted)
 
 
-def _stage(teaching: Teaching) -> str:
-    match teaching.stage:
+def _stage(warm_start: WarmStartState) -> str:
+    match warm_start.stage:
         case Stage.NONE:
             return ""
-        case Stage.ASKED if teaching.cancelling:
+        case Stage.REQUESTED if warm_start.cancelling:
             return "requested, to be cancelled"
-        case Stage.ASKED:
-            return "requested; first the evaluation" if teaching.evaluates and not teaching.before else "requested"
+        case Stage.REQUESTED:
+            first = warm_start.evaluates and not warm_start.evaluated_before
+            return "requested; first the evaluation" if first else "requested"
         case Stage.TRAINING:
-            return "training, to be cancelled" if teaching.cancelling else "training"
+            return "training, to be cancelled" if warm_start.cancelling else "training"
         case Stage.EVALUATING:
             return "trained; now the evaluation"
         case Stage.REFUSED:
             return "refused; nothing was trained"
         case Stage.OVER:
-            return _over(teaching)
+            return _over(warm_start)
         case _:
-            assert_never(teaching.stage)
+            assert_never(warm_start.stage)
 
 
-def _over(teaching: Teaching) -> str:
-    result = teaching.result
+def _over(warm_start: WarmStartState) -> str:
+    result = warm_start.result
     if result is None:
         return "the session ended before the training did"
     how = "cancelled" if result.cancelled else "done"
     return f"{how}: {result.steps:,} steps on {result.demonstrations:,} episodes in {result.elapsed_s:,.0f} s"
 
 
-def _bar(teaching: Teaching, width: int) -> Content:
-    tail = f" {teaching.step:,} of {teaching.steps:,}"
+def _bar(warm_start: WarmStartState, width: int) -> Content:
+    tail = f" {warm_start.step:,} of {warm_start.steps:,}"
     room = max(1, min(CURVE, width - len(tail)))
-    full = round(room * min(1.0, teaching.step / teaching.steps))
+    full = round(room * min(1.0, warm_start.step / warm_start.steps))
     return Content.assemble(("█" * full, "$primary"), ("░" * (room - full), "$foreground 30%"), (tail, ASIDE))
 
 
-def _curve(teaching: Teaching, width: int) -> Content:
-    losses = teaching.losses
+def _curve(warm_start: WarmStartState, width: int) -> Content:
+    losses = warm_start.losses
     if not losses:
         return Content("")
     tail = f" loss {plain(losses[0])} → {plain(losses[-1])}"
@@ -117,10 +118,10 @@ def _curve(teaching: Teaching, width: int) -> Content:
     return Content.assemble((f"{bars:<{room}}", "$primary"), (tail, ASIDE))
 
 
-def _evaluations(teaching: Teaching) -> Content:
-    before, after = teaching.before, teaching.after
+def _evaluations(warm_start: WarmStartState) -> Content:
+    before, after = warm_start.evaluated_before, warm_start.evaluated_after
     figures = [(_mean(before), "bold"), (" → ", ASIDE), (_mean(after), "bold"), (" greedy", ASIDE)]
-    if not teaching.under_way and (before is None or after is None):
+    if not warm_start.under_way and (before is None or after is None):
         when = "after" if before is None else "before"
         figures = [(_mean(before or after), "bold"), (f" greedy, {when} it only", ASIDE)]
     return Content.assemble(("mean return ±95% ", ASIDE), *figures)

@@ -6,7 +6,6 @@ that the trainer has not told.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from rich.cells import set_cell_size
@@ -18,7 +17,7 @@ from textual.containers import Container, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
-from llamagym_tui.protocol.commands import AnyCommand, InspectTurn
+from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnFinished, TurnInspected
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.texts import (
@@ -32,6 +31,7 @@ from llamagym_tui.screens.inspector.texts import (
     status,
     table,
 )
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
@@ -107,16 +107,15 @@ class InspectorScreen(Screen[None]):
         Binding("escape,i,q", "back", "Back", tooltip="Back to the conversation.", id="inspector.back"),
     ]
 
-    def __init__(self, state: RunState, place: TurnPlace, ask: Callable[[AnyCommand], None]) -> None:
+    def __init__(self, state: RunState, place: TurnPlace) -> None:
         """A screen that asks for a reply when it is shown.
 
         Args:
             state: what is known of the run.
             place: the reply.
-            ask: asks something of the trainer.
         """
         super().__init__()
-        self._state, self._place, self._ask = state, place, ask
+        self._state, self._place = state, place
         self._updates = state.updates
         self._drawn: tuple[TurnInspected | None, int] = (None, 0)
         self._table: Table | None = None
@@ -213,21 +212,21 @@ class InspectorScreen(Screen[None]):
     def action_ask(self) -> None:
         """Ask for the reply, as the policy sees it now."""
         if self._state.live:
-            self._ask(InspectTurn(episode=self._place.episode, turn=self._place.turn))
+            self.post_message(CommandAsked(InspectTurn(episode=self._place.episode, turn=self._place.turn)))
 
     def action_back(self) -> None:
         """Back to the conversation."""
         self.dismiss()
 
 
-def open_inspector(view: ConversationView, state: RunState, ask: Callable[[AnyCommand], None]) -> None:
+def open_inspector(view: ConversationView, state: RunState) -> None:
     """Open the inspector on the reply that is pointed at, else on the last one of what is watched."""
     place = place_of(state.transcript.entries, view.pointed_at())
     if state.recorded or place is None:
         found = state.inspection.found
         place = None if found is None else TurnPlace(found.episode, found.turn)
     if place is not None:
-        view.app.push_screen(InspectorScreen(state, place, ask))
+        view.app.push_screen(InspectorScreen(state, place))
 
 
 def place_of(entries: Entries, pointed_at: Entry | None) -> TurnPlace | None:

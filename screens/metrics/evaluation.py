@@ -16,8 +16,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Static
 
+from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain
@@ -87,16 +89,9 @@ class EvaluationDialog(ModalScreen[None]):
         ),
     ]
 
-    def __init__(self, state: RunState, begin: Callable[[int, bool], None], cancel: Callable[[], None]) -> None:
-        """The evaluations of a run.
-
-        Args:
-            state: of the run.
-            begin: asks for an evaluation: episodes, and whether the likeliest reply is taken.
-            cancel: asks for the end of the one that is under way.
-        """
+    def __init__(self, state: RunState) -> None:
         super().__init__()
-        self._state, self._begin, self._cancel = state, begin, cancel
+        self._state = state
 
     def compose(self) -> ComposeResult:
         """What is asked for, then what came of it."""
@@ -139,11 +134,11 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _status(self) -> Content:
         state = self._state
-        if state.asked.evaluation_cancelled:
+        if state.pending.evaluation_cancelled:
             return Content.styled("cancelled; it ends between two steps", "$accent")
         if state.phase == "evaluating":
             return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
-        if state.asked.evaluation is not None:
+        if state.pending.evaluation is not None:
             return Content.styled("asked for; the trainer begins between two steps", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
@@ -153,7 +148,7 @@ class EvaluationDialog(ModalScreen[None]):
 
     def _may_begin(self) -> bool:
         state = self._state
-        free = state.live and state.run is not None and state.asked.evaluation is None and state.phase != "evaluating"
+        free = state.live and state.run is not None and state.pending.evaluation is None and state.phase != "evaluating"
         return free and self.is_mounted and self._episodes() is not None
 
     @on(Input.Submitted)
@@ -161,17 +156,18 @@ class EvaluationDialog(ModalScreen[None]):
         """Ask for the evaluation."""
         episodes = self._episodes()
         if episodes is not None and self._may_begin():
-            self._begin(episodes, self.query_one(GreedyBox).value)
+            greedy = self.query_one(GreedyBox).value
+            self.post_message(CommandAsked(Evaluate(episodes=episodes, greedy=greedy)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what is under way, or asked for, can be cancelled."""
         state = self._state
-        under_way = state.live and (state.phase == "evaluating" or state.asked.evaluation is not None)
-        return action != "cancel" or (under_way and not state.asked.evaluation_cancelled)
+        under_way = state.live and (state.phase == "evaluating" or state.pending.evaluation is not None)
+        return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
 
     def action_cancel(self) -> None:
         """Ask for the end of the evaluation."""
-        self._cancel()
+        self.post_message(CommandAsked(CancelEvaluation()))
 
     def action_close(self) -> None:
         """Back."""

@@ -17,17 +17,16 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key
-from textual.message import Message
 from textual.widgets import Input, Static
 
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import Choice
-from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.play.table_texts import choices_text, header_text, hint_text, saved_text, score_text
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -52,13 +51,6 @@ class HumanTableScreen(ChoosingScreen[None]):
         Binding("ctrl+s", "save", "Save again", tooltip="Write the episodes that are not on disk.", id="table.save"),
         Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays.", id="table.leave"),
     ]
-
-    class PolicyAsked(Message):
-        """The trainer is to report what the policy would do."""
-
-        def __init__(self, question: WeighActions) -> None:
-            self.question = question
-            super().__init__()
 
     def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
         super().__init__()
@@ -242,5 +234,5 @@ class HumanTableScreen(ChoosingScreen[None]):
         if not hint.display:
             return
         if (question := self._policy_hint.question(game, self._state)) is not None:
-            self.post_message(self.PolicyAsked(question))
+            self.post_message(CommandAsked(question))
         hint.update(hint_text(game, self._policy_hint.text(game, self._state)))

@@ -17,7 +17,7 @@ from textual.events import ScreenResume
 from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
-from llamagym_tui.protocol.commands import Act, AnyCommand, LetGo, Resume
+from llamagym_tui.protocol.commands import Act, LetGo, Resume, TakeWheel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_text, header_text
@@ -27,7 +27,7 @@ from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.screens.widgets.too_small import TooSmall
-from llamagym_tui.state.run import RunState, command_asked
+from llamagym_tui.state.run import RunState
 
 
 class WheelHeader(StateText):
@@ -35,8 +35,8 @@ class WheelHeader(StateText):
         return header_text(self.state, width)
 
 
-class WheelScreen(ChoosingScreen[RunState]):
-    """A person at the wheel; dismissed with the state of the run by then."""
+class WheelScreen(ChoosingScreen[None]):
+    """A person at the wheel, which it requests when it opens."""
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
@@ -57,6 +57,8 @@ class WheelScreen(ChoosingScreen[RunState]):
     def __init__(self, state: RunState) -> None:
         super().__init__()
         self._state = state
+        self._had = False
+        """Whether the wheel was requested or taken since it opened."""
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -70,20 +72,23 @@ class WheelScreen(ChoosingScreen[RunState]):
 
     def on_mount(self) -> None:
         self.query_one(ConversationView).focus()
-        self.show(self._state)
+        self.query_one(ConversationView).show(self._state.transcript.entries)
+        self.draw()
+        self.post_message(CommandAsked(TakeWheel()))
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """The wheel may have been let go behind another screen."""
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run; close if nobody has the wheel."""
-        if state.wheel.awaited != self._state.wheel.awaited:
+        """Show another state of the run; close once the wheel is let go or refused."""
+        before, self._state = self._state, state
+        if state.wheel.awaited != before.wheel.awaited:
             self.query_one(SentenceInput).value = ""
-        self._state = state
-        if not state.wheel.is_wanted:
+        self._had = self._had or state.wheel.is_wanted
+        if (self._had or not state.live) and not state.wheel.is_wanted:
             if self.is_current:
-                self.dismiss(state)
+                self.dismiss()
             return
         self.query_one(ConversationView).show(state.transcript.entries)
         self.draw()
@@ -106,14 +111,13 @@ class WheelScreen(ChoosingScreen[RunState]):
         wheel = self._state.wheel
         if not wheel.is_persons_turn or wheel.taken is None or wheel.awaited is None:
             return
-        self._ask_at_once(
-            Act(
-                episode=wheel.awaited.episode,
-                turn=wheel.awaited.turn,
-                action=wheel.taken.choices[index].action,
-                reasoning=self.query_one(SentenceInput).value,
-            )
+        act = Act(
+            episode=wheel.awaited.episode,
+            turn=wheel.awaited.turn,
+            action=wheel.taken.choices[index].action,
+            reasoning=self.query_one(SentenceInput).value,
         )
+        self.post_message(CommandAsked(act))
 
     def action_reason(self) -> None:
         """Begin a sentence, or leave it as it is."""
@@ -127,25 +131,16 @@ class WheelScreen(ChoosingScreen[RunState]):
         self.query_one(ConversationView).focus()
 
     def action_resume(self) -> None:
-        self._ask(Resume())
+        self.post_message(CommandAsked(Resume()))
 
     def action_let_go(self) -> None:
         """Leave the sentence; or let the agent act again. A second press does not wait for the trainer."""
         if self.writing:
             self.action_end_reason()
-        elif isinstance(self._state.wheel.asked, LetGo):
-            self.dismiss(self._state)
+        elif isinstance(self._state.wheel.requested, LetGo) or not self._state.wheel.is_wanted:
+            self.dismiss()
         else:
-            self._ask_at_once(LetGo())
-
-    def _ask_at_once(self, command: AnyCommand) -> None:
-        """Ask, and know of it before the app has painted: the next key counts from here."""
-        self._state = command_asked(self._state, command)
-        self._ask(command)
-        self.draw()
-
-    def _ask(self, command: AnyCommand) -> None:
-        self.post_message(CommandAsked(command))
+            self.post_message(CommandAsked(LetGo()))
 
     def draw(self) -> None:
         state = self._state

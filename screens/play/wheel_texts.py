@@ -21,7 +21,7 @@ def header_text(state: RunState, width: int) -> Content:
     wheel = state.wheel
     if wheel.taken is None:
         return Content.assemble((" WHEEL REQUESTED ", BADGE), (" you act from the next turn on", ASIDE))
-    if isinstance(wheel.asked, LetGo):
+    if isinstance(wheel.requested, LetGo):
         return Content.assemble((" LETTING GO ", BADGE), (" the agent acts again soon", ASIDE))
     where = f" · environment {wheel.taken.env + 1:,}"
     if wheel.awaited is None:

@@ -13,7 +13,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.warm_start import Teaching
+from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts
 
 
@@ -66,14 +66,14 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
         turn, update = key("advance.turn", "."), key("advance.update", "u")
         steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
         said.append(Sentence(f"Paused. {key('pause', 'space')} goes on. {steps}", Tone.NOTE))
-    if state.teaching.under_way:
-        said.append(Sentence(f"{_warm_start(state.teaching)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
+    if state.warm_start.under_way:
+        said.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
     return said + _awaited(state)
 
 
-def _warm_start(teaching: Teaching) -> str:
+def _warm_start(training: WarmStartState) -> str:
     """How far a warm start is, for whoever has closed its dialog."""
-    far = f": step {teaching.step:,} of {teaching.steps:,}" if teaching.steps and teaching.result is None else ""
+    far = f": step {training.step:,} of {training.steps:,}" if training.steps and training.result is None else ""
     return f"A warm start is under way{far}."
 
 
@@ -103,17 +103,17 @@ def _awaited(state: RunState) -> list[Sentence]:
 
 def asked_texts(state: RunState) -> list[str]:
     """What is under way apart from the run, and what waits for an answer."""
-    asked, texts = state.asked, []
+    pending, texts = state.pending, []
     if state.phase == "evaluating":
         texts.append(f"Evaluating: {state.detail or 'it begins'}. The run goes on afterwards.")
-    elif asked.evaluation is not None:
+    elif pending.evaluation is not None:
         texts.append("An evaluation is asked for; the trainer begins it soon.")
-    if asked.settings:
-        names = ", ".join(f"{name} {value}" for name, value in asked.settings.items())
+    if pending.settings:
+        names = ", ".join(f"{name} {value}" for name, value in pending.settings.items())
         texts.append(f"Pending, not confirmed yet: {names}.")
-    if asked.checkpoint:
+    if pending.checkpoint:
         texts.append("A checkpoint is asked for; the trainer writes it soon.")
-    if asked.roll_back:
+    if pending.roll_back:
         texts.append("A roll back is asked for; the trainer does it soon.")
     return texts
 

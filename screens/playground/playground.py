@@ -15,7 +15,7 @@ from textual.containers import Container
 from textual.events import Resize, ScreenResume
 from textual.screen import Screen
 
-from llamagym_tui.protocol.commands import AnyCommand, Pause, Resume, SetMode
+from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.demo_keys import DEMO_KEYS
@@ -141,7 +141,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
             state.mode_intended,
             state.run is None,
             bool(state.failure),
-            state.asked,
+            state.pending,
             state.watching,
             state.view.drawn is None,
         )
@@ -170,21 +170,14 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
                 return steering_allowed(action, state)
         return True if state.live and state.run is not None else None
 
-    def ask(self, command: AnyCommand) -> None:
-        """Ask something of the trainer."""
-        self.post_message(CommandAsked(command))
-
     def action_pause(self) -> None:
-        """Ask the trainer to hold still."""
-        self.ask(Pause())
+        self.post_message(CommandAsked(Pause()))
 
     def action_resume(self) -> None:
-        """Ask the trainer to go on."""
-        self.ask(Resume())
+        self.post_message(CommandAsked(Resume()))
 
     def action_mode(self, mode: str) -> None:
-        """Ask for train or inference mode."""
-        self.ask(SetMode(mode="train" if mode == "train" else "inference"))
+        self.post_message(CommandAsked(SetMode(mode="train" if mode == "train" else "inference")))
 
 
 def waiting_text(state: RunState, table_key: str = "h") -> str:

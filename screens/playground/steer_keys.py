@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
-from llamagym_tui.protocol.commands import (
-    AnyCommand,
-    CancelEvaluation,
-    ChangeSettings,
-    Evaluate,
-    RollBack,
-    SaveCheckpoint,
-    WatchPolicyMap,
-)
+from llamagym_tui.protocol.commands import RollBack, SaveCheckpoint
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
@@ -54,9 +47,9 @@ def steering_allowed(action: str, state: RunState) -> bool | None:
         case "evaluate":
             return True if able or state.evaluations else None
         case "checkpoint":
-            return True if able and not state.asked.checkpoint else None
+            return True if able and not state.pending.checkpoint else None
         case "roll_back":
-            return True if able and not state.asked.roll_back else None
+            return True if able and not state.pending.roll_back else None
         case "settings":
             return True if able else None
         case _:
@@ -68,10 +61,6 @@ class Steering(Base):
 
     _state: RunState
 
-    def ask(self, command: AnyCommand) -> None:
-        """Ask something of the trainer."""
-        raise NotImplementedError
-
     def action_metrics(self) -> None:
         """Open the charts of all figures."""
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
@@ -82,26 +71,23 @@ class Steering(Base):
         """Open the policy on its map; the trainer is asked to follow it closely meanwhile."""
         from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
 
-        self.app.push_screen(PolicyMapScreen(self._state, lambda on: self.ask(WatchPolicyMap(on=on))))
+        self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
         """Open the settings; each change is asked for as it is entered."""
         from llamagym_tui.screens.steering.settings import SettingsDialog
 
-        self.app.push_screen(SettingsDialog(self._state, lambda changes: self.ask(ChangeSettings(changes=changes))))
+        self.app.push_screen(SettingsDialog(self._state))
 
     def action_evaluate(self) -> None:
         """Open the evaluations; one begins when it is asked for there."""
         from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 
-        def begin(episodes: int, greedy: bool) -> None:
-            self.ask(Evaluate(episodes=episodes, greedy=greedy))
-
-        self.app.push_screen(EvaluationDialog(self._state, begin, lambda: self.ask(CancelEvaluation())))
+        self.app.push_screen(EvaluationDialog(self._state))
 
     def action_checkpoint(self) -> None:
         """Ask for a checkpoint."""
-        self.ask(SaveCheckpoint())
+        self.post_message(CommandAsked(SaveCheckpoint()))
 
     def action_roll_back(self) -> None:
         """Ask for a roll back, if the person means it."""
@@ -115,6 +101,6 @@ class Steering(Base):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.ask(RollBack())
+                self.post_message(CommandAsked(RollBack()))
 
         self.app.push_screen(ConfirmDialog("roll back?", question, yes="roll back", no="stay"), answered)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.binding import Binding, BindingType
 
-from llamagym_tui.protocol.commands import AnyCommand, DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
+from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.literal import literal
-from llamagym_tui.state.run import RunState, command_asked
+from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -51,7 +52,7 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
     """Whether an action of these keys can be done now; None: its key is shown dim."""
     able = state.live and state.run is not None and not state.stopping
     if action == "advance":
-        able = able and state.watching.step_asked is None and (parameters == ("turn",) or state.mode == "train")
+        able = able and state.watching.step_requested is None and (parameters == ("turn",) or state.mode == "train")
     elif action == "pace":
         watching = state.watching
         other = watching.slower() if parameters == ("slower",) else watching.faster()
@@ -71,56 +72,47 @@ class WatchingActions(Base):
     _state: RunState
     _panels: Panels | None
 
-    def ask(self, command: AnyCommand) -> None:
-        """Ask something of the trainer."""
-        raise NotImplementedError
-
     def show(self, state: RunState) -> None:
         """Show another state of the run."""
         raise NotImplementedError
 
-    def _ask_at_once(self, command: AnyCommand) -> None:
-        """Ask, and know of it before the app has painted: the next press of the key counts from here."""
-        self._state = command_asked(self._state, command)
-        self.ask(command)
-
     def action_advance(self, unit: Literal["turn", "update"]) -> None:
         """Go on by one turn, or to the next update."""
-        self._ask_at_once(Step(unit=unit))
+        self.post_message(CommandAsked(Step(unit=unit)))
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
         """Play slower, or faster."""
-        watching = self._state.watching
-        self._ask_at_once(SetPace(turn_s=watching.slower() if way == "slower" else watching.faster()))
+
+        def pace(state: RunState) -> SetPace:
+            return SetPace(turn_s=state.watching.slower() if way == "slower" else state.watching.faster())
+
+        self.post_message(CommandAsked(pace))
 
     def action_watch(self, by: int) -> None:
         """Watch another environment; from an episode that is told again, back to the one before."""
-        watching = self._state.watching
-        if watching.now.kind in ("best", "worst") and watching.asked is None:
-            by = 0
-        self._ask_at_once(Watch(env=(watching.env_intended + by) % max(self._state.n_envs, 1)))
+
+        def other(state: RunState) -> Watch:
+            watching = state.watching
+            replayed = watching.now.kind in ("best", "worst") and watching.requested is None
+            return Watch(env=(watching.env_intended + (0 if replayed else by)) % max(state.n_envs, 1))
+
+        self.post_message(CommandAsked(other))
 
     def action_inspect(self) -> None:
         """Open the reply that is looked at, token by token."""
         from llamagym_tui.screens.inspector.inspector import open_inspector
 
-        open_inspector(self.query_one(ConversationView), self._state, self.ask)
+        open_inspector(self.query_one(ConversationView), self._state)
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
         """Watch the next failure, or an episode of the last batch."""
-        self._ask_at_once(WatchNext(kind=kind))
+        self.post_message(CommandAsked(WatchNext(kind=kind)))
 
     def action_take_wheel(self) -> None:
         """Act in the agent's place; if that is so already, go back to it."""
         from llamagym_tui.screens.play.wheel import WheelScreen
 
-        self._ask_at_once(TakeWheel())
-        self.app.push_screen(WheelScreen(self._state), self._wheel_left)
-
-    def _wheel_left(self, state: RunState | None) -> None:
-        """Catch up with what happened behind the wheel."""
-        if state is not None:
-            self.show(state)
+        self.app.push_screen(WheelScreen(self._state))
 
     def action_view(self) -> None:
         """Show the drawing of the watched state, or hide it; so it stays in later runs."""
@@ -139,5 +131,5 @@ class WatchingActions(Base):
             return
         panels.drawing.show(state, self)
         wanted = panels.drawing.is_on(self)
-        if state.live and state.run is not None and state.run.draws and wanted != state.view.asked:
-            self._ask_at_once(DrawStates(on=wanted))
+        if state.live and state.run is not None and state.run.draws and wanted != state.view.requested:
+            self.post_message(CommandAsked(DrawStates(on=wanted)))

@@ -22,7 +22,7 @@ def watch_sentences(state: RunState, back: str = "]", faster: str = "+") -> list
     """
     watching = state.watching
     what, brief, returns = [], [], []
-    if watching.now != FIRST or watching.asked is not None:
+    if watching.now != FIRST or watching.requested is not None:
         asked = _asked(watching)
         what, brief = [watched_text(watching.now, state.n_envs) + asked], [_brief(watching.now) + asked]
     if watching.now.kind != "env" and not watching.now.awaits_failure:
@@ -47,7 +47,7 @@ def _brief(watched: WatchChanged) -> str:
 
 
 def _asked(watching: Watching) -> str:
-    match watching.asked:
+    match watching.requested:
         case None:
             return ""
         case Watch(env=env):
@@ -57,12 +57,12 @@ def _asked(watching: Watching) -> str:
 
 
 def _speed(watching: Watching, how_to: str = "") -> list[str]:
-    if not watching.turn_s and watching.turn_s_asked is None:
+    if not watching.turn_s and watching.turn_s_requested is None:
         return []
     speed = f"{watching.turn_s:g} s a turn{how_to}" if watching.turn_s else "full speed"
-    if watching.turn_s_asked is None:
+    if watching.turn_s_requested is None:
         return [speed]
-    return [speed + (f" → {watching.turn_s_asked:g} s?" if watching.turn_s_asked else " → full speed?")]
+    return [speed + (f" → {watching.turn_s_requested:g} s?" if watching.turn_s_requested else " → full speed?")]
 
 
 class WatchLine(Widget):

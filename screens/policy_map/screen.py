@@ -6,7 +6,6 @@ trainer is asked to tell the map closely; closed, seldom again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -16,11 +15,13 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from llamagym_tui.protocol.commands import WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, RunStarted
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.fields import DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import MINUS
@@ -45,15 +46,9 @@ class PolicyMapScreen(Screen[None]):
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
 
-    def __init__(self, state: RunState, watch: Callable[[bool], None]) -> None:
-        """The map of a run.
-
-        Args:
-            state: of the run.
-            watch: asks the trainer to tell the map closely, or seldom again.
-        """
+    def __init__(self, state: RunState) -> None:
         super().__init__()
-        self._state, self._watch = state, watch
+        self._state = state
         self._asked_in: RunStarted | None = None
         self._shown: tuple[PolicyMapLaidOut | None, PolicyMapped | None] = (None, None)
         self._older = state.mapped if state.live and _is_older(state) else None
@@ -164,10 +159,12 @@ class PolicyMapScreen(Screen[None]):
         self.refresh_bindings()
 
     def action_back(self) -> None:
-        """Back to the run."""
         if self._asked_in is not None:
             self._watch(False)
         self.dismiss()
+
+    def _watch(self, on: bool) -> None:
+        self.app.post_message(CommandAsked(WatchPolicyMap(on=on)))  # a screen that is dismissed posts nothing any more
 
 
 def _is_older(state: RunState) -> bool:

@@ -5,12 +5,11 @@ A draft belongs to an agent and is kept from the first change until it is applie
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from llamagym_tui.errors import PromptFileError
-from llamagym_tui.user_files import data_dir
+from llamagym_tui.user_files import data_dir, replace_file
 
 MAX_BYTES = 1_000_000
 """Largest file that is taken for a prompt."""
@@ -71,10 +70,7 @@ def write_prompt(path: Path, text: str) -> None:
         PromptFileError: it cannot be written.
     """
     path = path.expanduser()
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text + "\n", encoding="utf-8")
-        os.replace(partial, path)
+        replace_file(path, f"{text}\n".encode())
     except OSError as error:
         raise PromptFileError(f"{path} cannot be written: {error.strerror or error}.") from error

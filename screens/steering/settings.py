@@ -18,9 +18,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import RunConfig, Value, changed, value_of
+from llamagym_tui.config import RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.screens.steering.setting_texts import SETTINGS, on_its_way, read, takes, value_text
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.state.run import RunState
@@ -70,15 +72,9 @@ class SettingsDialog(ModalScreen[None]):
         Binding("escape", "back", "Back", tooltip="Leave the value as it is."),
     ]
 
-    def __init__(self, state: RunState, change: Callable[[dict[str, Value]], None]) -> None:
-        """The settings of a run.
-
-        Args:
-            state: of the run.
-            change: asks for new values by dotted names.
-        """
+    def __init__(self, state: RunState) -> None:
         super().__init__()
-        self._state, self._change = state, change
+        self._state = state
         self._chosen = next(iter(SETTINGS))
 
     def compose(self) -> ComposeResult:
@@ -125,7 +121,9 @@ class SettingsDialog(ModalScreen[None]):
         if moving is not None and name not in state.settings and f"{moving:.3g}" != began:
             now = f"{moving:.3g} (began at {began})"
         pending = (
-            f"  → {one_line(value_text(state.asked.settings[name]))}, pending" if name in state.asked.settings else ""
+            f"  → {one_line(value_text(state.pending.settings[name]))}, pending"
+            if name in state.pending.settings
+            else ""
         )
         mark = "  changed" if name in state.settings and not pending else ""
         return Content.assemble(f"{SETTINGS[name].title:<25}", (now, "bold"), (mark, ASIDE), (pending, "$accent"))
@@ -143,7 +141,7 @@ class SettingsDialog(ModalScreen[None]):
             return Content.styled("The run has ended: there is nobody to change it.", "$warning")
         if fault := self._fault():
             return Content.styled(one_line(fault), "$error")
-        if self._chosen in self._state.asked.settings:
+        if self._chosen in self._state.pending.settings:
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
         return Content.styled("enter asks the trainer for it" if self._editing else "enter edits it", ASIDE)
 
@@ -198,7 +196,7 @@ class SettingsDialog(ModalScreen[None]):
             None,
             value,
         ):
-            self._change({self._chosen: value})
+            self.post_message(CommandAsked(ChangeSettings(changes={self._chosen: value})))
         field.value = ""
         self.query_one(SettingList).focus()
 

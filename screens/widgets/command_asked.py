@@ -1,16 +1,27 @@
-"""The one way in which a screen asks the trainer for something."""
+"""The one way in which a screen, a dialog or a widget requests something of the trainer: it posts `CommandAsked`.
+
+The message bubbles to the app, which alone records requests in the run state and sends them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from textual.message import Message
 
 from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.state.run import RunState
 
 
-@dataclass
 class CommandAsked(Message):
-    """A key asked something of the trainer."""
+    """A request to the trainer; it is sent unless it is pending already."""
 
-    command: AnyCommand
+    def __init__(self, *commands: AnyCommand | Callable[[RunState], AnyCommand]) -> None:
+        """Commands that are sent together, in this order.
+
+        Args:
+            commands: usually one. A function makes it when the app takes the request, from all that was requested
+                before: so two quick presses of `]` watch two environments further.
+        """
+        super().__init__()
+        self.commands = commands

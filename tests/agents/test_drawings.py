@@ -6,7 +6,7 @@ from typing import Any
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
-from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, drawing, drawn
+from llamagym_tui.game.drawing import MAX_COLUMNS, MAX_LINES, drawn
 from tests.toy_env import CountAgent
 
 
@@ -56,7 +56,7 @@ class Draws(CountAgent):
 def test_what_gymnasium_marks_by_a_colour_is_marked_without_one() -> None:
     rendered = "  (Down)\nS\x1b[41mF\x1b[0mFF\nFH\x1b[1;32mF\x1b[mH\n"
     assert drawn(Plain(), Renders(rendered), 0) == ("  (Down)\nSFFF\nFHFH", ((10, 11), (16, 17)))
-    assert drawing(Plain(), Renders(rendered), 0) == "  (Down)\nS[F]FF\nFH[F]H"
+    assert drawn(Plain(), Renders(rendered), 0).bracketed() == "  (Down)\nS[F]FF\nFH[F]H"
 
 
 def test_a_mark_lasts_until_the_next_colour_or_the_end() -> None:

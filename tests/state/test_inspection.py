@@ -12,7 +12,7 @@ from llamagym_tui.protocol.events import AnyEvent, PhaseChanged, SessionFailed, 
 from llamagym_tui.screens.inspector.texts import awaited_text, headline, status, table, visible
 from llamagym_tui.screens.widgets.numbers import BAR, bar
 from llamagym_tui.state.reduce import reduce, trainer_lost
-from llamagym_tui.state.run import command_asked, initial_state
+from llamagym_tui.state.run import initial_state, requested
 from tests import fakes
 from tests.screens.inspected import TOKENS, decision, told, untrained
 
@@ -21,22 +21,22 @@ REFUSED = TurnInspected(episode=31, turn=1, why_not="Episode 31 is of another ti
 
 
 def asked():
-    return command_asked(initial_state(fakes.config(Path("/runs/demo"))), ASK)
+    return requested(initial_state(fakes.config(Path("/runs/demo"))), ASK)
 
 
 def test_a_reply_is_pending_until_the_trainer_tells_it():
     state = asked()
-    assert command_asked(state, ASK) is state, "it is on its way"
-    assert (state.inspection.asked, state.inspection.found) == (ASK, None)
+    assert requested(state, ASK) is state, "it is on its way"
+    assert (state.inspection.requested, state.inspection.found) == (ASK, None)
     state = reduce(state, told(31, 1))
-    assert (state.inspection.asked, state.inspection.of(31, 1)) == (None, told(31, 1))
+    assert (state.inspection.requested, state.inspection.of(31, 1)) == (None, told(31, 1))
     assert state.inspection.of(31, 0) is None
 
 
 def test_an_answer_to_an_older_request_leaves_the_newer_one_pending():
     newer = InspectTurn(episode=31, turn=2)
-    state = reduce(command_asked(asked(), newer), told(31, 1))
-    assert state.inspection.asked == newer
+    state = reduce(requested(asked(), newer), told(31, 1))
+    assert state.inspection.requested == newer
 
 
 def test_a_refusal_leaves_what_was_told_and_the_next_answer_takes_the_refusal_away():
@@ -47,7 +47,7 @@ def test_a_refusal_leaves_what_was_told_and_the_next_answer_takes_the_refusal_aw
 
 
 def test_nothing_is_pending_once_the_trainer_is_gone():
-    assert trainer_lost(asked(), "It died.").inspection.asked is None
+    assert trainer_lost(asked(), "It died.").inspection.requested is None
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,6 @@ def test_a_trainer_that_is_started_again_goes_on_from_its_checkpoint(tmp_path: P
 
 def test_a_run_that_begins_anew_in_place_of_a_dead_one_has_no_history(tmp_path: Path):
     state = trainer_lost(fold(reduce, first_session()[:6], opening(tmp_path)), "The trainer died.")
-    again = restarted(state, anew=True)
+    again = restarted(state, new_run=True)
     assert (again.stats, again.prompts, again.history.samples, again.episodes, again.marks) == (None, (), (), 0, ())
     assert len(again.transcript.entries) == len(state.transcript.entries) + 1

@@ -1,6 +1,8 @@
-"""What was asked for stays pending until the trainer confirms or refuses it, and nothing else ends it."""
+"""What was requested stays pending until the trainer confirms or refuses it, and nothing else ends it."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,14 @@ from llamagym_tui.protocol.commands import (
     Pause,
     RollBack,
     SaveCheckpoint,
+    SetMode,
+    WarmStart,
+    WeighActions,
 )
 from llamagym_tui.protocol.events import (
     AnyEvent,
     CheckpointSaved,
+    ConversationWeighed,
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
@@ -23,7 +29,10 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     WarningRaised,
 )
-from llamagym_tui.state.pending import Asked
+from llamagym_tui.state.pending import Pending
+from llamagym_tui.state.run import initial_state, requested
+from llamagym_tui.state.warm_start import Stage
+from tests import fakes
 
 EVALUATED = EvaluationFinished(
     episodes=10, greedy=True, mean_return=0.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
@@ -35,34 +44,55 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (CancelEvaluation(), EVALUATED),
     (SaveCheckpoint(), CheckpointSaved(path="model", update=3)),
     (SaveCheckpoint(), WarningRaised(message="full disk", refused="checkpoint")),
-    (RollBack(), RolledBack(update=1, path="good", reason="asked for")),
+    (RollBack(), RolledBack(update=1, path="good", reason="requested")),
     (RollBack(), WarningRaised(message="none is there", refused="roll_back")),
     (ChangeSettings(changes={"ppo.lr": 1e-4}), SettingsChanged(changes={"ppo.lr": 1e-4}, update=1, episodes=2)),
     (ChangeSettings(changes={"ppo.lr": -1.0}), WarningRaised(message="refused", refused="settings")),
+    (
+        WeighActions(ticket=3, messages=[]),
+        ConversationWeighed(ticket=3, names=["stick"], shares=[1.0], policy_version=1),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("command", "answer"), ANSWERS)
 def test_a_command_waits_for_its_answer(command: AnyCommand, answer: AnyEvent):
-    asked = Asked().asking(command)
-    assert asked != Asked()
-    assert asked.asking(command) is asked, "it is on its way already"
+    pending = Pending().requesting(command)
+    assert pending != Pending()
+    assert pending.requesting(command) is pending, "it is on its way already"
     for other in (PhaseChanged(phase="paused"), WarningRaised(message="of something else")):
-        assert asked.answered(other) == asked
-    assert asked.answered(answer) == Asked()
+        assert pending.after(other) == pending
+    assert pending.after(answer) == Pending()
 
 
 def test_each_setting_waits_for_itself():
-    asked = Asked().asking(ChangeSettings(changes={"ppo.lr": 1e-4})).asking(ChangeSettings(changes={"n_envs": 8}))
-    left = asked.answered(SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}, update=1, episodes=2))
+    lr, n_envs = ChangeSettings(changes={"ppo.lr": 1e-4}), ChangeSettings(changes={"n_envs": 8})
+    pending = Pending().requesting(lr).requesting(n_envs)
+    left = pending.after(SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}, update=1, episodes=2))
     assert left.settings == {"n_envs": 8}
 
 
 def test_a_newer_value_replaces_the_one_on_its_way():
-    asked = Asked().asking(ChangeSettings(changes={"n_envs": 8})).asking(ChangeSettings(changes={"n_envs": 16}))
-    assert asked.settings == {"n_envs": 16}
+    older, newer = (ChangeSettings(changes={"n_envs": n_envs}) for n_envs in (8, 16))
+    pending = Pending().requesting(older).requesting(newer)
+    assert pending.settings == {"n_envs": 16}
 
 
 def test_what_has_a_field_of_its_own_is_not_recorded_twice():
-    asked = Asked()
-    assert asked.asking(Pause()) is asked
+    pending = Pending()
+    assert pending.requesting(Pause()) is pending
+
+
+def test_an_answer_to_an_older_question_leaves_the_newer_one_pending():
+    pending = Pending().requesting(WeighActions(ticket=4, messages=[]))
+    assert pending.after(ConversationWeighed(ticket=3, names=["stick"], shares=[1.0], policy_version=1)) is pending
+
+
+def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):
+    state = initial_state(fakes.config(tmp_path))
+    evaluation = Evaluate(episodes=10)
+    begun = requested(state, evaluation, WarmStart(), evaluation)
+    assert (begun.pending, begun.warm_start.stage, begun.warm_start.evaluates) == (Pending(), Stage.REQUESTED, True)
+    assert requested(begun, evaluation, WarmStart(), evaluation) is begun, "one at a time"
+    assert not requested(state, WarmStart()).warm_start.evaluates
+    assert requested(requested(begun, SetMode(mode="inference")), evaluation).pending.evaluation == evaluation

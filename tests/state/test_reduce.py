@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodeStarted,
@@ -25,7 +26,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MAX_GROUPS, RECENT
 from llamagym_tui.state import run
 from llamagym_tui.state.reduce import MAX_MARKS, reduce, trainer_lost
-from llamagym_tui.state.run import RunState, mode_asked, pause_asked, prompt_asked
+from llamagym_tui.state.run import RunState, requested
 from llamagym_tui.state.transcript import MAX_ENTRIES, Notice
 from tests import fakes
 
@@ -62,14 +63,14 @@ def test_counted_episodes_move_the_counters_and_the_mean():
 
 
 def test_a_mode_is_active_only_when_the_trainer_confirms_it():
-    asked = mode_asked(started(), "inference")
+    asked = requested(started(), SetMode(mode="inference"))
     assert (asked.mode, asked.mode_requested) == ("train", "inference")
     confirmed = after(ModeChanged(mode="inference"), state=asked)
     assert (confirmed.mode, confirmed.mode_requested) == ("inference", None)
 
 
 def test_a_prompt_is_pending_then_confirmed_then_watched():
-    asked = prompt_asked(started(), "Hit below 13.")
+    asked = requested(started(), SetSystemPrompt(system_prompt="Hit below 13."))
     assert (asked.prompt_version, asked.prompt_requested) == (1, "Hit below 13.")
     old = EpisodeStarted(episode=5, system_prompt=fakes.PROMPT, prompt_version=1, mode="train")
     taken = after(old, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), state=asked)
@@ -80,13 +81,15 @@ def test_a_prompt_is_pending_then_confirmed_then_watched():
 
 
 def test_the_confirmation_of_an_older_prompt_leaves_the_newer_one_pending():
-    asked = prompt_asked(prompt_asked(started(), "first"), "second")
+    asked = requested(
+        requested(started(), SetSystemPrompt(system_prompt="first")), SetSystemPrompt(system_prompt="second")
+    )
     state = after(PromptChanged(prompt_version=2, system_prompt="first"), state=asked)
     assert (state.system_prompt, state.prompt_requested) == ("first", "second")
 
 
 def test_a_pause_waits_through_an_update_for_its_confirmation():
-    state = after(PhaseChanged(phase="updating"), state=pause_asked(started(), True))
+    state = after(PhaseChanged(phase="updating"), state=requested(started(), Pause()))
     assert state.pause_requested is True
     state = after(PhaseChanged(phase="paused"), state=state)
     assert state.pause_requested is None
@@ -143,7 +146,11 @@ def test_a_warning_is_told_and_the_run_goes_on():
     ids=["lost", "failed"],
 )
 def test_a_run_that_ended_badly_says_why_and_awaits_nothing(end):
-    state = end(mode_asked(prompt_asked(pause_asked(started(), True), "new"), "inference"))
+    state = end(
+        requested(
+            requested(requested(started(), Pause()), SetSystemPrompt(system_prompt="new")), SetMode(mode="inference")
+        )
+    )
     assert not state.live
     assert state.failure == "The trainer died (killed by SIGKILL)."
     assert (state.mode_requested, state.prompt_requested, state.pause_requested) == (None, None, None)
@@ -194,14 +201,14 @@ def test_a_long_run_costs_no_more_memory_than_a_short_one():
 
 def test_what_was_asked_for_already_is_not_asked_again():
     state = started()
-    asked = pause_asked(state, True)
-    assert pause_asked(asked, True) is asked
-    assert pause_asked(state, False) is state
-    assert mode_asked(state, "train") is state
+    asked = requested(state, Pause())
+    assert requested(asked, Pause()) is asked
+    assert requested(state, Resume()) is state
+    assert requested(state, SetMode(mode="train")) is state
 
 
 def test_a_pause_that_is_taken_back_before_it_is_confirmed_ends_in_playing():
-    state = pause_asked(pause_asked(started(), True), False)
+    state = requested(requested(started(), Pause()), Resume())
     state = after(PhaseChanged(phase="paused"), state=state)
     assert state.pause_requested is False
     state = after(PhaseChanged(phase="rolling_out"), state=state)

@@ -48,8 +48,10 @@ def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
 
 def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = summary_of(a_run(tmp_path))
-    monkeypatch.setattr("llamagym_tui.state.run_summary._after", lambda *_: pytest.fail("an event was read again"))
+    read: list[AnyEvent] = []
+    monkeypatch.setattr("llamagym_tui.state.run_summary.event_log.read_from", spying(read))
     assert summary_of(tmp_path) == first
+    assert read == [], "an event was read again"
 
 
 def test_a_run_that_went_on_is_read_on_from_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -15,7 +15,7 @@ from llamagym_tui.protocol.events import (
     WatchChanged,
 )
 from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import RunState, command_asked, initial_state, restarted
+from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 from llamagym_tui.state.transcript import MAX_ENTRY
 from llamagym_tui.state.watching import MAX_PLACES, StateView
 
@@ -83,11 +83,11 @@ def test_a_drawing_that_is_asked_for_after_the_end_has_the_result():
 
 def test_drawings_are_asked_for_once_and_anew_of_a_new_trainer():
     state = after()
-    asked = command_asked(state, DrawStates(on=True))
-    assert asked.view.asked
-    assert command_asked(asked, DrawStates(on=True)) is asked
-    assert command_asked(state, DrawStates(on=False)) is state
-    assert command_asked(asked, Watch(env=1)).view.asked
+    asked = requested(state, DrawStates(on=True))
+    assert asked.view.requested
+    assert requested(asked, DrawStates(on=True)) is asked
+    assert requested(state, DrawStates(on=False)) is state
+    assert requested(asked, Watch(env=1)).view.requested
     assert restarted(asked).view == StateView()
 
 

@@ -17,30 +17,30 @@ def finished(reply: str, turn: int = 0) -> TurnFinished:
 
 
 def test_streamed_pieces_join_into_one_reply():
-    transcript = Transcript().tell(streamed('{"act')).tell(streamed('ion": 1}'))
+    transcript = Transcript().after(streamed('{"act')).after(streamed('ion": 1}'))
     assert [entry.fact for entry in transcript.entries] == [Reply(0, 0, '{"action": 1}')]
 
 
 def test_the_whole_reply_replaces_what_was_streamed():
-    transcript = Transcript().tell(streamed('{"act')).tell(finished('{"action": 1}'))
+    transcript = Transcript().after(streamed('{"act')).after(finished('{"action": 1}'))
     assert transcript.entries[0].fact == Reply(0, 0, '{"action": 1}', done=True)
     assert isinstance(transcript.entries[1].fact, TurnFinished)
 
 
 def test_a_turn_that_was_not_streamed_still_tells_its_reply():
-    transcript = Transcript().tell(finished("stick"))
+    transcript = Transcript().after(finished("stick"))
     assert transcript.entries[0].fact == Reply(0, 0, "stick", done=True)
 
 
 def test_another_turn_begins_another_reply():
-    transcript = Transcript().tell(streamed("a", turn=0)).tell(streamed("b", turn=1))
+    transcript = Transcript().after(streamed("a", turn=0)).after(streamed("b", turn=1))
     assert [entry.serial for entry in transcript.entries] == [0, 1]
 
 
 def test_a_changed_reply_keeps_its_serial_and_unchanged_entries_their_identity():
     shown = ObservationShown(episode=0, turn=0, text="14")
-    before = Transcript().tell(shown).tell(streamed("a"))
-    after = before.tell(streamed("b"))
+    before = Transcript().after(shown).after(streamed("a"))
+    after = before.after(streamed("b"))
     assert after.entries[0] is before.entries[0]
     assert after.entries[1].serial == before.entries[1].serial
     assert after.entries[1] is not before.entries[1]
@@ -49,35 +49,35 @@ def test_a_changed_reply_keeps_its_serial_and_unchanged_entries_their_identity()
 def test_the_oldest_entries_go_first():
     transcript = Transcript()
     for turn in range(MAX_ENTRIES + 10):
-        transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x"))
+        transcript = transcript.after(ObservationShown(episode=0, turn=turn, text="x"))
     assert len(transcript.entries) == MAX_ENTRIES - PAGE + 10
     assert transcript.entries[0].serial == PAGE
     assert transcript.characters == len(transcript.entries)
 
 
 def test_long_texts_are_cut_and_say_so():
-    transcript = Transcript().tell(ObservationShown(episode=0, turn=0, text="x" * (MAX_ENTRY + 5)))
+    transcript = Transcript().after(ObservationShown(episode=0, turn=0, text="x" * (MAX_ENTRY + 5)))
     assert transcript.entries[0].fact.text.endswith("x … (5 more characters)")
 
 
 def test_a_reply_of_a_million_characters_stays_bounded():
     transcript = Transcript()
     for _ in range(100):
-        transcript = transcript.tell(streamed("x" * 10_000))
+        transcript = transcript.after(streamed("x" * 10_000))
     assert transcript.characters < MAX_ENTRY + 100
 
 
 def test_characters_are_bounded_over_all_entries():
     transcript = Transcript()
     for turn in range(600):
-        transcript = transcript.tell(ObservationShown(episode=0, turn=turn, text="x" * MAX_ENTRY))
+        transcript = transcript.after(ObservationShown(episode=0, turn=turn, text="x" * MAX_ENTRY))
     assert MAX_CHARACTERS - PAGE * MAX_ENTRY < transcript.characters <= MAX_CHARACTERS
     assert transcript.characters == sum(len(entry.fact.text) for entry in transcript.entries)
 
 
 def test_system_prompts_count_as_characters():
     started = EpisodeStarted(episode=0, system_prompt="abc", prompt_version=1, mode="train")
-    assert Transcript().tell(started).characters == 3
+    assert Transcript().after(started).characters == 3
 
 
 def test_entries_are_a_sequence_across_pages():
@@ -122,6 +122,6 @@ def test_a_tail_has_the_last_entries_and_at_most_a_page_more():
 
 def test_weighed_actions_stand_in_the_conversation():
     weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
-    transcript = Transcript().tell(weighed)
+    transcript = Transcript().after(weighed)
     assert [entry.fact for entry in transcript.entries] == [weighed]
     assert transcript.characters == len("stickhit")

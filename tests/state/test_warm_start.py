@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
     EvaluationFinished,
     PhaseChanged,
@@ -15,7 +16,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
-from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, Teaching, asked_for
+from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, WarmStartState
 
 BEFORE = EvaluationFinished(
     episodes=300, greedy=True, mean_return=-0.4, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
@@ -36,11 +37,15 @@ FINISHED = WarmStartFinished(
 )
 
 
-def told(*events: object, begun: Teaching | None = None) -> Teaching:
-    teaching = begun or Teaching()
+def begun(*, evaluates: bool) -> WarmStartState:
+    return WarmStartState().requesting(WarmStart(sft_data="demos.jsonl"), evaluates=evaluates)
+
+
+def told(*events: object, begun: WarmStartState | None = None) -> WarmStartState:
+    warm_start = begun or WarmStartState()
     for event in events:
-        teaching = teaching.heard(event)  # type: ignore[arg-type]
-    return teaching
+        warm_start = warm_start.after(event)  # type: ignore[arg-type]
+    return warm_start
 
 
 def progress(step: int, loss: float = 1.0) -> WarmStartProgressed:
@@ -48,27 +53,32 @@ def progress(step: int, loss: float = 1.0) -> WarmStartProgressed:
 
 
 def test_evaluations_before_and_after_belong_to_it() -> None:
-    teaching = told(BEFORE, PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=asked_for(evaluates=True))
-    assert (teaching.stage, teaching.step, teaching.before, teaching.after) == (Stage.EVALUATING, 2, BEFORE, None)
-    teaching = told(AFTER, begun=teaching)
-    assert (teaching.stage, teaching.after, teaching.result) == (Stage.OVER, AFTER, FINISHED)
+    warm_start = told(BEFORE, PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=begun(evaluates=True))
+    assert (warm_start.stage, warm_start.step, warm_start.evaluated_before, warm_start.evaluated_after) == (
+        Stage.EVALUATING,
+        2,
+        BEFORE,
+        None,
+    )
+    warm_start = told(AFTER, begun=warm_start)
+    assert (warm_start.stage, warm_start.evaluated_after, warm_start.result) == (Stage.OVER, AFTER, FINISHED)
 
 
 def test_none_is_awaited_after_one_that_was_cancelled() -> None:
     cancelled = structs.replace(FINISHED, cancelled=True)
-    teaching = told(BEFORE, PhaseChanged(phase="warm_starting"), cancelled, begun=asked_for(evaluates=True))
-    assert (teaching.stage, teaching.before, teaching.after) == (Stage.OVER, BEFORE, None)
+    warm_start = told(BEFORE, PhaseChanged(phase="warm_starting"), cancelled, begun=begun(evaluates=True))
+    assert (warm_start.stage, warm_start.evaluated_before, warm_start.evaluated_after) == (Stage.OVER, BEFORE, None)
 
 
 def test_an_evaluation_that_was_asked_for_alone_does_not() -> None:
-    assert told(BEFORE) == Teaching()
-    assert told(BEFORE, begun=asked_for(evaluates=False)).before is None
+    assert told(BEFORE) == WarmStartState()
+    assert told(BEFORE, begun=begun(evaluates=False)).evaluated_before is None
 
 
 def test_one_that_a_run_begins_with_is_shown_too() -> None:
-    teaching = told(PhaseChanged(phase="warm_starting", detail="reading the demonstrations"), progress(3, 0.7))
-    assert (teaching.stage, teaching.step, teaching.steps, teaching.losses) == (Stage.TRAINING, 3, 1000, (0.7,))
-    assert told(FINISHED, begun=teaching).stage is Stage.OVER
+    warm_start = told(PhaseChanged(phase="warm_starting", detail="reading the demonstrations"), progress(3, 0.7))
+    assert (warm_start.stage, warm_start.step, warm_start.steps, warm_start.losses) == (Stage.TRAINING, 3, 1000, (0.7,))
+    assert told(FINISHED, begun=warm_start).stage is Stage.OVER
 
 
 def test_a_second_one_begins_anew() -> None:
@@ -78,9 +88,9 @@ def test_a_second_one_begins_anew() -> None:
 
 def test_a_refusal_says_why() -> None:
     refusal = WarningRaised(message="No warm start: line 3 is torn.", refused="warm_start")
-    teaching = told(PhaseChanged(phase="warm_starting"), refusal, begun=asked_for(evaluates=True))
-    assert (teaching.stage, teaching.detail) == (Stage.REFUSED, "No warm start: line 3 is torn.")
-    assert told(WarningRaised(message="Something else.")) == Teaching()
+    warm_start = told(PhaseChanged(phase="warm_starting"), refusal, begun=begun(evaluates=True))
+    assert (warm_start.stage, warm_start.detail) == (Stage.REFUSED, "No warm start: line 3 is torn.")
+    assert told(WarningRaised(message="Something else.")) == WarmStartState()
 
 
 def test_the_end_of_the_session_is_its_end() -> None:
@@ -88,11 +98,11 @@ def test_the_end_of_the_session_is_its_end() -> None:
 
 
 def test_losses_are_thinned_out_evenly() -> None:
-    teaching = told(*[progress(step, float(step)) for step in range(1000)])
-    assert len(teaching.losses) <= MAX_LOSSES
-    assert teaching.losses == tuple(float(step) for step in range(0, 1000, teaching.stride))
+    warm_start = told(*[progress(step, float(step)) for step in range(1000)])
+    assert len(warm_start.losses) <= MAX_LOSSES
+    assert warm_start.losses == tuple(float(step) for step in range(0, 1000, warm_start.stride))
 
 
 def test_the_run_state_holds_it() -> None:
     state = reduce(initial_state(RunConfig(agent="blackjack", run_dir="/run")), progress(3))
-    assert state.teaching.step == 3
+    assert state.warm_start.step == 3

@@ -195,22 +195,27 @@ def test_the_next_turn_is_due_after_the_seconds_of_the_pace():
 
 
 def test_what_is_asked_for_is_active_only_when_it_is_confirmed():
-    asked = Watching().asking(Watch(env=1)).asking(SetPace(turn_s=1.5))
+    asked = Watching().requesting(Watch(env=1)).requesting(SetPace(turn_s=1.5))
     assert (asked.now.env, asked.env_intended, asked.turn_s, asked.turn_s_intended) == (0, 1, 0.0, 1.5)
-    confirmed = asked.answered(WatchChanged(kind="env", env=1)).answered(PaceChanged(turn_s=1.5))
-    assert (confirmed.now.env, confirmed.asked, confirmed.turn_s, confirmed.turn_s_asked) == (1, None, 1.5, None)
+    confirmed = asked.after(WatchChanged(kind="env", env=1)).after(PaceChanged(turn_s=1.5))
+    assert (confirmed.now.env, confirmed.requested, confirmed.turn_s, confirmed.turn_s_requested) == (
+        1,
+        None,
+        1.5,
+        None,
+    )
 
 
 def test_an_answer_to_an_older_request_leaves_the_newer_one_pending():
-    asked = Watching().asking(Watch(env=1)).asking(Watch(env=2)).answered(WatchChanged(kind="env", env=1))
-    assert (asked.now.env, asked.asked) == (1, Watch(env=2))
+    asked = Watching().requesting(Watch(env=1)).requesting(Watch(env=2)).after(WatchChanged(kind="env", env=1))
+    assert (asked.now.env, asked.requested) == (1, Watch(env=2))
 
 
 def test_what_was_asked_for_already_is_not_asked_again():
-    asked = Watching().asking(WatchNext(kind="best")).asking(Step())
-    assert asked.asking(WatchNext(kind="best")) is asked
-    assert asked.asking(Step(unit="update")) is asked
-    assert asked.asking(SetPace(turn_s=0.0)) is asked
+    asked = Watching().requesting(WatchNext(kind="best")).requesting(Step())
+    assert asked.requesting(WatchNext(kind="best")) is asked
+    assert asked.requesting(Step(unit="update")) is asked
+    assert asked.requesting(SetPace(turn_s=0.0)) is asked
 
 
 @pytest.mark.parametrize(
@@ -218,15 +223,15 @@ def test_what_was_asked_for_already_is_not_asked_again():
     [PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"), WarningRaised(message="", refused="step")],
 )
 def test_a_step_is_pending_until_it_begins_or_is_refused(answer: Event):
-    asked = Watching().asking(Step())
-    assert asked.answered(PhaseChanged(phase="updating")).step_asked is not None
-    assert asked.answered(answer).step_asked is None  # type: ignore[arg-type]
+    asked = Watching().requesting(Step())
+    assert asked.after(PhaseChanged(phase="updating")).step_requested is not None
+    assert asked.after(answer).step_requested is None  # type: ignore[arg-type]
 
 
 def test_speeds_go_one_by_one_and_end_at_both_ends():
     watching, seen = Watching(), []
     for _ in range(len(TURN_S)):
-        watching = watching.answered(PaceChanged(turn_s=watching.slower()))
+        watching = watching.after(PaceChanged(turn_s=watching.slower()))
         seen.append(watching.turn_s)
     assert seen == [0.5, 1.5, 4.0, 4.0]
     assert watching.faster() == 1.5

@@ -29,7 +29,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.demos.recording import DemoRecorder
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import command_asked, initial_state
+from llamagym_tui.state.run import initial_state, requested
 from llamagym_tui.state.wheel import Wheel, wheel_texts
 from llamagym_tui.trainer.phases import Phase
 from tests import fakes
@@ -162,32 +162,32 @@ def test_where_nothing_is_played_there_is_no_wheel(tmp_path: Path) -> None:
 
 
 def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_only_while_it_waits() -> None:
-    wheel = Wheel().asking(TakeWheel())
+    wheel = Wheel().requesting(TakeWheel())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
-    assert wheel.asking(TakeWheel()) is wheel
-    wheel = wheel.answered(TAKEN)
-    assert wheel.asking(ACTED) is wheel, "nothing waits yet"
-    wheel = wheel.answered(AWAITED)
+    assert wheel.requesting(TakeWheel()) is wheel
+    wheel = wheel.after(TAKEN)
+    assert wheel.requesting(ACTED) is wheel, "nothing waits yet"
+    wheel = wheel.after(AWAITED)
     assert wheel.is_persons_turn
-    wheel = wheel.asking(ACTED)
-    assert wheel.asking(ACTED) is wheel, "one key, one action"
-    wheel = wheel.answered(TURN)
+    wheel = wheel.requesting(ACTED)
+    assert wheel.requesting(ACTED) is wheel, "one key, one action"
+    wheel = wheel.after(TURN)
     assert (wheel.awaited, wheel.acted, wheel.taken) == (None, None, TAKEN)
 
 
 def test_what_is_refused_can_be_tried_again() -> None:
     refused = WarningRaised(message="Word it anew.", refused="wheel")
-    wheel = Wheel(taken=TAKEN, awaited=AWAITED).asking(ACTED).answered(refused)
+    wheel = Wheel(taken=TAKEN, awaited=AWAITED).requesting(ACTED).after(refused)
     assert (wheel.fault, wheel.is_persons_turn) == ("Word it anew.", True)
-    assert not Wheel().asking(TakeWheel()).answered(refused).is_wanted
+    assert not Wheel().requesting(TakeWheel()).after(refused).is_wanted
 
 
 def test_letting_go_ends_it_when_it_is_confirmed() -> None:
-    wheel = Wheel(taken=TAKEN, awaited=AWAITED).asking(LetGo())
+    wheel = Wheel(taken=TAKEN, awaited=AWAITED).requesting(LetGo())
     assert (wheel.is_wanted, wheel.is_persons_turn) == (True, False)
-    assert wheel.answered(WheelLetGo()) == Wheel()
-    asked_too_early = Wheel().asking(TakeWheel()).asking(LetGo()).answered(TAKEN)
-    assert isinstance(asked_too_early.asked, LetGo)
+    assert wheel.after(WheelLetGo()) == Wheel()
+    asked_too_early = Wheel().requesting(TakeWheel()).requesting(LetGo()).after(TAKEN)
+    assert isinstance(asked_too_early.requested, LetGo)
 
 
 def test_the_wheel_is_shown_in_words_where_it_is_not_seen() -> None:
@@ -195,14 +195,14 @@ def test_the_wheel_is_shown_in_words_where_it_is_not_seen() -> None:
         return {"wheel": "f9"}.get(id, otherwise)
 
     assert wheel_texts(Wheel(), key) == []
-    assert "asked for" in wheel_texts(Wheel(asked=TakeWheel()), key)[0]
+    assert "requested" in wheel_texts(Wheel(requested=TakeWheel()), key)[0]
     assert wheel_texts(Wheel(taken=TAKEN, awaited=AWAITED), key) == [
         "YOU HAVE THE WHEEL of environment 5; the run waits for your action. f9 goes back to it."
     ]
 
 
 def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -> None:
-    state = command_asked(initial_state(fakes.config(tmp_path)), TakeWheel())
+    state = requested(initial_state(fakes.config(tmp_path)), TakeWheel())
     for event in (TAKEN, AWAITED):
         state = reduce(state, event)
     assert state.wheel.is_persons_turn

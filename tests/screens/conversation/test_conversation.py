@@ -44,7 +44,7 @@ def hands(
     for episode in range(first, first + count):
         for event in fakes.hand(episode, [(f"{text} ({episode})", '{"action": 1}', "json")], 1.0):
             if not isinstance(event, TokensStreamed):
-                transcript = transcript.tell(event)
+                transcript = transcript.after(event)
     return transcript
 
 
@@ -279,13 +279,13 @@ async def test_a_reply_is_searched_when_it_is_whole():
         *under_way, turn, _ = fakes.hand(0, [("Your total: 14.", "I will hit", "keyword")], 1.0)
         transcript = Transcript()
         for event in under_way:
-            transcript = transcript.tell(event)
+            transcript = transcript.after(event)
         app.view.show(transcript.entries)
         app.view.find("will hit")
         await pilot.pause()
         assert app.view.search is not None
         assert app.view.search.status == "no match"
-        app.view.show(transcript.tell(turn).entries)
+        app.view.show(transcript.after(turn).entries)
         assert app.view.search.status == "1 of 1"
 
 
@@ -306,7 +306,7 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
     transcript = Transcript()
     for how in ("json", "pattern", "keyword", "custom", "failed"):
         for event in fakes.hand(0, [("14", "hit", how)], -1.0):
-            transcript = transcript.tell(event)
+            transcript = transcript.after(event)
     async with app.run_test(size=(80, 60)) as pilot:
         app.view.show(transcript.entries)
         await sees(pilot, "read by the agent")
@@ -331,7 +331,7 @@ async def test_the_policys_view_of_the_actions_stands_in_digits_and_bars(
     app = Bare()
     async with app.run_test(size=(80, 20)) as pilot:
         weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=shares, before=before)
-        app.view.show(Transcript().tell(weighed).entries)
+        app.view.show(Transcript().after(weighed).entries)
         await sees(pilot, words)
 
 
@@ -341,7 +341,7 @@ def test_a_searched_conversation(snap_compare: Any):
     async def settled(pilot: Pilot[None]) -> None:
         transcript = hands(8)
         for event in fakes.hand(8, [("Your total: 15.", "I think I will hit, or not hit", "failed")], -1.0):
-            transcript = transcript.tell(event)
+            transcript = transcript.after(event)
         app.view.show(transcript.note("watching environment 2 of 128").entries)
         await sees(pilot, "I think")
         await pilot.press("slash", *"hit")
@@ -357,7 +357,7 @@ async def test_an_observation_of_many_lines_stands_in_the_column_of_texts():
     async with app.run_test(size=SIZE) as pilot:
         started = EpisodeStarted(episode=0, system_prompt="p", prompt_version=0, mode="train")
         lake = ObservationShown(episode=0, turn=0, text="SFFF\nFHFH\n\nHFFG")
-        app.view.show(Transcript().tell(started).tell(lake).entries)
+        app.view.show(Transcript().after(started).after(lake).entries)
         await sees(pilot, "env     SFFF")
         assert [line[:12].rstrip() for line in shown(pilot).split("\n")[2:6]] == [
             "env     SFFF", "        FHFH", "", "        HFFG",

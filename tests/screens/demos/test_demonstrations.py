@@ -25,9 +25,9 @@ from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
-from llamagym_tui.screens.demos.warm_start_texts import teaching_text
+from llamagym_tui.screens.demos.warm_start_texts import warm_start_text
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.state.warm_start import Stage, Teaching
+from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
@@ -295,12 +295,12 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
 
 
 def test_an_evaluation_is_awaited_only_while_it_can_come():
-    teaching = Teaching(stage=Stage.EVALUATING, evaluates=True, before=evaluation(-0.4))
-    assert " → … greedy" in teaching_text(teaching, 80).plain
-    over = replace(teaching, stage=Stage.OVER, after=evaluation(-0.05))
-    assert " → −0.050" in teaching_text(over, 80).plain
-    assert teaching_text(replace(over, after=None), 80).plain.endswith(" greedy, before it only")
-    assert teaching_text(replace(over, before=None), 80).plain.endswith(" greedy, after it only")
+    warm_start = WarmStartState(stage=Stage.EVALUATING, evaluates=True, evaluated_before=evaluation(-0.4))
+    assert " → … greedy" in warm_start_text(warm_start, 80).plain
+    over = replace(warm_start, stage=Stage.OVER, evaluated_after=evaluation(-0.05))
+    assert " → −0.050" in warm_start_text(over, 80).plain
+    assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy, before it only")
+    assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy, after it only")
 
 
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):

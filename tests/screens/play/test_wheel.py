@@ -265,7 +265,7 @@ async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, ki
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         client.tell(WatchChanged(kind=kind, env=0))
-        await sees(pilot, "told again")
+        await sees(pilot, "shown again")
         await pilot.press("w", "space")
         assert client.asked == [Pause()]
 

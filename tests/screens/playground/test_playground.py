@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import parting_words
+from llamagym_tui.app.app import parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
@@ -302,15 +302,15 @@ async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):
 def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
     config = RunConfig(agent="./my cliff.py", run_dir="/runs/demo")
     state = initial_state(config)
-    assert parting_words(config, state) == ""
+    assert parting_text(config, state) == ""
     state = reduce(state, CheckpointSaved(at_s=1.0, path="/runs/demo/model", update=3))
     again = "llamagym-tui './my cliff.py' --resume --run-dir /runs/demo"
-    assert parting_words(config, state) == f"The run is kept. Go on with: {again}"
+    assert parting_text(config, state) == f"The run is kept. Go on with: {again}"
 
 
 def test_the_shell_is_told_why_a_run_failed():
     config = RunConfig(agent="blackjack", run_dir="/runs/demo")
-    assert parting_words(config, trainer_lost(initial_state(config), "It died.")) == "It died."
+    assert parting_text(config, trainer_lost(initial_state(config), "It died.")) == "It died."
 
 
 async def test_focus_comes_back_with_the_room(make_app: MakeApp):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual.events import Key
 
 from llamagym_tui.protocol.commands import AnyCommand, Pause, SetMode, SetPace, Step, Watch, WatchNext
 from llamagym_tui.protocol.events import ModeChanged, PaceChanged, PhaseChanged, WatchChanged
@@ -23,8 +24,8 @@ SIZE = (100, 30)
         ("right_square_bracket", Watch(env=1), "watching environment 2 of 128"),
         ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
         ("x", WatchNext(kind="failure"), "waiting for the next reply that names no action"),
-        ("b", WatchNext(kind="best"), "the best episode of the last batch, told again · ] goes back to the play"),
-        ("B", WatchNext(kind="worst"), "the worst episode of the last batch, told again"),
+        ("b", WatchNext(kind="best"), "the best episode of the last batch, shown again · ] goes back to the play"),
+        ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
         ("full_stop", Step(), "Paused. space goes on. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
@@ -75,6 +76,17 @@ async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_a
         line = WatchLine()  # it is not mounted, as where the screen goes before it came
         line.show(replace(app.run_state, watching=Watching(turn_s=1.5)))
         assert line.display
+
+
+async def test_keys_that_come_together_count_each(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        for key in ("right_square_bracket", "right_square_bracket", "minus", "minus", "full_stop", "full_stop"):
+            pilot.app.post_message(Key(key, None))  # as a terminal hands them over: none waits for the one before
+        await sees(pilot, "→ 3?")
+        await until(pilot, lambda: len(client.asked) == 5, "all requests")
+        assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5), SetPace(turn_s=1.5), Step()]
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):

@@ -115,7 +115,7 @@ async def test_no_strip_of_a_conversation_has_an_escape():
     for episode in range(60):
         text = " ".join(rng.sample(NASTY, 4))
         for event in fakes.hand(episode, [(text, text, "keyword")], 1.0, system_prompt=text):
-            transcript = transcript.tell(event)
+            transcript = transcript.after(event)
     app = Bare()
     async with app.run_test(size=(61, 20)) as pilot:
         view = app.query_one(ConversationView)
@@ -187,7 +187,7 @@ async def test_random_conversations_are_harmless_at_every_width():
                 parts = [rng.choice(NASTY), chr(rng.randrange(0x11000)), " ", "x" * rng.randrange(99), "日" * 40]
                 text = "".join(rng.choice(parts) for _ in range(20))
                 for event in fakes.hand(episode, [(text, text, "failed")], -1.0, system_prompt=text):
-                    transcript = transcript.tell(event)
+                    transcript = transcript.after(event)
             await pilot.resize_terminal(width, 20)
             view = app.query_one(ConversationView)
             view.show(transcript.note(text).entries)
