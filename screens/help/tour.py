@@ -51,18 +51,14 @@ HINTS = (
 
 
 def marker() -> Path:
-    """The file that says that the hints were shown."""
     return data_dir() / MARKER
 
 
 def was_seen() -> bool:
-    """Whether the hints were shown before, on this account."""
     return marker().exists()
 
 
 class TourScreen(ModalScreen[None]):
-    """The hints, one at a time."""
-
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -72,32 +68,26 @@ class TourScreen(ModalScreen[None]):
     ]
 
     def __init__(self) -> None:
-        """The first hint."""
         super().__init__()
         self._index = 0
 
     def compose(self) -> ComposeResult:
-        """A few rows at the bottom, so that what they speak of is seen."""
         with Vertical(id="tour") as frame:
             frame.border_title = "first time here"
             yield Static(id="tour-text", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Say the first."""
         self._say()
 
     def on_click(self, event: Click) -> None:
-        """A click goes on, but for one on a key, which is that key."""
         if not isinstance(event.widget, KeyBar):
             self.action_move(1)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is before the first hint."""
         return None if parameters == (-1,) and self._index == 0 else True
 
     def action_move(self, steps: int) -> None:
-        """Another hint; after the last one, the end."""
         if self._index + steps >= len(HINTS):
             self.action_close()
         else:
@@ -105,7 +95,6 @@ class TourScreen(ModalScreen[None]):
             self._say()
 
     def action_close(self) -> None:
-        """End the hints, and remember that they were seen."""
         # Where nothing can be written they come again, and do no harm.
         with contextlib.suppress(OSError):
             marker().parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ ROOMY = 80
 
 
 def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
-    """A key that goes to another reply, before any that the table has."""
+    """A key that goes to another reply. It has priority, or the table would take it."""
     return Binding(
         key,
         f"turn({by})",
@@ -56,24 +56,18 @@ def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | Non
 
 
 class TurnPlace(NamedTuple):
-    """A turn of an episode."""
-
     episode: int
     turn: int
 
 
 class TokenTable(DataTable[Text]):
-    """Tokens, or replies, to choose one."""
-
     HELP = MEANING
 
     def __init__(self) -> None:
-        """An empty table."""
         super().__init__(cursor_type="row", id="tokens")
         self._named = ("", 0)
 
     def show(self, told: Table, name_width: int) -> None:
-        """Show rows; the cursor stays where it is, or goes to where the reply gets interesting."""
         at = self.cursor_row if self.row_count else told.first
         if self._named != (told.name, name_width):
             self._named = (told.name, name_width)
@@ -93,8 +87,6 @@ class TokenTable(DataTable[Text]):
 
 
 class InspectorScreen(Screen[None]):
-    """A reply, token by token."""
-
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -108,13 +100,6 @@ class InspectorScreen(Screen[None]):
     ]
 
     def __init__(self, state: RunState, place: TurnPlace, ask: Callable[[AnyCommand], None]) -> None:
-        """A screen that asks for a reply when it is shown.
-
-        Args:
-            state: what is known of the run.
-            place: the reply.
-            ask: asks something of the trainer.
-        """
         super().__init__()
         self._state, self._place, self._ask = state, place, ask
         self._updates = state.updates
@@ -122,7 +107,6 @@ class InspectorScreen(Screen[None]):
         self._table: Table | None = None
 
     def compose(self) -> ComposeResult:
-        """The sentence on top, tokens under it, what is told of one beside or below them."""
         yield TooSmall()
         yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
@@ -133,17 +117,14 @@ class InspectorScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Ask at once; the table has the keys."""
         self.query_one(TokenTable).focus()
         self.action_ask()
         self.show(self._state)
 
     def on_resize(self) -> None:
-        """The names have more room, or less."""
         self._draw()
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run; after an update, ask what has become of the reply."""
         known = (self._state.live, self._found is None, self._turns)
         self._state = state
         if state.recorded and (found := state.inspection.found) is not None:
@@ -189,13 +170,11 @@ class InspectorScreen(Screen[None]):
 
     @on(DataTable.RowHighlighted)
     def _tell(self) -> None:
-        """Tell of the row under the cursor."""
         row = self.query_one(TokenTable).cursor_row
         if self._table is not None and row < len(self._table.rows):
             self.query_one("#inspector-text", Static).update(self._table.rows[row].told)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Other replies, while there is a trainer that knows of them."""
         match action, parameters:
             case "turn", (int(by),):
                 return True if self._state.live and 0 <= self._place.turn + by < self._turns else None
@@ -204,24 +183,21 @@ class InspectorScreen(Screen[None]):
         return True
 
     def action_turn(self, by: int) -> None:
-        """Look at another reply of the episode."""
         self._place = TurnPlace(self._place.episode, self._place.turn + by)
         self.action_ask()
         self._draw()
         self.refresh_bindings()
 
     def action_ask(self) -> None:
-        """Ask for the reply, as the policy sees it now."""
         if self._state.live:
             self._ask(InspectTurn(episode=self._place.episode, turn=self._place.turn))
 
     def action_back(self) -> None:
-        """Back to the conversation."""
         self.dismiss()
 
 
 def open_inspector(view: ConversationView, state: RunState, ask: Callable[[AnyCommand], None]) -> None:
-    """Open the inspector on the reply that is pointed at, else on the last one of what is watched."""
+    """Open the inspector on the reply that is pointed at, or on the last one that was streamed."""
     place = place_of(state.transcript.entries, view.pointed_at())
     if state.recorded or place is None:
         found = state.inspection.found
@@ -231,7 +207,7 @@ def open_inspector(view: ConversationView, state: RunState, ask: Callable[[AnyCo
 
 
 def place_of(entries: Entries, pointed_at: Entry | None) -> TurnPlace | None:
-    """The turn of an entry, or of the last reply before it; of the last reply, if nothing is pointed at."""
+    """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
     fact = pointed_at.fact if pointed_at is not None else None
     if isinstance(fact, ActionsWeighed | ObservationShown | Reply | TurnFinished):
         return TurnPlace(fact.episode, fact.turn)

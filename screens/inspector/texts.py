@@ -47,8 +47,6 @@ _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
 class Row(NamedTuple):
-    """A row of the table."""
-
     mark: str
     name: str
     numbers: tuple[str, ...]
@@ -58,8 +56,6 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """All rows."""
-
     name: str
     """Title of the names' column."""
     rows: list[Row]
@@ -68,12 +64,12 @@ class Table(NamedTuple):
 
 
 def visible(text: str) -> str:
-    """A token as characters that can be seen and do nothing."""
+    """A token with spaces, line ends and control characters made visible."""
     return literal(text).translate(_VISIBLE) or "∅"
 
 
 def awaited_text(state: RunState) -> str:
-    """When a trainer answers that was asked."""
+    """What the inspector waits for."""
     if not state.live:
         return "no trainer is there to ask."
     if (doing := LONG_WORK.get(state.phase)) is None:
@@ -83,7 +79,7 @@ def awaited_text(state: RunState) -> str:
 
 
 def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -> str:
-    """A sentence about what is looked at; `awaited`: what is said while no answer is there."""
+    """A sentence about the inspected reply; `awaited` stands in it while there is no answer."""
     name = f"Reply {turn + 1:,} of episode {episode:,}"
     found = inspection.of(episode, turn)
     if found is None:
@@ -129,7 +125,7 @@ def _why_untrained(found: TurnInspected) -> str:
 
 
 def table(found: TurnInspected) -> Table:
-    """The rows of a reply: what stands before it, its tokens or the replies it was chosen among, what comes after."""
+    """The rows of a reply: the context before it, its tokens or the replies to choose from, the context after it."""
     if found.choice is not None:
         middle = [_reply_row(found, reply, found.choice) for reply in found.replies]
         first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
@@ -244,7 +240,7 @@ def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:
 
 
 def _clip(decision: Decision, clip_range: float) -> str:
-    """Where the ratio stands; nothing is clipped where there is no advantage."""
+    """Where the ratio is; nothing is clipped without an advantage."""
     if decision.ratio is None:
         return ""
     if decision.clipped:

@@ -19,15 +19,13 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.style import Style
 
-from llamagym_tui.screens.policy_map.fields import best_text, best_warmth, colours, policy_text, policy_warmth
+from llamagym_tui.screens.policy_map.cell_text import best_text, best_warmth, colours, policy_text, policy_warmth
+from llamagym_tui.screens.policy_map.grid_layout import GAP, Place, Places, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
-from llamagym_tui.screens.policy_map.places import GAP, Place, Places, places_for
 from llamagym_tui.screens.widgets.literal import one_line
 
 
 class PolicyGrid(ScrollView, can_focus=True):
-    """Panels of fields."""
-
     HELP = (
         "Each field is a state. A digit is the probability of the named action in tenths, a number in percent; where "
         "arrows or letters are shown, they are the most probable action and its probability. × marks a field in which "
@@ -46,15 +44,14 @@ class PolicyGrid(ScrollView, can_focus=True):
 
     @dataclass
     class Pointed(Message):
-        """The cursor is on another field."""
+        """The cursor moved."""
 
         spot: Spot
 
     class Placed(Message):
-        """The fields have other places, or there are fields at last."""
+        """The cells were laid out."""
 
     def __init__(self, *, id: str) -> None:
-        """A grid without fields."""
         super().__init__(id=id)
         self.policy: MappedPolicy | None = None
         self.cursor: Spot | None = None
@@ -64,16 +61,14 @@ class PolicyGrid(ScrollView, can_focus=True):
 
     @property
     def beside(self) -> bool:
-        """Whether the best strategy stands beside the policy."""
+        """Whether the optimal strategy is drawn next to the policy."""
         return self._places is not None and self._places.beside
 
     @property
     def pointed(self) -> MappedCell | None:
-        """The field under the cursor."""
         return self.policy.cells.get(self.cursor) if self.policy is not None and self.cursor is not None else None
 
     def show(self, policy: MappedPolicy) -> None:
-        """Show another policy, or another map."""
         same = self.policy is not None and self.policy.layout is policy.layout
         self.policy = policy
         if not same:
@@ -82,7 +77,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self, event: Resize) -> None:
-        """Find the places anew."""
         self._place()
 
     def _place(self) -> None:
@@ -95,14 +89,12 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.post_message(self.Placed())
 
     def swap(self) -> None:
-        """Show the best strategy in place of the policy, or the policy again."""
         self.best_instead = not self.best_instead
         self.refresh()
 
     # The cursor
 
     def point(self, spot: Spot) -> None:
-        """Put the cursor on a field."""
         if self.policy is None or spot == self.cursor or spot not in self.policy.cells:
             return
         self.cursor = spot
@@ -120,7 +112,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.post_message(self.Pointed(spot))
 
     def action_move(self, rows: int, columns: int) -> None:
-        """Move the cursor to the next field in a direction, over the edge of a panel to the next one."""
+        """Move to the next cell that is not empty; at the edge of a panel, to the next panel."""
         if self.policy is None or self.cursor is None or self._places is None:
             return
         number, row, column = self.cursor
@@ -137,7 +129,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             self._enter(number + step, row, column, from_start=step > 0)
 
     def _enter(self, number: int, row: int, column: int, *, from_start: bool) -> None:
-        """Come into a panel at the field that is nearest to a place beside it."""
+        """Enter a panel at the cell that is nearest to a row and column of the one before."""
         assert self._places is not None and self.policy is not None
         if self._places.across:
             column = 0 if from_start else self._places.panels[number].columns - 1
@@ -148,13 +140,11 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.point(min(spots, key=lambda spot: abs(spot.row - row) + abs(spot.column - column)))
 
     def action_next_panel(self) -> None:
-        """Put the cursor into the next panel."""
         if self.cursor is not None and self._places is not None:
             number = (self.cursor.panel + 1) % len(self._places.panels)
             self._enter(number, self.cursor.row, self.cursor.column, from_start=True)
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """The field under the pointer."""
         if self._places is not None:
             x, y = self.scroll_offset
             if (spot := self._places.spot_at(event.x + x, event.y + y)) is not None:
@@ -163,13 +153,11 @@ class PolicyGrid(ScrollView, can_focus=True):
     # Drawing
 
     def render_line(self, y: int) -> Strip:
-        """A line of the screen."""
         scroll_x, scroll_y = self.scroll_offset
         line = self._line(y + scroll_y)
         return Strip(line).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
     def _line(self, y: int) -> list[Segment]:
-        """A line of all panels."""
         segments: list[Segment] = []
         if self.policy is None or self._places is None:
             return segments
@@ -183,7 +171,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         return segments
 
     def _head(self, number: int, place: Place) -> list[Segment]:
-        """Title and labels of the columns."""
         assert self.policy is not None and self._places is not None
         panel, width = self.policy.layout.panels[number], self._places.field.width
         segments = [self._segment(_fitted(panel.title, place.label - 1) + " ", bold=True)]
@@ -196,7 +183,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         return segments
 
     def _row(self, number: int, place: Place, line: int) -> list[Segment]:
-        """A line of a row of fields."""
         assert self.policy is not None and self._places is not None
         panel, field = self.policy.layout.panels[number], self._places.field
         row, inner = divmod(line, field.height)
@@ -212,7 +198,6 @@ class PolicyGrid(ScrollView, can_focus=True):
         return segments
 
     def _field(self, spot: Spot, width: int, *, middle: bool, best: bool) -> Segment:
-        """A line of a field, of the policy or of the best strategy."""
         assert self.policy is not None
         cell = self.policy.cells.get(spot)
         if cell is None:
@@ -233,12 +218,10 @@ class PolicyGrid(ScrollView, can_focus=True):
 
 
 def _fitted(text: str, width: int, *, right: bool = False) -> str:
-    """A text in so many cells."""
     text = one_line(text)
     return set_cell_size(text.rjust(width) if right else text, width)
 
 
 def _centred(text: str, width: int) -> str:
-    """A text in the middle of so many cells."""
     text = one_line(text) if text.strip() == text else text
     return set_cell_size(" " * max(0, (width - len(text)) // 2) + text, width)

@@ -15,16 +15,12 @@ from llamagym_tui.protocol.policy_map import MapCell
 
 
 class Spot(NamedTuple):
-    """A field of a panel."""
-
     panel: int
     row: int
     column: int
 
 
 class MappedCell(NamedTuple):
-    """A field, and what the policy does there."""
-
     cell: MapCell
     shares: tuple[float, ...]
     """Probability of each action; empty: no state, or not asked yet, or a policy that has diverged gives no numbers."""
@@ -36,17 +32,17 @@ class MappedCell(NamedTuple):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the most probable action is one of the best; None: one of them is not known."""
+        """Whether the most probable action is optimal; None: one of the two is not known."""
         return None if self.choice is None or not self.cell.best else self.choice in self.cell.best
 
     def share(self, action: int) -> float:
-        """Probability of an action among the actions: other words left out."""
+        """Probability of an action among the actions: other replies are left out."""
         total = sum(self.shares)
         return self.shares[action] / total if total else 0.0
 
 
 class Count(NamedTuple):
-    """States in which policy and best strategy agree."""
+    """States in which the policy agrees with the optimal strategy."""
 
     agreeing: int
     states: int
@@ -54,15 +50,9 @@ class Count(NamedTuple):
 
 
 class MappedPolicy:
-    """A layout with what the policy does."""
+    """The cells of a map, with what the policy does in each."""
 
     def __init__(self, layout: PolicyMapLaidOut, mapped: PolicyMapped | None) -> None:
-        """A policy on its map.
-
-        Args:
-            layout: of the map.
-            mapped: what the policy does. None: it was not asked yet.
-        """
         self.layout, self.mapped = layout, mapped
         shares = iter(mapped.shares if mapped is not None else ())
         self.cells: dict[Spot, MappedCell] = {
@@ -72,13 +62,11 @@ class MappedPolicy:
 
     @cached_property
     def counts(self) -> list[Count]:
-        """Of each panel."""
         agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in self._panels]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
 
     @property
     def count(self) -> Count:
-        """Of all panels."""
         return Count(sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts))
 
     @property

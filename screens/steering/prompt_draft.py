@@ -17,14 +17,7 @@ MAX_BYTES = 1_000_000
 
 
 class Draft:
-    """A draft on disk."""
-
     def __init__(self, agent: str) -> None:
-        """The draft of an agent, which may not be there.
-
-        Args:
-            agent: as the user named it; characters that do not belong into a file name are replaced.
-        """
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
         self.path = data_dir() / "drafts" / f"{name}.txt"
 
@@ -36,15 +29,9 @@ class Draft:
             return None
 
     def keep(self, text: str) -> None:
-        """Write it; the one before stays until this one is whole.
-
-        Raises:
-            PromptFileError: it cannot be written.
-        """
         write_prompt(self.path, text)
 
     def forget(self) -> None:
-        """Leave no draft."""
         self.path.unlink(missing_ok=True)
 
 
@@ -65,7 +52,7 @@ def read_prompt(path: Path) -> str:
 
 
 def write_prompt(path: Path, text: str) -> None:
-    """Write a prompt; the file before stays until this one is whole, and folders are made.
+    """Write a prompt; the old file stays until the new one is whole, and folders are made.
 
     Raises:
         PromptFileError: it cannot be written.

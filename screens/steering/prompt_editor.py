@@ -35,13 +35,11 @@ KEEP_S = 0.5
 
 
 class PathInput(Input):
-    """The name of a file to load or save."""
-
     HELP = "A file of plain text. enter loads or saves, escape leaves it."
 
 
 class PromptEditor(ModalScreen[str | None]):
-    """Edits a system prompt; dismissed with the new one, or with None if it is to stay."""
+    """Edits a system prompt; dismissed with the new one, or with None if it did not change."""
 
     CSS_PATH = "prompt_editor.tcss"
     BINDING_GROUP_TITLE = "Prompt"
@@ -57,12 +55,6 @@ class PromptEditor(ModalScreen[str | None]):
     ]
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
-        """An editor of a prompt.
-
-        Args:
-            state: of the run.
-            system_prompt: where the draft begins, unless one is left from earlier.
-        """
         super().__init__()
         self._state = state
         self._original = literal(system_prompt)
@@ -75,7 +67,6 @@ class PromptEditor(ModalScreen[str | None]):
         self._due: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """The draft, the versions, what becomes of it."""
         with Vertical(id="editor-frame") as frame:
             frame.border_title = "system prompt"
             yield DraftArea(self._text, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
@@ -87,7 +78,6 @@ class PromptEditor(ModalScreen[str | None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The cursor stands at the end of the draft."""
         draft = self.query_one(DraftArea)
         draft.move_cursor(draft.document.end)
         draft.focus()
@@ -96,13 +86,12 @@ class PromptEditor(ModalScreen[str | None]):
             self.query_one(VersionList).highlighted = 0
 
     def show(self, state: RunState) -> None:
-        """Tell which prompt is active now, and what was played under each."""
         self._state = state
         self.query_one(VersionList).show(state)
         self._say(self._said)
 
     def _say(self, text: str) -> None:
-        """Say something above the status; empty: the status alone."""
+        """Show a message above the status; empty: the status alone."""
         self._said = text
         forget = key_of(self, "prompt.revert", "escape")
         restored = f"A draft from earlier is restored; {forget} forgets it. " if self._restored else ""
@@ -114,7 +103,6 @@ class PromptEditor(ModalScreen[str | None]):
 
     @on(TextArea.Changed)
     def keep_soon(self) -> None:
-        """Put the draft on disk once typing pauses."""
         if self._due is not None:
             self._due.stop()
         self._due = self.set_timer(KEEP_S, self._keep)
@@ -133,13 +121,11 @@ class PromptEditor(ModalScreen[str | None]):
         self._draft.forget()
 
     def action_apply(self) -> None:
-        """Ask for the draft, unless it is what there is already."""
         text = self.query_one(DraftArea).text
         self._forget()
         self.dismiss(None if text == self._original else text)
 
     def action_revert(self) -> None:
-        """Leave what is open in the editor, or forget the draft."""
         if self.has_class("-path") or self.has_class("-diff"):
             self._show_draft()
             return
@@ -147,7 +133,6 @@ class PromptEditor(ModalScreen[str | None]):
         self.dismiss(None)
 
     def _show_draft(self) -> None:
-        """The draft again, in place of a difference or the name of a file."""
         self.remove_class("-path", "-diff")
         self.query_one(DraftArea).focus()
         self._say("")
@@ -155,7 +140,6 @@ class PromptEditor(ModalScreen[str | None]):
     # Versions
 
     def action_diff(self) -> None:
-        """Show the draft against the chosen version, or the draft again."""
         known = self._chosen()
         if known is None:
             self._say("There is no version to compare with yet.")
@@ -165,7 +149,6 @@ class PromptEditor(ModalScreen[str | None]):
         self._say(f"Against v{known[0]}: [-left out-] {{+added+}}." if self.has_class("-diff") else "")
 
     def _chosen(self) -> tuple[int, str] | None:
-        """Number and text of the version under the cursor."""
         option = self.query_one(VersionList).highlighted_option
         for known in self._state.prompts:
             if option is not None and option.id == str(known.version):
@@ -174,7 +157,6 @@ class PromptEditor(ModalScreen[str | None]):
 
     @on(OptionList.OptionSelected)
     def take_version(self) -> None:
-        """Take the chosen version into the draft."""
         if (known := self._chosen()) is not None:
             self._take(known[1], f"v{known[0]} is in the draft.")
 
@@ -188,7 +170,6 @@ class PromptEditor(ModalScreen[str | None]):
     # Files
 
     def action_ask_path(self, purpose: Literal["load", "save"]) -> None:
-        """Ask for the name of a file."""
         self._purpose = purpose
         self.remove_class("-diff")
         self.add_class("-path")
@@ -199,7 +180,6 @@ class PromptEditor(ModalScreen[str | None]):
 
     @on(Input.Submitted, "#path")
     def use_path(self, event: Input.Submitted) -> None:
-        """Load or save."""
         if not event.value.strip():
             return
         path = Path(event.value.strip())
@@ -214,7 +194,6 @@ class PromptEditor(ModalScreen[str | None]):
             self._say(one_line(str(error)))
 
     def action_external(self) -> None:
-        """Edit the draft in the user's own editor."""
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
             self._say("$EDITOR names no editor; set it, and open the playground again.")
@@ -233,7 +212,6 @@ class PromptEditor(ModalScreen[str | None]):
 
 
 def status_text(state: RunState, apply_key: str) -> str:
-    """Which prompt is active and what becomes of the draft."""
     if state.run is None:
         return "The model is still loading: the prompt is asked for when the run begins."
     if not state.live:

@@ -19,8 +19,6 @@ NEW_BATCH = " Drops the batch under way."
 
 
 class SettingText(NamedTuple):
-    """A setting for people."""
-
     title: str
     meaning: str
 
@@ -94,7 +92,7 @@ def value_text(value: Value) -> str:
 
 
 def on_its_way(name: str, stats: UpdateStats | None) -> float | None:
-    """Where a setting that moves by itself is now; None if it does not move, or no update has told."""
+    """Current value of a scheduled setting; None if it has no schedule, or there was no update."""
     return float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
 
 

@@ -29,8 +29,6 @@ ASIDE = "$foreground 60%"
 
 
 class SettingList(OptionList):
-    """Settings, to choose one."""
-
     HELP = "Settings that may change while the run is under way. enter edits the one under the cursor."
     # The list's and the field's own keys, not the dialog's: what came before them is there when they come.
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,30 +37,20 @@ class SettingList(OptionList):
 
 
 class ValueInput(Input):
-    """The new value of a setting."""
-
     HELP = "The new value. What is wrong with it is said at once; enter asks the trainer for it, escape goes back."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Apply", tooltip="Ask the trainer for this value."),
     ]
 
     def __init__(self, may_apply: Callable[[], bool]) -> None:
-        """An empty field.
-
-        Args:
-            may_apply: whether enter does something now.
-        """
         super().__init__(id="value")
         self._may_apply = may_apply
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what is right can be asked for."""
         return super().check_action(action, parameters) if action != "submit" or self._may_apply() else None
 
 
 class SettingsDialog(ModalScreen[None]):
-    """Changes settings."""
-
     CSS_PATH = "settings.tcss"
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
@@ -71,18 +59,11 @@ class SettingsDialog(ModalScreen[None]):
     ]
 
     def __init__(self, state: RunState, change: Callable[[dict[str, Value]], None]) -> None:
-        """The settings of a run.
-
-        Args:
-            state: of the run.
-            change: asks for new values by dotted names.
-        """
         super().__init__()
         self._state, self._change = state, change
         self._chosen = next(iter(SETTINGS))
 
     def compose(self) -> ComposeResult:
-        """The settings, and the one under the cursor in words."""
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "settings"
             yield SettingList(*[Option(text.title, id=name) for name, text in SETTINGS.items()], id="setting-list")
@@ -94,7 +75,6 @@ class SettingsDialog(ModalScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The list has the keys."""
         settings = self.query_one(SettingList)
         settings.focus()
         settings.highlighted = 0
@@ -102,7 +82,7 @@ class SettingsDialog(ModalScreen[None]):
 
     @property
     def _config(self) -> RunConfig:
-        """The settings as the trainer goes by them now."""
+        """The settings as the trainer has confirmed them."""
         return changed(self._state.config, self._state.settings) if self._state.settings else self._state.config
 
     @property
@@ -110,7 +90,6 @@ class SettingsDialog(ModalScreen[None]):
         return isinstance(self.focused, ValueInput)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         config, settings = self._config, self.query_one(SettingList)
         for name in SETTINGS:
@@ -131,7 +110,6 @@ class SettingsDialog(ModalScreen[None]):
         return Content.assemble(f"{SETTINGS[name].title:<25}", (now, "bold"), (mark, ASIDE), (pending, "$accent"))
 
     def _say(self) -> None:
-        """What the chosen setting does, and what becomes of what is typed."""
         text = SETTINGS[self._chosen]
         meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
         self.query_one("#setting-meaning", Static).update(meaning)
@@ -148,7 +126,7 @@ class SettingsDialog(ModalScreen[None]):
         return Content.styled("enter asks the trainer for it" if self._editing else "enter edits it", ASIDE)
 
     def _fault(self) -> str:
-        """What is wrong with what is typed; empty if nothing is, or nothing is typed."""
+        """What is wrong with the typed text; empty if nothing is."""
         text = self.query_one(ValueInput).value
         try:
             if text.strip():
@@ -159,7 +137,6 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
-        """Tell the setting under the cursor."""
         if event.option.id is not None and event.option.id != self._chosen:
             self._chosen = event.option.id
             self.query_one(ValueInput).value = ""
@@ -167,11 +144,9 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(Input.Changed)
     def judge_at_once(self) -> None:
-        """Say what is wrong while it is typed."""
         self._say()
 
     def on_descendant_focus(self) -> None:
-        """enter means another thing now."""
         if self.is_mounted:
             self._say()
 
@@ -181,7 +156,6 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
-        """Go to the field, which begins with the present value."""
         field = self.query_one(ValueInput)
         if not field.value:
             field.value = value_text(value_of(self._config, self._chosen))
@@ -189,7 +163,6 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(Input.Submitted)
     def apply(self) -> None:
-        """Ask for the value, unless it is what there is already."""
         if not self._may_apply():
             return
         field = self.query_one(ValueInput)
@@ -203,7 +176,6 @@ class SettingsDialog(ModalScreen[None]):
         self.query_one(SettingList).focus()
 
     def action_back(self) -> None:
-        """From the field to the list, from the list to the run."""
         if self._editing:
             self.query_one(ValueInput).value = ""
             self.query_one(SettingList).focus()

@@ -19,8 +19,6 @@ MOST_WORDS = 4000
 
 
 class VersionList(OptionList):
-    """The prompts that the trainer took, the newest first."""
-
     HELP = """
         Versions of the prompt with the mean return under each and its 95 % confidence interval. In training the policy
         changes, too: compare versions that were played in inference, or over the same updates. enter takes a version
@@ -31,7 +29,6 @@ class VersionList(OptionList):
     """
 
     def show(self, state: RunState) -> None:
-        """List the versions of a state; the cursor stays where it is."""
         active = None if state.run is None else state.prompt_version  # before, the trainer has confirmed none
         lines = [version_line(known, known.version == active) for known in reversed(state.prompts)]
         names = [str(known.version) for known in reversed(state.prompts)]
@@ -43,7 +40,6 @@ class VersionList(OptionList):
 
 
 def version_line(known: PromptVersion, active: bool) -> Content:
-    """A version in a line."""
     played = [f"{mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
     head = f"v{known.version}" + (" active" if active else "")
     return Content.assemble((f"{head:<11}", "bold"), (" · ".join(played) or "no episode yet", ASIDE))
@@ -58,7 +54,7 @@ def _played(totals: Totals) -> str:
 
 
 def word_diff(old: str, new: str) -> Content:
-    """The new text with what it left out as ``[-old-]`` and what it added as ``{+new+}``."""
+    """The new text, with removed words as ``[-old-]`` and added ones as ``{+new+}``."""
     before, after = _words(old), _words(new)
     if len(before) + len(after) > MOST_WORDS:
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)

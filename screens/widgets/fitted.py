@@ -24,11 +24,9 @@ class Fitted(Base):
     """A mixin of screens."""
 
     def on_mount(self) -> None:
-        """Take the classes of the terminal's size; styles are applied when the screen is shown."""
         self.add_class(*size_classes(self.app.size), update=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the layout if it is for this size, or if the terminal has another one by now."""
         # `size` of a screen is the terminal's; `outer_size` is the one that it was laid out for.
         fits = event.size == self.outer_size and all(map(self.has_class, size_classes(event.size)))
         if fits or event.size != self.app.size:

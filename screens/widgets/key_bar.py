@@ -29,8 +29,6 @@ MORE = "…"
 
 
 class Key(NamedTuple):
-    """A key as it is shown."""
-
     key: str
     shown: str
     description: str
@@ -39,8 +37,6 @@ class Key(NamedTuple):
 
 
 class KeyBar(Widget):
-    """The keys of the screen."""
-
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     KeyBar {
@@ -54,11 +50,9 @@ class KeyBar(Widget):
     """
 
     def on_mount(self) -> None:
-        """Follow the screen's bindings."""
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
 
     def on_unmount(self) -> None:
-        """Follow them no more."""
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def _bindings_changed(self, screen: Screen[object]) -> None:
@@ -66,7 +60,6 @@ class KeyBar(Widget):
 
     @property
     def keys(self) -> list[Key]:
-        """The keys, one for each action."""
         shown: dict[str, Key] = {}
         active = list(self.screen.active_bindings.values())
         for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
@@ -78,8 +71,7 @@ class KeyBar(Widget):
         return list(shown.values())
 
     def render(self) -> Content:
-        """The keys in a row, those that do nothing now dim; where room is short the last two stay, and a word for
-        the rest."""
+        """Keys in a row, disabled ones dim; where room is short the last two stay, and `MORE` stands for the rest."""
         cells = [_cell(key) for key in self.keys]
         last = cells[-KEPT:]
         room = self.content_size.width - sum(cell.cell_length + GAP for cell in last)
@@ -96,21 +88,18 @@ class KeyBar(Widget):
         return Content(" " * GAP).join([*row, *last])
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Say what the key under the pointer does."""
         self.tooltip = event.style.meta.get("tooltip")
 
     def on_leave(self, event: Leave) -> None:
-        """No key is under the pointer."""
         self.tooltip = None
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """A click is the key."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)
 
 
 def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
-    """Bindings in the order in which their nodes have them: Textual puts those whose keys were moved last."""
+    """Bindings in the order in which their classes have them: Textual puts moved ones last."""
     in_order: dict[DOMNode, Iterator[ActiveBinding]] = {}
     for node in {each.node for each in active}:
         rank = {action: at for at, action in enumerate(dict.fromkeys(binding.action for _, binding in node._bindings))}
@@ -146,7 +135,6 @@ def moved_key(app: App[Any], id: str, usual: str) -> str:
 
 
 def _cell(key: Key) -> Content:
-    """A key and what it does."""
     meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
     name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
     return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)

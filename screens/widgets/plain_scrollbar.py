@@ -16,11 +16,8 @@ LINES = {True: "│", False: "─"}
 
 
 class PlainScrollBarRender(ScrollBarRender):
-    """A scroll bar of characters."""
-
     @classmethod
     def render_bar(cls, *args: Any, **options: Any) -> Segments:
-        """Textual's bar with a line in place of its background."""
         bar = super().render_bar(*args, **options)
         has_colour = not active_app.get().no_color  # another app of this process
         if has_colour or not options.get("window_size"):  # there is nothing to scroll

@@ -24,8 +24,6 @@ PHASES = {
 
 
 class RunHeader(StateText):
-    """One row about a run."""
-
     DEFAULT_CSS = """
     RunHeader {
         height: 1;
@@ -44,7 +42,7 @@ class RunHeader(StateText):
     }
 
     def content_at(self, width: int) -> Content:
-        """Names on the left, of which the less important go first when room is short; progress on the right."""
+        """Names on the left, the less important left out first when room is short; progress on the right."""
         mode = self._mode()
         right = self._progress()
         room = width - mode.cell_length - right.cell_length - 3

@@ -9,8 +9,6 @@ from llamagym_tui.screens.widgets.literal import one_line
 
 
 class SentenceInput(Input):
-    """A one-line input."""
-
     DEFAULT_CSS = """
     SentenceInput, SentenceInput:focus {
         height: 1;

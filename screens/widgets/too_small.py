@@ -12,8 +12,6 @@ MIN_HEIGHT = 16
 
 
 class TooSmall(Static):
-    """One sentence, shown only where nothing else fits."""
-
     DEFAULT_CSS = """
     TooSmall { display: none; width: 1fr; height: 1fr; content-align: center middle; }
     .-too-narrow > *, .-too-short > * { display: none; }
@@ -22,10 +20,8 @@ class TooSmall(Static):
     SCOPED_CSS = False  # what surrounds it gives way
 
     def __init__(self) -> None:
-        """The sentence."""
         super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether there is no room for a screen."""
     return size.width < MIN_WIDTH or size.height < MIN_HEIGHT

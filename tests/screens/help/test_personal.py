@@ -16,8 +16,8 @@ from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.help.bindings import bindings_of, key_names, keyed_classes, movable
-from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpText
+from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
+from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -84,7 +84,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Hold still")
-        text = widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
+        text = widget_text(pilot.app.screen.query(HelpRows).first()).split("\n")
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]

@@ -21,8 +21,6 @@ LARGE = 7
 
 
 class FieldSize(NamedTuple):
-    """Size of a field."""
-
     width: int
     height: int
 
@@ -56,21 +54,19 @@ class Places(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Of all."""
         return max(place.x + self.width_of(place) for place in self.panels)
 
     @property
     def height(self) -> int:
-        """Of all."""
         return max(place.y + 1 + place.rows * self.field.height for place in self.panels)
 
     def width_of(self, place: Place) -> int:
-        """Of a panel, with what stands beside it."""
+        """Width of a panel, with the optimal strategy next to it."""
         beside = GAP + place.columns * self.best_width if self.beside else 0
         return place.label + place.columns * self.field.width + beside
 
     def spot_at(self, x: int, y: int) -> Spot | None:
-        """The field at a place of the screen, of the policy or of the best strategy; None: there is none."""
+        """The cell at a position, of the policy or of the optimal strategy next to it."""
         for number, place in enumerate(self.panels):
             row, left = (y - place.y - 1) // self.field.height, x - place.x - place.label
             if not 0 <= row < place.rows or left < 0:
@@ -84,7 +80,7 @@ class Places(NamedTuple):
 
 
 def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
-    """The best-liked places that fit; if none do, those that fit in width and are scrolled."""
+    """The first layout of those preferred that fits; if none does, one that fits in width and scrolls."""
     beside_first = [
         _places(layout, size, beside=beside, across=across)
         for beside in (True, False)

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, RunStarted
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
-from llamagym_tui.screens.policy_map.fields import DIFFERS
+from llamagym_tui.screens.policy_map.cell_text import DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.key_bar import KeyBar
@@ -34,9 +34,7 @@ LONG = 4
 
 
 class PolicyMapScreen(Screen[None]):
-    """A policy on its map."""
-
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, beside what is best there."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,12 +44,6 @@ class PolicyMapScreen(Screen[None]):
     ]
 
     def __init__(self, state: RunState, watch: Callable[[bool], None]) -> None:
-        """The map of a run.
-
-        Args:
-            state: of the run.
-            watch: asks the trainer to tell the map closely, or seldom again.
-        """
         super().__init__()
         self._state, self._watch = state, watch
         self._asked_in: RunStarted | None = None
@@ -62,7 +54,6 @@ class PolicyMapScreen(Screen[None]):
         """How far policy and best strategy agreed when it was opened."""
 
     def compose(self) -> ComposeResult:
-        """The count, the fields, and words on the one under the cursor."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         yield Static(id="map-count", markup=False)
@@ -72,12 +63,10 @@ class PolicyMapScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The fields have the keys."""
         self.query_one(PolicyGrid).focus()
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         self.query_one(RunHeader).show(state)
         if state.live and state.run is not None and state.map_layout is not None and self._asked_in is not state.run:
@@ -100,17 +89,14 @@ class PolicyMapScreen(Screen[None]):
 
     @on(PolicyGrid.Placed)
     def fit(self) -> None:
-        """What has room, and what can be done, may be another."""
         self._tell()
         self.refresh_bindings()
 
     def on_resize(self) -> None:
-        """What is told may have room for more, or less."""
         self.call_after_refresh(self._tell)
 
     @on(PolicyGrid.Pointed)
     def tell_field(self) -> None:
-        """Say what the field under the cursor is, on more lines where the map leaves them free."""
         grid, told = self.query_one(PolicyGrid), self.query_one("#map-field", Static)
         words = self._field(grid.policy)
         told.update(words)
@@ -119,7 +105,6 @@ class PolicyMapScreen(Screen[None]):
         told.set_class(has_room and (is_long or told.has_class("-long")), "-long")
 
     def _count(self, policy: MappedPolicy | None) -> Content:
-        """How far policy and best strategy agree; on the right, of when and under which prompt that is."""
         if policy is None:
             return Content(why_no_map(self._state))
         if self.query_one(PolicyGrid).best_instead:
@@ -135,7 +120,7 @@ class PolicyMapScreen(Screen[None]):
         return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
 
     def _of_when(self, policy: MappedPolicy) -> list[Content]:
-        """Of which update and prompt the map is, the longest text first."""
+        """The update and prompt of the map, the longest text first."""
         state, mapped = self._state, policy.mapped
         if mapped is None:
             return [Content("")]
@@ -144,39 +129,34 @@ class PolicyMapScreen(Screen[None]):
         return [Content.styled(text, ASIDE) for text in (f"update {mapped.update:,} · prompt {version}", version)]
 
     def _field(self, policy: MappedPolicy | None) -> Content:
-        """The field under the cursor in words."""
         cell = self.query_one(PolicyGrid).pointed
         if policy is None or cell is None:
             return Content("")
         return Content("\n").join([Content.styled(one_line(cell.cell.words), "bold"), field_text(policy, cell)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The best strategy needs no key where it stands beside the policy."""
         if action == "swap":
             grid = self.query_one(PolicyGrid)
             return grid.policy is not None and (not grid.beside or grid.best_instead)
         return super().check_action(action, parameters)
 
     def action_swap(self) -> None:
-        """Show the best strategy in place of the policy, or the policy again."""
         self.query_one(PolicyGrid).swap()
         self._tell()
         self.refresh_bindings()
 
     def action_back(self) -> None:
-        """Back to the run."""
         if self._asked_in is not None:
             self._watch(False)
         self.dismiss()
 
 
 def _is_older(state: RunState) -> bool:
-    """Whether there were updates since the map was told."""
     return state.mapped is not None and state.mapped.update < state.updates
 
 
 def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
-    """How far policy and best strategy agree, in words, the longest first."""
+    """How far the policy agrees with the optimal strategy, the longest text first."""
     count, layout = policy.count, policy.layout
     if not count.states:
         return [Content("no optimal strategy is known")]
@@ -203,7 +183,6 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
 
 
 def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
-    """What the policy does in a state, and what is best."""
     layout = policy.layout
     if not cell.shares:
         return Content.styled("nobody acts here" if cell.cell.sign else "not known", ASIDE)
@@ -222,7 +201,6 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:
-    """What the signs mean."""
     signs = " ".join(
         f"{one_line(sign)} {one_line(name)}" for sign, name in zip(layout.signs, layout.action_names, strict=True)
     )
@@ -235,7 +213,6 @@ def legend(layout: PolicyMapLaidOut) -> Content:
 
 
 def why_no_map(state: RunState) -> str:
-    """Why there is nothing to see, in a sentence."""
     if state.map_layout is not None and state.map_layout.why_not:
         return one_line(state.map_layout.why_not)
     if state.recorded:

@@ -20,7 +20,7 @@ FILE = "keys.toml"
 
 
 class Bound(NamedTuple):
-    """A binding that may get other keys."""
+    """A binding with an id, so that it can get other keys."""
 
     id: str
     keys: tuple[str, ...]
@@ -30,7 +30,7 @@ class Bound(NamedTuple):
 
 
 class Keymap(NamedTuple):
-    """Keys by the ids of their bindings, and what is wrong with the file."""
+    """Keys by the ids of their bindings, and a sentence for each fault of the file."""
 
     keys: dict[str, str]
     faults: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -
 
 
 def checked(asked: Mapping[str, object], bound: Sequence[Bound], known_keys: Iterable[str]) -> Keymap:
-    """What can be taken of the keys that were asked for, and a sentence for each that cannot."""
+    """Keys that can be used, and a sentence for each that cannot."""
     from difflib import get_close_matches
 
     known, ids, faults = set(known_keys), {each.id for each in bound}, []
@@ -81,7 +81,7 @@ def checked(asked: Mapping[str, object], bound: Sequence[Bound], known_keys: Ite
 
 
 def _with_sharers(taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]) -> dict[str, tuple[str, ...]]:
-    """With what shares a key with a moved one: it is named, too, for Textual takes a moved key away as a whole."""
+    """Add what shares a key with a moved one: Textual unbinds a moved key as a whole."""
     left = {(each.place, key) for each in bound if each.id in taken for key in each.keys}
     sharers = [each for each in bound if any((each.place, key) in left for key in each.keys)]
     return {**{each.id: each.keys for each in sharers}, **taken}
@@ -93,7 +93,7 @@ def _is_key(key: str, known: set[str]) -> bool:
 
 
 def _clash(taken: Mapping[str, tuple[str, ...]], bound: Sequence[Bound]) -> tuple[str, str, str] | None:
-    """A moved id, its key, and the id that has that key in the same place; None if there is none."""
+    """The first moved id whose key another id has in the same place: (id, key, other id)."""
     holders: dict[tuple[str, str], str] = {}
     # Those that stay as they are have the older right; of two that move, the one that is named first.
     order = list(taken)

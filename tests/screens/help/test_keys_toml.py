@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui import user_files
-from llamagym_tui.screens.help.keymap import Bound, Keymap, checked, read_keys
+from llamagym_tui.screens.help.keys_toml import Bound, Keymap, checked, read_keys
 from llamagym_tui.user_files import Preferences
 
 BOUND = [
