@@ -1,6 +1,6 @@
-"""The draft of a system prompt on disk, so that it survives a crash; and prompts as files of the user's own.
+"""The draft of a system prompt on disk, so that it survives a crash; and prompt files that the user names.
 
-A draft belongs to an agent and is kept from the first change until it is applied or forgotten.
+Each agent has one draft, kept from the first change until it is applied or discarded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llamagym_tui.errors import PromptFileError
 from llamagym_tui.user_files import data_dir
 
 MAX_BYTES = 1_000_000
-"""Largest file that is taken for a prompt."""
+"""Largest file that is read as a prompt."""
 
 
 class Draft:
@@ -43,7 +43,7 @@ def read_prompt(path: Path) -> str:
     """
     try:
         if path.expanduser().stat().st_size > MAX_BYTES:
-            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, which no prompt has; name another file.")
+            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, too many for a prompt; choose another file.")
         return path.expanduser().read_text(encoding="utf-8-sig").rstrip("\n")
     except UnicodeDecodeError as error:
         raise PromptFileError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
