@@ -1,4 +1,8 @@
-"""Every key of every screen, with the id under which a person may move it: what `keys.toml` is checked against."""
+"""All key bindings of all screens, to check `keys.toml` against.
+
+Collects them; a key is bound in `BINDINGS` of its screen or widget, those of the playground also in its `*_keys`
+modules, and those of every screen in `llamagym_tui.app`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The token inspector: one reply of the agent, token by token, as it was sampled and as the policy sees it now.
+"""The token inspector (key `i` of the playground): one reply, token by token, when it was sampled and under the
+present policy.
 
-What it shows is the run state's inspection; it asks for another turn, and again after every update, and shows nothing
-that the trainer has not told.
+It shows the inspection in the run state, and requests it from the trainer when it is opened, when another reply is
+chosen, and after every update. The sentences and rows are made by `texts`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entries, Entry, Reply
 
 ROOMY = 80
-"""Cells of the screen from which the names' column is wide."""
+"""Cells of the screen from which the column of tokens is wide."""
 
 
 def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
@@ -65,20 +66,15 @@ class TokenTable(DataTable[Text]):
 
     def __init__(self) -> None:
         super().__init__(cursor_type="row", id="tokens")
-        self._named = ("", 0)
 
-    def show(self, told: Table, name_width: int) -> None:
-        at = self.cursor_row if self.row_count else told.first
-        if self._named != (told.name, name_width):
-            self._named = (told.name, name_width)
-            self.clear(columns=True)
-            self.add_column(" ", width=1)
-            self.add_column(told.name, width=name_width)
-            for title, width in NUMBERS:
-                self.add_column(Text(title, justify="right"), width=width)
-        else:
-            self.clear()
-        for row in told.rows:
+    def show(self, table: Table, name_width: int) -> None:
+        at = self.cursor_row if self.row_count else table.first
+        self.clear(columns=True)
+        self.add_column(" ", width=1)
+        self.add_column(table.name, width=name_width)
+        for title, width in NUMBERS:
+            self.add_column(Text(title, justify="right"), width=width)
+        for row in table.rows:
             style = "dim" if row.dim else ""
             name = Text(set_cell_size(row.name, name_width).rstrip(), style=style)
             numbers = [Text(value, style=style, justify="right") for value in row.numbers]
@@ -90,13 +86,15 @@ class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     BINDINGS: ClassVar[list[BindingType]] = [
-        _turn("left_square_bracket", -1, "Reply before", "The reply before.", shown="["),
+        _turn("left_square_bracket", -1, "Previous reply", "The previous reply of the episode.", shown="["),
         _turn("right_square_bracket", 1, "Next reply", "The next reply of the episode.", shown="]"),
-        _turn("left", -1, "Reply before", "The reply before."),
+        _turn("left", -1, "Previous reply", "The previous reply of the episode."),
         _turn("right", 1, "Next reply", "The next reply of the episode."),
-        Binding("r", "ask", "Refresh", tooltip="Ask the policy again as it is now.", id="inspector.refresh"),
+        Binding(
+            "r", "ask", "Refresh", tooltip="Compute the figures again under the present policy.", id="inspector.refresh"
+        ),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
-        Binding("escape,i,q", "back", "Back", tooltip="Back to the conversation.", id="inspector.back"),
+        Binding("escape,i,q", "dismiss", "Back", tooltip="Back to the conversation.", id="inspector.back"),
     ]
 
     def __init__(self, state: RunState, place: TurnPlace, ask: Callable[[AnyCommand], None]) -> None:
@@ -111,7 +109,7 @@ class InspectorScreen(Screen[None]):
         yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
             yield TokenTable()
-            with VerticalScroll(id="inspector-told"):
+            with VerticalScroll(id="inspector-detail"):
                 yield Static(id="inspector-text", markup=False)
         yield Static(id="inspector-status", markup=False)
         yield KeyBar()
@@ -151,11 +149,11 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        told = headline(inspection, *self._place, awaited=awaited_text(self._state))
-        self.query_one("#inspector-headline", Static).update(told)
-        words = status(inspection, *self._place)
-        self.query_one("#inspector-status", Static).update(words)
-        self.query_one("#inspector-status").display = bool(words)
+        title = headline(inspection, *self._place, awaited=awaited_text(self._state))
+        self.query_one("#inspector-headline", Static).update(title)
+        warning = self.query_one("#inspector-status", Static)
+        warning.update(status(inspection, *self._place))
+        warning.display = bool(warning.content)
         width = WIDE_NAME if self.size.width >= ROOMY else NARROW_NAME
         if self._drawn == (self._found, width):
             return
@@ -166,13 +164,13 @@ class InspectorScreen(Screen[None]):
             self.query_one("#inspector-text", Static).update("")
         else:
             self.query_one(TokenTable).show(self._table, width)
-            self._tell()
+            self._show_row()
 
     @on(DataTable.RowHighlighted)
-    def _tell(self) -> None:
+    def _show_row(self) -> None:
         row = self.query_one(TokenTable).cursor_row
         if self._table is not None and row < len(self._table.rows):
-            self.query_one("#inspector-text", Static).update(self._table.rows[row].told)
+            self.query_one("#inspector-text", Static).update(self._table.rows[row].detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action, parameters:
@@ -191,9 +189,6 @@ class InspectorScreen(Screen[None]):
     def action_ask(self) -> None:
         if self._state.live:
             self._ask(InspectTurn(episode=self._place.episode, turn=self._place.turn))
-
-    def action_back(self) -> None:
-        self.dismiss()
 
 
 def open_inspector(view: ConversationView, state: RunState, ask: Callable[[AnyCommand], None]) -> None:

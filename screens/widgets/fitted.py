@@ -1,7 +1,7 @@
-"""A screen that is laid out once before it is seen, for the size of the terminal that is there.
+"""A mixin for screens that are laid out once before they are shown, for the present size of the terminal.
 
-Textual lays a new screen out, then for the size that this gave once more, and a third time with the style classes of
-that size. Of two sizes that are told at once, as where a terminal does not know its own, it takes turns without end.
+Textual lays out a new screen up to three times: without a size, for the size, and with the style classes of that
+size. When two sizes are reported at once, by a terminal that does not know its own, it alternates without end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ else:
 
 
 class Fitted(Base):
-    """A mixin of screens."""
-
     def on_mount(self) -> None:
         self.add_class(*size_classes(self.app.size), update=False)
 

@@ -1,7 +1,7 @@
-"""The bottom row: which keys do something now. One widget, because the first frame waits for it.
+"""The bottom row: the keys that do something now, drawn by one widget because the first frame waits for it.
 
-Textual's footer mounts a widget for each key after the first paint; this one draws them all at once. A key can be
-clicked, and says more in its tooltip.
+Textual's `Footer` mounts a widget for each key after the first paint. Here too a key can be clicked and has a
+tooltip. `key_of` and `moved_key` name a key in sentences, where a person may have moved it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from textual.style import Style
 from textual.widget import Widget
 
 KeyOf = Callable[[str, str], str]
-"""Tells the key of a binding, from its id and the word for it otherwise."""
+"""Names the key of a binding, from its id and its default name."""
 KEPT = 2
 """Keys at the end that are always shown: help, and the way out."""
 GAP = 2
 """Cells between two keys."""
 MORE = "…"
-"""Stands for keys that have no room; a click on it opens the palette, which has them all."""
+"""Stands for keys without room; a click on it opens the palette, which has them all."""
 
 
 class Key(NamedTuple):
@@ -50,13 +50,7 @@ class KeyBar(Widget):
     """
 
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
-
-    def on_unmount(self) -> None:
-        self.screen.bindings_updated_signal.unsubscribe(self)
-
-    def _bindings_changed(self, screen: Screen[object]) -> None:
-        self.refresh()
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     @property
     def keys(self) -> list[Key]:
@@ -64,10 +58,8 @@ class KeyBar(Widget):
         active = list(self.screen.active_bindings.values())
         for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
             if binding.show and binding.action not in shown:
-                display = self.app.get_key_display(binding)
-                shown[binding.action] = Key(
-                    binding.key, display, binding.description, tooltip or binding.description, enabled
-                )
+                name, description = self.app.get_key_display(binding), binding.description
+                shown[binding.action] = Key(binding.key, name, description, tooltip or description, enabled)
         return list(shown.values())
 
     def render(self) -> Content:
@@ -79,9 +71,7 @@ class KeyBar(Widget):
         for cell in cells[:-KEPT]:
             more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
             if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
-                meta = Style.from_meta(
-                    {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Everything else, to search."}
-                )
+                meta = Style.from_meta({"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."})
                 row.append(Content.styled(MORE, "$foreground 40%").stylize(meta))
                 break
             row.append(cell)
@@ -109,13 +99,7 @@ def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
 
 
 def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
-    """How the key of a binding is shown, as it is bound now.
-
-    Args:
-        screen: that has it, or lies over the one that does.
-        id: the binding's.
-        otherwise: what is said while the key does nothing.
-    """
+    """Name of the key that a binding has now, on the screen or one below it; `otherwise` while it does nothing."""
     screens = dict.fromkeys([screen, *reversed(screen.app.screen_stack)])
     active = (each.binding for place in screens for each in place.active_bindings.values())
     shown = next((screen.app.get_key_display(binding) for binding in active if binding.id == id), otherwise)
@@ -123,13 +107,7 @@ def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
 
 
 def moved_key(app: App[Any], id: str, usual: str) -> str:
-    """How the key of a binding is said, whether it does something now or not.
-
-    Args:
-        app: that knows which keys a person has moved.
-        id: the binding's.
-        usual: the word for its key where nobody has moved it.
-    """
+    """Name of a binding's key, whether it does something now or not; `usual` if nobody has moved it."""
     keys = app._keymap.get(id)
     return app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
 

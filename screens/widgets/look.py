@@ -1,4 +1,4 @@
-"""How the app looks: its theme, the sizes at which screens change shape, and pictures of it."""
+"""How the app looks: theme, colours of charts, sizes at which screens change their layout, exported pictures."""
 
 from __future__ import annotations
 

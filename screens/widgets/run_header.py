@@ -1,4 +1,4 @@
-"""The top row: what plays what, in which mode, and how fast. Says in words what the trainer confirmed."""
+"""The top row: agent, model, mode, phase and speed of a run, as the trainer has confirmed them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES = {
     "stopped": "stopped",
     "failed": "failed",
 }
-"""Phases, for people."""
+"""Names of the phases on the screen."""
 
 
 class RunHeader(StateText):
@@ -62,10 +62,10 @@ class RunHeader(StateText):
         if state.recorded:
             return Content.styled(f" REPLAY · {state.mode} ", self.STYLES["recorded"])
         if not state.live:
-            word = "NO TRAINER" if state.failure else "ENDED"
-            return Content.styled(f" {word} ", self.STYLES["gone" if state.failure else "ended"])
-        asked = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
-        return Content.styled(f" {state.mode.upper()}{asked} ", self.STYLES[state.mode])
+            label = "NO TRAINER" if state.failure else "ENDED"
+            return Content.styled(f" {label} ", self.STYLES["gone" if state.failure else "ended"])
+        requested = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
+        return Content.styled(f" {state.mode.upper()}{requested} ", self.STYLES[state.mode])
 
     def _names(self) -> list[list[str]]:
         state = self.state
@@ -78,7 +78,7 @@ class RunHeader(StateText):
         state = self.state
         phase = PHASES[state.phase]
         if state.pause_requested is not None:
-            phase += ", pausing" if state.pause_requested else ", going on"
+            phase += ", pausing" if state.pause_requested else ", resuming"
         parts = Content.styled(phase, self.STYLES["failed" if state.phase == "failed" else "agent"])
         if state.run is not None:
             rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""

@@ -1,4 +1,4 @@
-"""A line that a person writes: one row without a frame, into which nothing harmful can be pasted."""
+"""An input of one row without a frame, into which no control characters can be pasted."""
 
 from __future__ import annotations
 

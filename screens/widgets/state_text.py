@@ -1,4 +1,4 @@
-"""A text about a run that is drawn anew only when the state or its own size changes."""
+"""A text about a run, drawn again only when the state or its own size changes."""
 
 from __future__ import annotations
 

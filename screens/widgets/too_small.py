@@ -1,4 +1,4 @@
-"""What a screen says when the terminal has no room for it. The app's style sheet shows it in place of the rest."""
+"""The message in place of a screen when the terminal is too small for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TooSmall(Static):
     .-too-narrow > *, .-too-short > * { display: none; }
     .-too-narrow > TooSmall, .-too-short > TooSmall { display: block; }
     """
-    SCOPED_CSS = False  # what surrounds it gives way
+    SCOPED_CSS = False  # it hides what surrounds it
 
     def __init__(self) -> None:
         super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)

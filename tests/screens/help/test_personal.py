@@ -99,8 +99,8 @@ async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_hol
         assert "space Pause" in shown(pilot)
         told = sorted(notice.message for notice in app._notifications)
         assert told == [
-            "keys.toml: pause cannot have 't', which mode has; pause stays as it was.",
-            "keys.toml: there is no key 'puase'; near it is 'pause'.",
+            "keys.toml: pause cannot have 't', which mode has; pause keeps its key.",
+            "keys.toml: there is no key named 'puase'; did you mean 'pause'?",
         ]
 
 
