@@ -1,4 +1,4 @@
-"""What stands in a field of a policy map, and in which colours: nothing is told by colour alone."""
+"""Text and colours of a cell of a policy map; nothing is shown by colour alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from llamagym_tui.screens.policy_map.mapped_policy import MappedCell
 from llamagym_tui.screens.widgets.literal import one_line
 
 DIFFERS = "×"
-"""Marks a field in which the policy does not what is best."""
+"""Marks a cell in which the policy differs from the optimal strategy."""
 UNKNOWN = "·"
-"""Stands where it is not known what the policy does."""
+"""Shown where it is not known what the policy does."""
 LEVELS = 10
 """Steps of the colour scale."""
 

@@ -1,6 +1,6 @@
-"""Where the panels of a policy map stand for a size of the screen, and how large their fields are.
+"""Where the panels of a policy map stand for a size of the screen, and how large their cells are.
 
-The best strategy stands beside each panel where there is room. Sizes are in cells of the terminal.
+The optimal strategy stands next to each panel where there is room. Sizes are in cells of the terminal.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from llamagym_tui.protocol.policy_map import MapPanel
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 
 GAP = 2
-"""Between a panel and the best strategy beside it."""
+"""Between a panel and the optimal strategy next to it."""
 APART = 3
 """Between two panels."""
 MOST_LABEL = 12
 LARGE = 7
-"""Width from which fields of the best strategy are as wide as the policy's."""
+"""Width from which cells of the optimal strategy are as wide as the policy's."""
 
 
-class FieldSize(NamedTuple):
+class CellSize(NamedTuple):
     width: int
     height: int
 
 
-SIZES = (FieldSize(9, 3), FieldSize(7, 3), FieldSize(5, 2), FieldSize(5, 1), FieldSize(4, 1), FieldSize(3, 1))
-"""From the most to the least liked."""
+SIZES = (CellSize(9, 3), CellSize(7, 3), CellSize(5, 2), CellSize(5, 1), CellSize(4, 1), CellSize(3, 1))
+"""From the most to the least preferred."""
 
 
 class Place(NamedTuple):
@@ -44,36 +44,36 @@ class Places(NamedTuple):
     """Where everything stands."""
 
     panels: tuple[Place, ...]
-    field: FieldSize
+    cell: CellSize
     best_width: int
-    """Width of a field of the best strategy."""
+    """Width of a cell of the optimal strategy."""
     beside: bool
-    """Whether the best strategy stands beside the policy."""
+    """Whether the optimal strategy stands next to the policy."""
     across: bool
-    """Whether panels stand beside each other, and not under each other."""
+    """Whether panels stand next to each other, and not below each other."""
 
     @property
     def width(self) -> int:
-        return max(place.x + self.width_of(place) for place in self.panels)
+        return max((place.x + self.width_of(place) for place in self.panels), default=0)
 
     @property
     def height(self) -> int:
-        return max(place.y + 1 + place.rows * self.field.height for place in self.panels)
+        return max((place.y + 1 + place.rows * self.cell.height for place in self.panels), default=0)
 
     def width_of(self, place: Place) -> int:
         """Width of a panel, with the optimal strategy next to it."""
         beside = GAP + place.columns * self.best_width if self.beside else 0
-        return place.label + place.columns * self.field.width + beside
+        return place.label + place.columns * self.cell.width + beside
 
     def spot_at(self, x: int, y: int) -> Spot | None:
         """The cell at a position, of the policy or of the optimal strategy next to it."""
         for number, place in enumerate(self.panels):
-            row, left = (y - place.y - 1) // self.field.height, x - place.x - place.label
+            row, left = (y - place.y - 1) // self.cell.height, x - place.x - place.label
             if not 0 <= row < place.rows or left < 0:
                 continue
-            if left < place.columns * self.field.width:
-                return Spot(number, row, left // self.field.width)
-            right = left - place.columns * self.field.width - GAP
+            if left < place.columns * self.cell.width:
+                return Spot(number, row, left // self.cell.width)
+            right = left - place.columns * self.cell.width - GAP
             if self.beside and 0 <= right < place.columns * self.best_width:
                 return Spot(number, row, right // self.best_width)
         return None
@@ -88,11 +88,11 @@ def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
         for size in SIZES
     ]
     fitting = [places for places in beside_first if places.width <= width and places.height <= height]
-    scrolled = [places for places in beside_first if places.width <= width and places.field.height == 1]
+    scrolled = [places for places in beside_first if places.width <= width and places.cell.height == 1]
     return next(iter(fitting or scrolled), beside_first[-1])
 
 
-def _places(layout: PolicyMapLaidOut, field: FieldSize, *, beside: bool, across: bool) -> Places:
+def _places(layout: PolicyMapLaidOut, field: CellSize, *, beside: bool, across: bool) -> Places:
     most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
     best_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
     panels: list[Place] = []

@@ -1,6 +1,6 @@
-"""The policy on its map, as it is drawn: what it does in each state, and where that is what is best.
+"""A policy map as it is drawn: what the policy does in each state, and where that is optimal.
 
-Made of what the trainer told; knows neither Textual nor the trainer.
+Built from the events of the trainer; knows neither Textual nor the trainer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Spot(NamedTuple):
 class MappedCell(NamedTuple):
     cell: MapCell
     shares: tuple[float, ...]
-    """Probability of each action; empty: no state, or not asked yet, or a policy that has diverged gives no numbers."""
+    """Probability of each action; empty: no state, not computed yet, or not finite, as of a policy that diverged."""
 
     @property
     def choice(self) -> int | None:
@@ -58,20 +58,17 @@ class MappedPolicy:
         self.cells: dict[Spot, MappedCell] = {
             spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
         }
-        """All fields but empty ones."""
+        """All cells but empty ones."""
 
     @cached_property
     def counts(self) -> list[Count]:
-        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in self._panels]
+        panels = range(len(self.layout.panels))
+        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in panels]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
 
     @property
     def count(self) -> Count:
         return Count(sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts))
-
-    @property
-    def _panels(self) -> range:
-        return range(len(self.layout.panels))
 
 
 def _numbers(shares: Sequence[float]) -> tuple[float, ...]:

@@ -1,7 +1,8 @@
-"""The policy map: what the policy does in every state that its agent names, live, beside what is best.
+"""The policy map (key `g`, bound in `playground.steer_keys`): what the policy does in every state that its agent
+lists, live, next to the optimal strategy.
 
-It shows what the trainer told last, and says under which system prompt that was. While it is open on a live run the
-trainer is asked to tell the map closely; closed, seldom again.
+It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the
+trainer computes the map often; once it is closed, rarely again.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import MINUS
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
 
-ASIDE = "$foreground 60%"
 LONG = 4
-"""Rows of what is told of a field, where two are too narrow for it."""
+"""Rows for the text of a cell, where two are not enough."""
 
 
 class PolicyMapScreen(Screen[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
-    HELP = "What the policy does in each state, as the first turn of an episode, beside what is best there."
+    HELP = "What the policy does in each state, as the first turn of an episode, next to the optimal strategy."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "swap", "Optimal", tooltip="The optimal strategy in place of the policy.", id="map.optimal"),
+        Binding("o", "swap", "Optimal", tooltip="Show the optimal strategy in place of the policy.", id="map.optimal"),
         Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
@@ -46,19 +47,19 @@ class PolicyMapScreen(Screen[None]):
     def __init__(self, state: RunState, watch: Callable[[bool], None]) -> None:
         super().__init__()
         self._state, self._watch = state, watch
-        self._asked_in: RunStarted | None = None
+        self._watched_run: RunStarted | None = None
         self._shown: tuple[PolicyMapLaidOut | None, PolicyMapped | None] = (None, None)
         self._older = state.mapped if state.live and _is_older(state) else None
-        """The map of an older policy, told while nobody looked."""
+        """The map of an older policy, from before the screen was opened."""
         self._first: Count | None = None
-        """How far policy and best strategy agreed when it was opened."""
+        """Agreement with the optimal strategy when the screen was opened."""
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         yield Static(id="map-count", markup=False)
         yield PolicyGrid(id="map-grid")
-        yield Static(id="map-field", markup=False)
+        yield Static(id="map-cell", markup=False)
         yield Static(id="map-legend", markup=False)
         yield KeyBar()
 
@@ -69,8 +70,8 @@ class PolicyMapScreen(Screen[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one(RunHeader).show(state)
-        if state.live and state.run is not None and state.map_layout is not None and self._asked_in is not state.run:
-            self._asked_in = state.run  # a trainer that was started again does not know that somebody looks
+        if state.live and state.run is not None and state.map_layout and self._watched_run is not state.run:
+            self._watched_run = state.run  # a restarted trainer does not know that the map is open
             self._watch(True)
         layout, mapped = state.map_layout, state.mapped
         if layout is not None and not layout.why_not and (layout, mapped) != self._shown:
@@ -79,38 +80,40 @@ class PolicyMapScreen(Screen[None]):
             self.query_one(PolicyGrid).show(policy)
             if self._first is None and mapped is not None and mapped is not self._older:
                 self._first = policy.count
-        self._tell()
+        self._show_texts()
 
-    def _tell(self) -> None:
+    def _show_texts(self) -> None:
         policy = self.query_one(PolicyGrid).policy
         self.query_one("#map-count", Static).update(self._count(policy))
-        self.tell_field()
-        self.query_one("#map-legend", Static).update(legend(policy.layout) if policy is not None else Content(""))
+        self.query_one("#map-legend", Static).update(legend(policy.layout) if policy.layout.panels else "")
+        self._show_cell()
 
     @on(PolicyGrid.Placed)
-    def fit(self) -> None:
-        self._tell()
+    def _fit(self) -> None:
+        self._show_texts()
         self.refresh_bindings()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._tell)
+        self.call_after_refresh(self._show_texts)
 
     @on(PolicyGrid.Pointed)
-    def tell_field(self) -> None:
-        grid, told = self.query_one(PolicyGrid), self.query_one("#map-field", Static)
-        words = self._field(grid.policy)
-        told.update(words)
-        has_room = grid.size.height + told.size.height - grid.virtual_size.height >= LONG
-        is_long = any(line.cell_length > told.content_size.width for line in words.split("\n"))
-        told.set_class(has_room and (is_long or told.has_class("-long")), "-long")
+    def _show_cell(self) -> None:
+        grid, widget = self.query_one(PolicyGrid), self.query_one("#map-cell", Static)
+        lines: list[Content] = []
+        if (cell := grid.pointed) is not None:
+            lines = [Content.styled(one_line(cell.cell.words), "bold"), cell_text(grid.policy, cell)]
+        widget.update(Content("\n").join(lines))
+        has_room = grid.size.height + widget.size.height - grid.virtual_size.height >= LONG
+        is_long = any(line.cell_length > widget.content_size.width for line in lines)
+        widget.set_class(has_room and (is_long or widget.has_class("-long")), "-long")
 
-    def _count(self, policy: MappedPolicy | None) -> Content:
-        if policy is None:
+    def _count(self, policy: MappedPolicy) -> Content:
+        if not policy.layout.panels:
             return Content(why_no_map(self._state))
         if self.query_one(PolicyGrid).best_instead:
             lines = [Content.styled("the optimal strategy; o shows the policy again", "bold")]
         elif policy.mapped is None:
-            lines = [Content.styled("the policy has not been asked yet", "$accent")]
+            lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
             lines = agreement(policy, self._first)
         width = self.query_one("#map-count").content_size.width
@@ -128,25 +131,19 @@ class PolicyMapScreen(Screen[None]):
         version = f"v{mapped.prompt_version}{newer}" + (" · live" if state.map_watched and state.live else "")
         return [Content.styled(text, ASIDE) for text in (f"update {mapped.update:,} · prompt {version}", version)]
 
-    def _field(self, policy: MappedPolicy | None) -> Content:
-        cell = self.query_one(PolicyGrid).pointed
-        if policy is None or cell is None:
-            return Content("")
-        return Content("\n").join([Content.styled(one_line(cell.cell.words), "bold"), field_text(policy, cell)])
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
             grid = self.query_one(PolicyGrid)
-            return grid.policy is not None and (not grid.beside or grid.best_instead)
+            return bool(grid.policy.layout.panels) and (not grid.beside or grid.best_instead)
         return super().check_action(action, parameters)
 
     def action_swap(self) -> None:
         self.query_one(PolicyGrid).swap()
-        self._tell()
+        self._show_texts()
         self.refresh_bindings()
 
     def action_back(self) -> None:
-        if self._asked_in is not None:
+        if self._watched_run is not None:
             self._watch(False)
         self.dismiss()
 
@@ -182,17 +179,17 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
     ]
 
 
-def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
+def cell_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     layout = policy.layout
     if not cell.shares:
-        return Content.styled("nobody acts here" if cell.cell.sign else "not known", ASIDE)
+        return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)
     names = [one_line(name) for name in layout.action_names]
     form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
     parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
     if layout.action is not None:
         parts.insert(0, parts.pop(layout.action))
     if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
-        parts.append(f"other words {rest:.1%}")
+        parts.append(f"other replies {rest:.1%}")
     if not cell.cell.best:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)
@@ -205,18 +202,20 @@ def legend(layout: PolicyMapLaidOut) -> Content:
         f"{one_line(sign)} {one_line(name)}" for sign, name in zip(layout.signs, layout.action_names, strict=True)
     )
     named = (
-        f"P({one_line(layout.action_names[layout.action])})" if layout.action is not None else "the likeliest action"
+        f"P({one_line(layout.action_names[layout.action])})"
+        if layout.action is not None
+        else "the most probable action"
     )
     axes = next((f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), "")
-    told = [f"{named}, each state as a first turn", signs, f"{DIFFERS} differs from optimal", one_line(axes)]
-    return Content.styled(" · ".join(part for part in told if part), ASIDE)
+    parts = [f"{named}, each state as a first turn", signs, f"{DIFFERS} differs from optimal", one_line(axes)]
+    return Content.styled(" · ".join(part for part in parts if part), ASIDE)
 
 
 def why_no_map(state: RunState) -> str:
     if state.map_layout is not None and state.map_layout.why_not:
         return one_line(state.map_layout.why_not)
     if state.recorded:
-        return "Until here nothing was recorded of a policy map."
+        return "No map was recorded up to here."
     if state.run is None:
-        return "The map comes with the model." if state.live else "There is no map: the model was never loaded."
-    return "This agent names no states for a map; its method policy_map() can."
+        return "The map comes once the model is loaded." if state.live else "No map: the model was never loaded."
+    return "No map: this environment has no policy_map()."

@@ -85,7 +85,7 @@ async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
         await pilot.press(*["down"] * 5)
-        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other words 1.0%")
+        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other replies 1.0%")
         await pilot.press(*["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
         await sees(pilot, "× differs, optimal is hit")
@@ -143,7 +143,7 @@ async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app
     async with make_app(client).run_test(size=NARROW) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("g")
-        await sees(pilot, "This agent names no states for a map")
+        await sees(pilot, "No map: this environment has no policy_map()")
         client.tell(layout, mapped)
         await sees(pilot, "agrees on 224")
         await sees(pilot, "o Optimal")
@@ -159,7 +159,7 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "You are at row 2, column 1: left ice, down ice, right ice, up hole.")
         await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
-        await sees(pilot, "nobody acts here")
+        await sees(pilot, "no action here")
 
 
 async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(make_app: MakeApp):
@@ -191,8 +191,8 @@ async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([], "The map comes with the model."),
-        (list(fakes.opening_events()), "This agent names no states for a map; its method policy_map() can."),
+        ([], "The map comes once the model is loaded."),
+        (list(fakes.opening_events()), "No map: this environment has no policy_map()."),
         ([*fakes.opening_events(), PolicyMapLaidOut(why_not="No \x1b[31mmap.")], "No ␛[31mmap."),
     ],
 )
