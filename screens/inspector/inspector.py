@@ -22,17 +22,7 @@ from textual.widgets import DataTable, Static
 from llamagym_tui.protocol.commands import AnyCommand, InspectTurn
 from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnFinished, TurnInspected
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.inspector.texts import (
-    MEANING,
-    NARROW_NAME,
-    NUMBERS,
-    WIDE_NAME,
-    Table,
-    awaited_text,
-    headline,
-    status,
-    table,
-)
+from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
@@ -62,17 +52,17 @@ class TurnPlace(NamedTuple):
 
 
 class TokenTable(DataTable[Text]):
-    HELP = MEANING
+    HELP = texts.MEANING
 
     def __init__(self) -> None:
         super().__init__(cursor_type="row", id="tokens")
 
-    def show(self, table: Table, name_width: int) -> None:
+    def show(self, table: texts.Table, name_width: int) -> None:
         at = self.cursor_row if self.row_count else table.first
         self.clear(columns=True)
         self.add_column(" ", width=1)
         self.add_column(table.name, width=name_width)
-        for title, width in NUMBERS:
+        for title, width in texts.NUMBERS:
             self.add_column(Text(title, justify="right"), width=width)
         for row in table.rows:
             style = "dim" if row.dim else ""
@@ -102,11 +92,11 @@ class InspectorScreen(Screen[None]):
         self._state, self._place, self._ask = state, place, ask
         self._updates = state.updates
         self._drawn: tuple[TurnInspected | None, int] = (None, 0)
-        self._table: Table | None = None
+        self._table: texts.Table | None = None
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        yield Static(id="inspector-headline", markup=False)
+        yield Static(id="inspector-texts.headline", markup=False)
         with Container(id="inspector-body"):
             yield TokenTable()
             with VerticalScroll(id="inspector-detail"):
@@ -149,16 +139,16 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        title = headline(inspection, *self._place, awaited=awaited_text(self._state))
-        self.query_one("#inspector-headline", Static).update(title)
+        title = texts.headline(inspection, *self._place, awaited=texts.awaited_text(self._state))
+        self.query_one("#inspector-texts.headline", Static).update(title)
         warning = self.query_one("#inspector-status", Static)
-        warning.update(status(inspection, *self._place))
+        warning.update(texts.status(inspection, *self._place))
         warning.display = bool(warning.content)
-        width = WIDE_NAME if self.size.width >= ROOMY else NARROW_NAME
+        width = texts.WIDE_NAME if self.size.width >= ROOMY else texts.NARROW_NAME
         if self._drawn == (self._found, width):
             return
         self._drawn = (self._found, width)
-        self._table = None if self._found is None else table(self._found)
+        self._table = None if self._found is None else texts.table(self._found)
         if self._table is None:
             self.query_one(TokenTable).clear()
             self.query_one("#inspector-text", Static).update("")

@@ -49,7 +49,8 @@ class PolicyMapScreen(Screen[None]):
         self._state, self._watch = state, watch
         self._watched_run: RunStarted | None = None
         self._shown: tuple[PolicyMapLaidOut | None, PolicyMapped | None] = (None, None)
-        self._older = state.mapped if state.live and _is_older(state) else None
+        is_older = state.live and state.mapped is not None and state.mapped.update < state.updates
+        self._older = state.mapped if is_older else None
         """The map of an older policy, from before the screen was opened."""
         self._first: Count | None = None
         """Agreement with the optimal strategy when the screen was opened."""
@@ -101,7 +102,7 @@ class PolicyMapScreen(Screen[None]):
         grid, widget = self.query_one(PolicyGrid), self.query_one("#map-cell", Static)
         lines: list[Content] = []
         if (cell := grid.pointed) is not None:
-            lines = [Content.styled(one_line(cell.cell.words), "bold"), cell_text(grid.policy, cell)]
+            lines = [Content.styled(one_line(cell.cell.words), "bold"), describe(grid.policy, cell)]
         widget.update(Content("\n").join(lines))
         has_room = grid.size.height + widget.size.height - grid.virtual_size.height >= LONG
         is_long = any(line.cell_length > widget.content_size.width for line in lines)
@@ -148,10 +149,6 @@ class PolicyMapScreen(Screen[None]):
         self.dismiss()
 
 
-def _is_older(state: RunState) -> bool:
-    return state.mapped is not None and state.mapped.update < state.updates
-
-
 def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
     """How far the policy agrees with the optimal strategy, the longest text first."""
     count, layout = policy.count, policy.layout
@@ -159,27 +156,21 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
         return [Content("no optimal strategy is known")]
     panels = ""
     if len(layout.panels) > 1:
-        counts = zip(layout.panels, policy.counts, strict=True)
-        panels = "".join(
-            f" · {one_line(panel.title)} {found.agreeing}/{found.states}" for panel, found in counts if found.states
-        )
+        pairs = zip(layout.panels, policy.counts, strict=True)
+        panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
     change = count.agreeing - first.agreeing if first is not None else 0
-    signed = f"{change:+,}".replace("-", MINUS)
-    named = [f" · {signed} since you opened it", f" · {signed} since opened"] if change else []
-    since = [*named, f" · {signed}", ""] if change else [""]
-    long, short = (f"agrees on {count.agreeing:,}{of}{count.states:,}" for of in (" of ", "/"))
+    signed = f" · {change:+,}".replace("-", MINUS)
+    since = [f"{signed} since you opened it", f"{signed} since opened", signed] if change else [""]
+    counts = [f"agrees on {count.agreeing:,}{of}" for of in (f" of {count.states:,} states", f"/{count.states:,}")]
     return [
-        Content.assemble((words, "bold"), parts, (ago, "$accent"))
-        for words, parts, told in (
-            (f"{long} states", panels, named or [""]),
-            (short, panels, since),
-            (f"{long} states", "", since),
-        )
-        for ago in told
+        Content.assemble((agreeing, "bold"), panels_part, (ago, "$accent"))
+        for panels_part in (panels, "")
+        for ago in since
+        for agreeing in counts
     ]
 
 
-def cell_text(policy: MappedPolicy, cell: MappedCell) -> Content:
+def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
     layout = policy.layout
     if not cell.shares:
         return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)

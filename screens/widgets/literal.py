@@ -14,22 +14,15 @@ from textual.style import Style
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def _table() -> dict[int, str | None]:
-    """What each unsafe code point is shown as."""
-    pictures = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-    c1 = range(0x80, 0xA0)
-    bidi = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    line_ends = (0x2028, 0x2029)
-    # A lone surrogate cannot be encoded: writing it to the terminal would end the app.
-    surrogates = range(0xD800, 0xE000)
-    return {
-        **pictures,
-        0x7F: "\N{SYMBOL FOR DELETE}",
-        **dict.fromkeys((*c1, *bidi, *line_ends, *surrogates), REPLACEMENT),
-    }
-
-
-_TABLE: Final = _table()
+C1, BIDI = range(0x80, 0xA0), (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# A lone surrogate cannot be encoded: writing it to the terminal would end the app.
+LINE_ENDS, SURROGATES = (0x2028, 0x2029), range(0xD800, 0xE000)
+_TABLE: Final[dict[int, str]] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\N{SYMBOL FOR DELETE}",
+    **dict.fromkeys((*C1, *BIDI, *LINE_ENDS, *SURROGATES), REPLACEMENT),
+}
+"""What each unsafe code point is shown as."""
 
 
 def literal(text: str) -> str:
