@@ -96,7 +96,7 @@ class InspectorScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        yield Static(id="inspector-texts.headline", markup=False)
+        yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
             yield TokenTable()
             with VerticalScroll(id="inspector-detail"):
@@ -140,7 +140,7 @@ class InspectorScreen(Screen[None]):
             return
         inspection = self._state.inspection
         title = texts.headline(inspection, *self._place, awaited=texts.awaited_text(self._state))
-        self.query_one("#inspector-texts.headline", Static).update(title)
+        self.query_one("#inspector-headline", Static).update(title)
         warning = self.query_one("#inspector-status", Static)
         warning.update(texts.status(inspection, *self._place))
         warning.display = bool(warning.content)
