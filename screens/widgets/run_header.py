@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from textual.content import Content
 
+from llamagym_tui.protocol.events import Phase
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.state_text import StateText
 
-PHASES = {
-    "loading": "loading",
-    "warm_starting": "warm start",
-    "rolling_out": "rolling out",
-    "updating": "updating",
-    "paused": "paused",
-    "evaluating": "evaluating",
-    "stopped": "stopped",
-    "failed": "failed",
-}
+PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}
 """Names of the phases on the screen."""
 
 
 class RunHeader(StateText):
-    DEFAULT_CSS = """
-    RunHeader {
-        height: 1;
-        background: $panel;
-    }
-    """
+    DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
     STYLES: ClassVar[dict[str, str]] = {
         "train": "bold $background on $success",
         "inference": "bold $background on $warning",

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from textual._context import visible_screen_stack
+from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
@@ -28,12 +30,21 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
         await pilot.pause(0.02)
 
 
+def strips(app: App[None]) -> list[Strip]:
+    """The lines of the terminal."""
+    # A dialog that is painted without what it lies over would keep an empty background for the picture.
+    visible_screen_stack.set(app._background_screens)
+    return app.screen._compositor.render_strips()
+
+
 def shown(pilot: Pilot[None]) -> str:
     """What the terminal shows, as text."""
-    # A dialog that is painted without what it lies over would keep an empty background for the picture.
-    visible_screen_stack.set(pilot.app._background_screens)
-    strips = pilot.app.screen._compositor.render_strips()
-    return "\n".join(strip.text for strip in strips)
+    return "\n".join(strip.text for strip in strips(pilot.app))
+
+
+def notices(app: App[None]) -> list[str]:
+    """The messages of the notifications."""
+    return [notice.message for notice in app._notifications]
 
 
 async def sees(pilot: Pilot[None], text: str) -> None:

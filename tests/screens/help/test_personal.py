@@ -24,7 +24,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import PATIENCE_S, sees, shown, until, widget_text
+from tests.screens.steps import PATIENCE_S, notices, sees, shown, strips, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -74,8 +74,8 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         await pilot.press("K")
         await sees(pilot, "nothing: only those that f7 keeps")
         await pilot.press("enter")
-        await until(pilot, lambda: app._notifications, "a notice")
-        assert [notice.message for notice in app._notifications] == ["Episodes are kept by hand, with f7."]
+        await until(pilot, lambda: notices(app), "a notice")
+        assert notices(app) == ["Episodes are kept by hand, with f7."]
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])
@@ -97,8 +97,7 @@ async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_hol
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Metrics")
         assert "space Pause" in shown(pilot)
-        told = sorted(notice.message for notice in app._notifications)
-        assert told == [
+        assert sorted(notices(app)) == [
             "keys.toml: pause cannot have 't', which mode has; pause keeps its key.",
             "keys.toml: there is no key named 'puase'; did you mean 'pause'?",
         ]
@@ -109,7 +108,7 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_ap
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "space Pause")
-        assert len(app._notifications) == 1
+        assert len(notices(app)) == 1
 
 
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path):
@@ -243,7 +242,7 @@ async def test_without_colour_a_scroll_bar_runs_on_a_line(
 
 def colour_types(app: LlamaGymApp) -> set[str]:
     """Kinds of the colours that go to the terminal."""
-    styles = [segment.style for strip in app.screen._compositor.render_strips() for segment in strip]
+    styles = [segment.style for strip in strips(app) for segment in strip]
     found = [colour for style in styles if style for colour in (style.color, style.bgcolor)]
     return {colour.type.name for colour in found if colour is not None}
 

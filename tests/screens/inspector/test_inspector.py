@@ -192,8 +192,8 @@ async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: M
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
         client.die("The trainer died.")
-        screen = pilot.app.screen
-        await until(pilot, lambda: isinstance(screen, InspectorScreen) and not screen._state.live)
+        assert isinstance(pilot.app.screen, InspectorScreen)
+        await until(pilot, lambda: not pilot.app.screen.active_bindings["r"].enabled)
         await pilot.press("r", "right")
         await pilot.press("up", "down")
         await sees(pilot, "token 2 of 4")

@@ -12,6 +12,7 @@ from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched, UpdateFinished
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
@@ -182,7 +183,7 @@ async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("g")
         await sees(pilot, "prompt v1 · live")
-        await app._ask(SetSystemPrompt(system_prompt="Hit."))
+        app.screen.post_message(CommandAsked(SetSystemPrompt(system_prompt="Hit.")))
         await sees(pilot, "prompt v1 (v2 to come) · live")
         client.tell(hitting(20.0, update=12, prompt_version=2))
         await sees(pilot, "update 12 · prompt v2 · live")
