@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from textual._context import visible_screen_stack
 from textual.app import App
@@ -50,6 +51,14 @@ def notices(app: App[None]) -> list[str]:
 async def sees(pilot: Pilot[None], text: str) -> None:
     """Wait until a text is on the screen."""
     await until(pilot, lambda: text in shown(pilot), text)
+
+
+@asynccontextmanager
+async def rolling_out(app: App[None], size: tuple[int, int]) -> AsyncIterator[Pilot[None]]:
+    """The app on a terminal of a size, once its run plays."""
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        yield pilot
 
 
 def widget_text(widget: Widget) -> str:

@@ -24,7 +24,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import PATIENCE_S, notices, sees, shown, strips, until, widget_text
+from tests.screens.steps import PATIENCE_S, notices, rolling_out, sees, shown, strips, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -114,8 +114,7 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_ap
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await sees(pilot, "Checkpoint")
@@ -148,8 +147,7 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
 
 async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "f1")
         await sees(pilot, "Settings that may change while the run is under way.")
         await pilot.press("f1")
@@ -158,25 +156,20 @@ async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
 
 async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\npause = "f5"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "f5              Hold still between two steps.")
 
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
 
 
 async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Search the conversation")
         await pilot.press("escape", "m", "question_mark")
@@ -187,8 +180,7 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_
 
 async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
         await until(pilot, lambda: user_files.load_preferences(config_dir) == Preferences(theme="nord"))
     assert make_app(fakes.FakeClient()).theme == "nord"
@@ -307,8 +299,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
 async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\n"table.take" = "f5"\nsearch = "f6"\npause = "f7"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, LARGE) as pilot:
         await pilot.press("h")
         await sees(pilot, "a key chooses, the same key or f5 takes it")
         await pilot.press("escape", "question_mark")

@@ -17,7 +17,7 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import TOKENS, InspectedClient, scored, told
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SIZE = (116, 34)
 LAST = 160 * 128 + 14
@@ -177,8 +177,7 @@ async def test_f1_tells_what_each_column_is(make_app: MakeApp):
 
 async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(make_app: MakeApp):
     client = InspectedClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("i")
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
