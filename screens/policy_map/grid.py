@@ -54,14 +54,14 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.policy = MappedPolicy(PolicyMapLaidOut(), None)
         """What is drawn; at first a map without panels."""
         self.cursor = Spot(0, 0, 0)
-        self.best_instead = False
+        self.optimal_instead = False
         """Whether the optimal strategy is drawn in place of the policy."""
         self._places = places_for(self.policy.layout, 0, 0)
 
     @property
-    def beside(self) -> bool:
+    def with_optimal(self) -> bool:
         """Whether the optimal strategy is drawn next to the policy."""
-        return self._places.beside
+        return self._places.with_optimal
 
     @property
     def pointed(self) -> MappedCell | None:
@@ -84,7 +84,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.post_message(self.Placed())
 
     def swap(self) -> None:
-        self.best_instead = not self.best_instead
+        self.optimal_instead = not self.optimal_instead
         self.refresh()
 
     # The cursor
@@ -161,8 +161,8 @@ class PolicyGrid(ScrollView, can_focus=True):
         for column, label in enumerate(panel.columns):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
             segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
-        if self.beside:
-            title = _centred("optimal", place.columns * self._places.best_width)
+        if self.with_optimal:
+            title = _centred("optimal", place.columns * self._places.optimal_width)
             segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
         return segments
 
@@ -175,10 +175,10 @@ class PolicyGrid(ScrollView, can_focus=True):
         label = self.policy.layout.panels[number].rows[row] if middle else ""
         segments = [self._segment(_fitted(label, place.label - 1, right=True) + " ", bold=here, dim=not here)]
         spots = [Spot(number, row, column) for column in range(place.columns)]
-        segments += [self._cell(spot, cell.width, middle=middle, best=self.best_instead) for spot in spots]
-        if self.beside:
+        segments += [self._cell(spot, cell.width, middle=middle, best=self.optimal_instead) for spot in spots]
+        if self.with_optimal:
             segments.append(self._segment(" " * GAP))
-            segments += [self._cell(spot, self._places.best_width, middle=middle, best=True) for spot in spots]
+            segments += [self._cell(spot, self._places.optimal_width, middle=middle, best=True) for spot in spots]
         return segments
 
     def _cell(self, spot: Spot, width: int, *, middle: bool, best: bool) -> Segment:

@@ -45,9 +45,9 @@ class Places(NamedTuple):
 
     panels: tuple[Place, ...]
     cell: CellSize
-    best_width: int
+    optimal_width: int
     """Width of a cell of the optimal strategy."""
-    beside: bool
+    with_optimal: bool
     """Whether the optimal strategy stands next to the policy."""
     across: bool
     """Whether panels stand next to each other, and not below each other."""
@@ -62,8 +62,8 @@ class Places(NamedTuple):
 
     def width_of(self, place: Place) -> int:
         """Width of a panel, with the optimal strategy next to it."""
-        beside = GAP + place.columns * self.best_width if self.beside else 0
-        return place.label + place.columns * self.cell.width + beside
+        extra = GAP + place.columns * self.optimal_width if self.with_optimal else 0
+        return place.label + place.columns * self.cell.width + extra
 
     def spot_at(self, x: int, y: int) -> Spot | None:
         """The cell at a position, of the policy or of the optimal strategy next to it."""
@@ -74,29 +74,29 @@ class Places(NamedTuple):
             if left < place.columns * self.cell.width:
                 return Spot(number, row, left // self.cell.width)
             right = left - place.columns * self.cell.width - GAP
-            if self.beside and 0 <= right < place.columns * self.best_width:
-                return Spot(number, row, right // self.best_width)
+            if self.with_optimal and 0 <= right < place.columns * self.optimal_width:
+                return Spot(number, row, right // self.optimal_width)
         return None
 
 
 def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     """The first layout of those preferred that fits; if none does, one that fits in width and scrolls."""
-    beside_first = [
-        _places(layout, size, beside=beside, across=across)
-        for beside in (True, False)
+    preferred = [
+        _places(layout, size, with_optimal=with_optimal, across=across)
+        for with_optimal in (True, False)
         for across in (True, False)
         for size in SIZES
     ]
-    fitting = [places for places in beside_first if places.width <= width and places.height <= height]
-    scrolled = [places for places in beside_first if places.width <= width and places.cell.height == 1]
-    return next(iter(fitting or scrolled), beside_first[-1])
+    fitting = [places for places in preferred if places.width <= width and places.height <= height]
+    scrolled = [places for places in preferred if places.width <= width and places.cell.height == 1]
+    return next(iter(fitting or scrolled), preferred[-1])
 
 
-def _places(layout: PolicyMapLaidOut, field: CellSize, *, beside: bool, across: bool) -> Places:
+def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, across: bool) -> Places:
     most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
-    best_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
+    optimal_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
     panels: list[Place] = []
-    made = Places((), field, best_width, beside, across)
+    made = Places((), field, optimal_width, with_optimal, across)
     x = y = 0
     for panel in layout.panels:
         place = Place(x, y, _label_width(panel), len(panel.rows), len(panel.columns))

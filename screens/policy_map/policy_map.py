@@ -111,7 +111,7 @@ class PolicyMapScreen(Screen[None]):
     def _count(self, policy: MappedPolicy) -> Content:
         if not policy.layout.panels:
             return Content(why_no_map(self._state))
-        if self.query_one(PolicyGrid).best_instead:
+        if self.query_one(PolicyGrid).optimal_instead:
             lines = [Content.styled("the optimal strategy; o shows the policy again", "bold")]
         elif policy.mapped is None:
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
@@ -135,7 +135,7 @@ class PolicyMapScreen(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
             grid = self.query_one(PolicyGrid)
-            return bool(grid.policy.layout.panels) and (not grid.beside or grid.best_instead)
+            return bool(grid.policy.layout.panels) and (not grid.with_optimal or grid.optimal_instead)
         return super().check_action(action, parameters)
 
     def action_swap(self) -> None:

@@ -66,10 +66,12 @@ def widget_text(widget: Widget) -> str:
     return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
 
 
-async def told_all(pilot: Pilot[None]) -> None:
-    """Wait until the app has taken in, and shown, what its scripted trainer tells."""
+async def caught_up(pilot: Pilot[None]) -> None:
+    """Wait until the app has read and shown all events of its scripted trainer."""
     await until(
-        pilot, lambda: not _untold(pilot) and not getattr(pilot.app, "_paint_due", False), "an end of what is told"
+        pilot,
+        lambda: not _unread_events(pilot) and not getattr(pilot.app, "_paint_due", False),
+        "an app that has shown all events",
     )
 
 
@@ -85,17 +87,17 @@ async def stands_still(pilot: Pilot[None]) -> None:
 
 
 def under_way(pilot: Pilot[None]) -> list[object]:
-    """Untold events, workers other than the one that listens to the trainer, and timers that have yet to fire once."""
+    """Unread events, workers other than the one that reads from the trainer, and timers that will fire once."""
     app = pilot.app
     widgets = [app, *app.screen_stack, *app.screen.walk_children()]
     timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
     due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
     workers = [worker for worker in app.workers if worker.is_running and worker.group != "trainer"]
-    return [*_untold(pilot), *workers, *due]
+    return [*_unread_events(pilot), *workers, *due]
 
 
-def _untold(pilot: Pilot[None]) -> list[FakeClient]:
-    """The scripted trainer, while somebody listens and has not heard all."""
+def _unread_events(pilot: Pilot[None]) -> list[FakeClient]:
+    """The scripted trainer, while it has events that the app has not read."""
     client = getattr(pilot.app, "_client", None)
     listens = any(worker.group == "trainer" and worker.is_running for worker in pilot.app.workers)
     return [client] if listens and isinstance(client, FakeClient) and not client.heard_out else []

@@ -15,7 +15,7 @@ LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())
 
 
 @pytest.mark.parametrize(
-    ("size", "field", "beside", "across", "extent"),
+    ("size", "field", "with_optimal", "across", "extent"),
     [
         # hard: label 5, 10 fields; optimal: gap 2, 10 fields of 2 or 3; panels 3 apart. Height: heading, 18 rows.
         ((198, 45), CellSize(5, 2), True, True, (2 * (5 + 50 + 2 + 30) + 3, 37)),
@@ -24,15 +24,15 @@ LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())
         ((58, 15), CellSize(3, 1), True, False, (5 + 30 + 2 + 20, 30)),
     ],
 )
-def test_fields_of_blackjack_are_as_large_as_fits(size, field, beside, across, extent) -> None:
+def test_fields_of_blackjack_are_as_large_as_fits(size, field, with_optimal, across, extent) -> None:
     places = places_for(BLACKJACK, *size)
-    assert (places.cell, places.beside, places.across) == (field, beside, across)
+    assert (places.cell, places.with_optimal, places.across) == (field, with_optimal, across)
     assert (places.width, places.height) == extent
 
 
 def test_a_lake_has_large_fields_with_its_optimal_arrows_beside() -> None:
     places = places_for(LAKE, 78, 18)
-    assert (places.cell, places.beside, places.best_width) == (CellSize(7, 3), True, 7)
+    assert (places.cell, places.with_optimal, places.optimal_width) == (CellSize(7, 3), True, 7)
 
 
 @pytest.mark.parametrize("size", [(198, 45), (118, 29), (78, 19), (58, 15)])
@@ -44,12 +44,12 @@ def test_a_place_of_the_screen_is_the_field_that_is_drawn_there(size) -> None:
                 y = place.y + 1 + row * places.cell.height
                 left = place.x + place.label
                 assert places.spot_at(left + column * places.cell.width, y) == Spot(number, row, column)
-                if places.beside:
+                if places.with_optimal:
                     right = left + place.columns * places.cell.width + 2
-                    assert places.spot_at(right + column * places.best_width, y) == Spot(number, row, column)
+                    assert places.spot_at(right + column * places.optimal_width, y) == Spot(number, row, column)
         assert places.spot_at(place.x, place.y) is None
 
 
 def test_where_nothing_fits_the_smallest_fields_are_scrolled() -> None:
     places = places_for(BLACKJACK, 20, 5)
-    assert (places.cell, places.beside, places.across) == (CellSize(3, 1), False, False)
+    assert (places.cell, places.with_optimal, places.across) == (CellSize(3, 1), False, False)
