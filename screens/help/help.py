@@ -53,14 +53,13 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
     Disabled ones are listed too, unless the screen's `TELLS_DIM_KEYS` states that they never do anything.
     """
     dim_too = getattr(screen, "TELLS_DIM_KEYS", True)
-    keys: dict[tuple[DOMNode, str], list[str]] = {}
-    meanings: dict[tuple[DOMNode, str], tuple[str, str]] = {}
+    rows: dict[tuple[DOMNode, str], Row] = {}
     for node, binding, enabled, tooltip in screen.active_bindings.values():
         meaning = tooltip or binding.description
         if meaning and (enabled or dim_too) and wanted(node, binding):
-            keys.setdefault((node, binding.action), []).append(screen.app.get_key_display(binding))
-            meanings[node, binding.action] = meaning, binding.id or ""
-    return [Row(" ".join(shown), *meanings[action]) for action, shown in keys.items()]
+            key, same = screen.app.get_key_display(binding), rows.get((node, binding.action))
+            rows[node, binding.action] = Row(f"{same.name} {key}" if same else key, meaning, binding.id or "")
+    return list(rows.values())
 
 
 class HelpRows(Widget):

@@ -91,7 +91,7 @@ class InspectorScreen(Screen[None]):
         super().__init__()
         self._state, self._place, self._ask = state, place, ask
         self._updates = state.updates
-        self._drawn: tuple[TurnInspected | None, int] = (None, 0)
+        self._drawn: tuple[object, ...] = ()
         self._table: texts.Table | None = None
 
     def compose(self) -> ComposeResult:
@@ -113,7 +113,6 @@ class InspectorScreen(Screen[None]):
         self._draw()
 
     def show(self, state: RunState) -> None:
-        known = (self._state.live, self._found is None, self._turns)
         self._state = state
         if state.recorded and (found := state.inspection.found) is not None:
             self._place = TurnPlace(found.episode, found.turn)
@@ -121,8 +120,6 @@ class InspectorScreen(Screen[None]):
             self._updates = state.updates
             self.action_ask()
         self._draw()
-        if known != (state.live, self._found is None, self._turns):
-            self.refresh_bindings()
 
     @property
     def _found(self) -> TurnInspected | None:
@@ -145,9 +142,11 @@ class InspectorScreen(Screen[None]):
         warning.update(texts.status(inspection, *self._place))
         warning.display = bool(warning.content)
         width = texts.WIDE_NAME if self.size.width >= ROOMY else texts.NARROW_NAME
-        if self._drawn == (self._found, width):
+        shown = (self._found, self._place, self._turns, self._state.live, width)
+        if self._drawn == shown:
             return
-        self._drawn = (self._found, width)
+        self._drawn = shown
+        self.refresh_bindings()
         self._table = None if self._found is None else texts.table(self._found)
         if self._table is None:
             self.query_one(TokenTable).clear()
@@ -174,7 +173,6 @@ class InspectorScreen(Screen[None]):
         self._place = TurnPlace(self._place.episode, self._place.turn + by)
         self.action_ask()
         self._draw()
-        self.refresh_bindings()
 
     def action_ask(self) -> None:
         if self._state.live:

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, RunStarted
+from llamagym_tui.protocol.events import PolicyMapLaidOut, RunStarted
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.cell_text import DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
@@ -48,7 +48,6 @@ class PolicyMapScreen(Screen[None]):
         super().__init__()
         self._state, self._watch = state, watch
         self._watched_run: RunStarted | None = None
-        self._shown: tuple[PolicyMapLaidOut | None, PolicyMapped | None] = (None, None)
         is_older = state.live and state.mapped is not None and state.mapped.update < state.updates
         self._older = state.mapped if is_older else None
         """The map of an older policy, from before the screen was opened."""
@@ -74,11 +73,11 @@ class PolicyMapScreen(Screen[None]):
         if state.live and state.run is not None and state.map_layout and self._watched_run is not state.run:
             self._watched_run = state.run  # a restarted trainer does not know that the map is open
             self._watch(True)
-        layout, mapped = state.map_layout, state.mapped
-        if layout is not None and not layout.why_not and (layout, mapped) != self._shown:
-            self._shown = (layout, mapped)
+        layout, mapped, grid = state.map_layout, state.mapped, self.query_one(PolicyGrid)
+        known = layout is grid.policy.layout and mapped is grid.policy.mapped
+        if layout is not None and not layout.why_not and not known:
             policy = MappedPolicy(layout, mapped)
-            self.query_one(PolicyGrid).show(policy)
+            grid.show(policy)
             if self._first is None and mapped is not None and mapped is not self._older:
                 self._first = policy.count
         self._show_texts()

@@ -149,7 +149,7 @@ async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "f1")
-        await sees(pilot, "Settings that may change while the run is under way.")
+        await sees(pilot, "Settings that can change while the run is under way.")
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
 
@@ -308,7 +308,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_ap
         app.show_tour()
         await sees(pilot, "1 of 5")
         await pilot.press("enter", "enter")
-        await sees(pilot, "f7 holds everything still. t switches")
+        await sees(pilot, "f7 pauses everything. t switches")
 
 
 async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):
