@@ -81,7 +81,7 @@ def make_app() -> MakeApp:
 
 @pytest.fixture
 def snap_compare(snap_compare: Any, request: pytest.FixtureRequest) -> Any:
-    """Compares a picture with the one kept, once it stands still; says what differs."""
+    """Compares a picture with the one kept, once it stands still; reports what differs."""
     kept = request.path.parent / "__snapshots__" / request.path.stem / f"{request.node.name}.svg"
     is_new = request.config.getoption("update_snapshots") or not kept.exists()
     seen = ""

@@ -1,4 +1,4 @@
-"""Settings for people: each has its words, and what is typed is read or refused in one sentence."""
+"""Texts of settings: each setting has one, and typed values are parsed or refused with a sentence."""
 
 from __future__ import annotations
 
