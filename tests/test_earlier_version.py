@@ -16,8 +16,8 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.protocol.events import RunFinished, RunStarted
-from llamagym_tui.screens.help.bindings import key_names, keyed_classes, movable
-from llamagym_tui.screens.help.keymap import read_keys
+from llamagym_tui.screens.help.all_bindings import key_names, keyed_classes, movable
+from llamagym_tui.screens.help.keys_toml import read_keys
 from llamagym_tui.state.past_run import PastRun
 from llamagym_tui.state.replay import Player, Recording
 from llamagym_tui.state.run import initial_state

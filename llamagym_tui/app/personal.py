@@ -18,7 +18,7 @@ from textual.theme import Theme
 
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.screens.help.keymap import FILE
+from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import THEME
 
@@ -60,8 +60,8 @@ class PersonalApp(App[None]):
             self._take_keys()
 
     def _take_keys(self) -> None:
-        from llamagym_tui.screens.help.bindings import key_names, keyed_classes, movable
-        from llamagym_tui.screens.help.keymap import read_keys
+        from llamagym_tui.screens.help.all_bindings import key_names, keyed_classes, movable
+        from llamagym_tui.screens.help.keys_toml import read_keys
 
         keys, faults = read_keys(self._config_dir, movable([*keyed_classes(), type(self)]), key_names())
         self.set_keymap(keys)

@@ -1,4 +1,4 @@
-"""Five short hints at the first start, over the screen that they are about; escape ends them, and they never return."""
+"""Five hints at the first start. Once they were skipped or read to the end, they are never shown again."""
 
 from __future__ import annotations
 
@@ -18,101 +18,92 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.user_files import data_dir
 
 MARKER = "tour-seen"
-"""File in the data folder that says that the hints were shown."""
+"""Name of the file in the data folder that marks the hints as shown."""
 KEYS = {"help": "?", "pause": "space", "mode": "t", "prompt": "p", "table": "h", "quit": "q"}
-"""Keys that are spoken of, by the ids of their bindings, where nobody has moved them."""
+"""Default keys that the hints name, by the ids of their bindings."""
 HINTS = (
     (
         "Watch",
-        "A language model plays, and PPO trains it in a process of its own. Each message is told as it comes: what "
-        "the agent saw, what it said, the action that was read out of it, the reward.",
+        "A language model plays, and PPO trains it in a separate process. You see each message as it comes: the "
+        "observation, the agent's reply, the action read from it, the reward.",
     ),
     (
         "Learning",
-        "The curve is the mean return over episodes, with random and optimal play as dotted lines. The figures are of "
-        "the last update of the policy; {help} says what each means.",
+        "The curve is the mean return over episodes; dotted lines are random and optimal play. The figures are those "
+        "of the last update of the policy; {help} explains each.",
     ),
     (
         "Steer",
-        "{pause} holds everything still. {mode} switches between training and inference, where nothing is learnt. "
-        "{prompt} edits the system prompt; the next episodes have it.",
+        "{pause} pauses everything. {mode} switches between training and inference, where nothing is learnt. "
+        "{prompt} edits the system prompt of the next episodes.",
     ),
     (
         "Play",
-        "{table} opens a table of your own, even while the model loads. What you play is kept as demonstrations, from "
-        "which the model can learn.",
+        "{table} opens a table of your own, even while the model loads. Your episodes are kept as demonstrations, "
+        "and the model can be trained on them.",
     ),
     (
         "Come back",
-        "{quit} writes a checkpoint and leaves. llamagym-tui without a word lists agents, models and past runs: go on "
-        "with one, compare two, or replay one with a time slider.",
+        "{quit} writes a checkpoint and leaves. llamagym-tui without arguments lists agents, models and past runs: "
+        "resume one, compare two, or replay one with a time slider.",
     ),
 )
 
 
 def marker() -> Path:
-    """The file that says that the hints were shown."""
     return data_dir() / MARKER
 
 
 def was_seen() -> bool:
-    """Whether the hints were shown before, on this account."""
     return marker().exists()
 
 
 class TourScreen(ModalScreen[None]):
-    """The hints, one at a time."""
-
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,right,space", "move(1)", "Next", id="tour.next", tooltip="The next hint; the last one ends it."),
-        Binding("left", "move(-1)", "Before", id="tour.before", tooltip="The hint before."),
-        Binding("escape,q", "close", "Skip", id="tour.skip", tooltip="No more hints, never again."),
+        Binding(
+            "enter,right,space", "move(1)", "Next", id="tour.next", tooltip="The next hint; after the last, the end."
+        ),
+        Binding("left", "move(-1)", "Before", id="tour.before", tooltip="The previous hint."),
+        Binding("escape,q", "close", "Skip", id="tour.skip", tooltip="Show no hints again."),
     ]
 
     def __init__(self) -> None:
-        """The first hint."""
         super().__init__()
         self._index = 0
 
     def compose(self) -> ComposeResult:
-        """A few rows at the bottom, so that what they speak of is seen."""
         with Vertical(id="tour") as frame:
             frame.border_title = "first time here"
             yield Static(id="tour-text", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Say the first."""
-        self._say()
+        self._show()
 
     def on_click(self, event: Click) -> None:
-        """A click goes on, but for one on a key, which is that key."""
         if not isinstance(event.widget, KeyBar):
             self.action_move(1)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Nothing is before the first hint."""
         return None if parameters == (-1,) and self._index == 0 else True
 
     def action_move(self, steps: int) -> None:
-        """Another hint; after the last one, the end."""
         if self._index + steps >= len(HINTS):
             self.action_close()
         else:
             self._index = max(0, self._index + steps)
-            self._say()
+            self._show()
 
     def action_close(self) -> None:
-        """End the hints, and remember that they were seen."""
-        # Where nothing can be written they come again, and do no harm.
+        # If nothing can be written, the hints are shown again next time, which does no harm.
         with contextlib.suppress(OSError):
             marker().parent.mkdir(parents=True, exist_ok=True)
             marker().touch()
         self.dismiss()
 
-    def _say(self) -> None:
+    def _show(self) -> None:
         title, text = HINTS[self._index]
         text = text.format(**{id: moved_key(self.app, id, usual) for id, usual in KEYS.items()})
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))

@@ -1,7 +1,8 @@
-"""The token inspector: one reply of the agent, token by token, as it was sampled and as the policy sees it now.
+"""The token inspector (key `i` of the playground): one reply, token by token, when it was sampled and under the
+present policy.
 
-What it shows is the run state's inspection; it asks for another turn, and again after every update, and shows nothing
-that the trainer has not told.
+It shows the inspection in the run state, and requests it from the trainer when it is opened, when another reply is
+chosen, and after every update. The sentences and rows are made by `texts`.
 """
 
 from __future__ import annotations
@@ -20,17 +21,7 @@ from textual.widgets import DataTable, Static
 from llamagym_tui.protocol.commands import InspectTurn
 from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnFinished, TurnInspected
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.inspector.texts import (
-    MEANING,
-    NARROW_NAME,
-    NUMBERS,
-    WIDE_NAME,
-    Table,
-    awaited_text,
-    headline,
-    status,
-    table,
-)
+from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -38,11 +29,11 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entries, Entry, Reply
 
 ROOMY = 80
-"""Cells of the screen from which the names' column is wide."""
+"""Cells of the screen from which the column of tokens is wide."""
 
 
 def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
-    """A key that goes to another reply, before any that the table has."""
+    """A key that goes to another reply. It has priority, or the table would take it."""
     return Binding(
         key,
         f"turn({by})",
@@ -56,35 +47,24 @@ def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | Non
 
 
 class TurnPlace(NamedTuple):
-    """A turn of an episode."""
-
     episode: int
     turn: int
 
 
 class TokenTable(DataTable[Text]):
-    """Tokens, or replies, to choose one."""
-
-    HELP = MEANING
+    HELP = texts.MEANING
 
     def __init__(self) -> None:
-        """An empty table."""
         super().__init__(cursor_type="row", id="tokens")
-        self._named = ("", 0)
 
-    def show(self, told: Table, name_width: int) -> None:
-        """Show rows; the cursor stays where it is, or goes to where the reply gets interesting."""
-        at = self.cursor_row if self.row_count else told.first
-        if self._named != (told.name, name_width):
-            self._named = (told.name, name_width)
-            self.clear(columns=True)
-            self.add_column(" ", width=1)
-            self.add_column(told.name, width=name_width)
-            for title, width in NUMBERS:
-                self.add_column(Text(title, justify="right"), width=width)
-        else:
-            self.clear()
-        for row in told.rows:
+    def show(self, table: texts.Table, name_width: int) -> None:
+        at = self.cursor_row if self.row_count else table.first
+        self.clear(columns=True)
+        self.add_column(" ", width=1)
+        self.add_column(table.name, width=name_width)
+        for title, width in texts.NUMBERS:
+            self.add_column(Text(title, justify="right"), width=width)
+        for row in table.rows:
             style = "dim" if row.dim else ""
             name = Text(set_cell_size(row.name, name_width).rstrip(), style=style)
             numbers = [Text(value, style=style, justify="right") for value in row.numbers]
@@ -93,57 +73,46 @@ class TokenTable(DataTable[Text]):
 
 
 class InspectorScreen(Screen[None]):
-    """A reply, token by token."""
-
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     BINDINGS: ClassVar[list[BindingType]] = [
-        _turn("left_square_bracket", -1, "Reply before", "The reply before.", shown="["),
+        _turn("left_square_bracket", -1, "Previous reply", "The previous reply of the episode.", shown="["),
         _turn("right_square_bracket", 1, "Next reply", "The next reply of the episode.", shown="]"),
-        _turn("left", -1, "Reply before", "The reply before."),
+        _turn("left", -1, "Previous reply", "The previous reply of the episode."),
         _turn("right", 1, "Next reply", "The next reply of the episode."),
-        Binding("r", "ask", "Refresh", tooltip="Ask the policy again as it is now.", id="inspector.refresh"),
+        Binding(
+            "r", "ask", "Refresh", tooltip="Compute the figures again under the present policy.", id="inspector.refresh"
+        ),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
-        Binding("escape,i,q", "back", "Back", tooltip="Back to the conversation.", id="inspector.back"),
+        Binding("escape,i,q", "dismiss", "Back", tooltip="Back to the conversation.", id="inspector.back"),
     ]
 
     def __init__(self, state: RunState, place: TurnPlace) -> None:
-        """A screen that asks for a reply when it is shown.
-
-        Args:
-            state: what is known of the run.
-            place: the reply.
-        """
         super().__init__()
         self._state, self._place = state, place
         self._updates = state.updates
-        self._drawn: tuple[TurnInspected | None, int] = (None, 0)
-        self._table: Table | None = None
+        self._drawn: tuple[object, ...] = ()
+        self._table: texts.Table | None = None
 
     def compose(self) -> ComposeResult:
-        """The sentence on top, tokens under it, what is told of one beside or below them."""
         yield TooSmall()
         yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
             yield TokenTable()
-            with VerticalScroll(id="inspector-told"):
+            with VerticalScroll(id="inspector-detail"):
                 yield Static(id="inspector-text", markup=False)
         yield Static(id="inspector-status", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Ask at once; the table has the keys."""
         self.query_one(TokenTable).focus()
         self.action_ask()
         self.show(self._state)
 
     def on_resize(self) -> None:
-        """The names have more room, or less."""
         self._draw()
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run; after an update, ask what has become of the reply."""
-        known = (self._state.live, self._found is None, self._turns)
         self._state = state
         if state.recorded and (found := state.inspection.found) is not None:
             self._place = TurnPlace(found.episode, found.turn)
@@ -151,8 +120,6 @@ class InspectorScreen(Screen[None]):
             self._updates = state.updates
             self.action_ask()
         self._draw()
-        if known != (state.live, self._found is None, self._turns):
-            self.refresh_bindings()
 
     @property
     def _found(self) -> TurnInspected | None:
@@ -169,32 +136,32 @@ class InspectorScreen(Screen[None]):
         if not self.is_mounted:
             return
         inspection = self._state.inspection
-        told = headline(inspection, *self._place, awaited=awaited_text(self._state))
-        self.query_one("#inspector-headline", Static).update(told)
-        words = status(inspection, *self._place)
-        self.query_one("#inspector-status", Static).update(words)
-        self.query_one("#inspector-status").display = bool(words)
-        width = WIDE_NAME if self.size.width >= ROOMY else NARROW_NAME
-        if self._drawn == (self._found, width):
+        title = texts.headline(inspection, *self._place, awaited=texts.awaited_text(self._state))
+        self.query_one("#inspector-headline", Static).update(title)
+        warning = self.query_one("#inspector-status", Static)
+        warning.update(texts.status(inspection, *self._place))
+        warning.display = bool(warning.content)
+        width = texts.WIDE_NAME if self.size.width >= ROOMY else texts.NARROW_NAME
+        shown = (self._found, self._place, self._turns, self._state.live, width)
+        if self._drawn == shown:
             return
-        self._drawn = (self._found, width)
-        self._table = None if self._found is None else table(self._found)
+        self._drawn = shown
+        self.refresh_bindings()
+        self._table = None if self._found is None else texts.table(self._found)
         if self._table is None:
             self.query_one(TokenTable).clear()
             self.query_one("#inspector-text", Static).update("")
         else:
             self.query_one(TokenTable).show(self._table, width)
-            self._tell()
+            self._show_row()
 
     @on(DataTable.RowHighlighted)
-    def _tell(self) -> None:
-        """Tell of the row under the cursor."""
+    def _show_row(self) -> None:
         row = self.query_one(TokenTable).cursor_row
         if self._table is not None and row < len(self._table.rows):
-            self.query_one("#inspector-text", Static).update(self._table.rows[row].told)
+            self.query_one("#inspector-text", Static).update(self._table.rows[row].detail)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Other replies, while there is a trainer that knows of them."""
         match action, parameters:
             case "turn", (int(by),):
                 return True if self._state.live and 0 <= self._place.turn + by < self._turns else None
@@ -203,24 +170,17 @@ class InspectorScreen(Screen[None]):
         return True
 
     def action_turn(self, by: int) -> None:
-        """Look at another reply of the episode."""
         self._place = TurnPlace(self._place.episode, self._place.turn + by)
         self.action_ask()
         self._draw()
-        self.refresh_bindings()
 
     def action_ask(self) -> None:
-        """Ask for the reply, as the policy sees it now."""
         if self._state.live:
             self.post_message(CommandAsked(InspectTurn(episode=self._place.episode, turn=self._place.turn)))
 
-    def action_back(self) -> None:
-        """Back to the conversation."""
-        self.dismiss()
-
 
 def open_inspector(view: ConversationView, state: RunState) -> None:
-    """Open the inspector on the reply that is pointed at, else on the last one of what is watched."""
+    """Open the inspector on the reply that is pointed at, or on the last one that was streamed."""
     place = place_of(state.transcript.entries, view.pointed_at())
     if state.recorded or place is None:
         found = state.inspection.found
@@ -230,7 +190,7 @@ def open_inspector(view: ConversationView, state: RunState) -> None:
 
 
 def place_of(entries: Entries, pointed_at: Entry | None) -> TurnPlace | None:
-    """The turn of an entry, or of the last reply before it; of the last reply, if nothing is pointed at."""
+    """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
     fact = pointed_at.fact if pointed_at is not None else None
     if isinstance(fact, ActionsWeighed | ObservationShown | Reply | TurnFinished):
         return TurnPlace(fact.episode, fact.turn)

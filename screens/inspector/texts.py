@@ -1,6 +1,6 @@
-"""A reply under inspection as text: a sentence about it, the rows of its table, and what is told of each row.
+"""An inspected reply as text: a headline, the rows of its table, and the details of each row.
 
-Tokens are literal: spaces, line ends and whatever could steer a terminal are shown as characters of their own.
+Tokens are literal: spaces, line ends and control characters are shown as visible characters.
 """
 
 from __future__ import annotations
@@ -15,80 +15,76 @@ from textual.content import Content
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, MINUS, bar, number
 from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.run import RunState
 
-ASIDE = "$foreground 60%"
 TRAINED, UNTRAINED, CHOSEN = "●", "○", "▶"
-"""Marks of rows; they tell without colour what is trained on, and which reply was chosen."""
+"""Marks of rows, seen without colour: trained on or not, and the reply that was chosen."""
 NARROW_NAME, WIDE_NAME = 12, 24
-"""Cells of a token, or of a reply."""
+"""Cells of the column of tokens, or of replies."""
 NUMBERS = (("p", 6), ("old", 7), ("new", 7), ("ratio", 6), ("clip", 7))
-"""Columns beside the names, and their cells."""
+"""The other columns, and their cells."""
 MEANING = (
     "Each row is a token of the reply.\n"
-    f"{TRAINED} the policy is trained on it, {UNTRAINED} it is not: prompt, observation, template, what others said.\n"
-    "p: its probability under the policy as it is now.\n"
+    f"{TRAINED} the policy is trained on it, {UNTRAINED} it is not: prompt, observation, template, replies of others.\n"
+    "p: its probability under the present policy.\n"
     "old: its log-probability, in nats, when it was sampled.\n"
-    "new: its log-probability under the policy as it is now.\n"
+    "new: its log-probability under the present policy.\n"
     "ratio: exp(new − old); 1 until an update has changed the policy.\n"
-    "clip: clipped where PPO's objective takes its clipped side, so that the token has no gradient: the ratio has "
-    "left the clip range to where the advantage pushed it. outside: it left to the other side, and the gradient "
-    "brings it back. inside: it has a gradient.\n"
-    "Below: value (V before the token, as the update used it), advantage, and the tokens that the model considered; "
-    f"{TRAINED} marks those that lead to an action's canonical reply. Any token may be sampled all the same.\n"
-    "· stands for a space, ↵ for the end of a line."
+    "clip: clipped where the ratio has left the clip range in the direction of the advantage; PPO's objective is flat "
+    "there, so the token has no gradient. outside: the ratio left in the other direction, and the gradient brings it "
+    "back. inside: it has a gradient.\n"
+    "Below: value (V before the token, as the update used it), advantage, and the most probable tokens; "
+    f"{TRAINED} marks those that lead to an action's canonical reply. Every other token can be sampled too.\n"
+    "· stands for a space, ↵ for a line end."
 )
-"""Help on the table."""
+"""Help text of the table."""
 LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
-"""Phases in which the trainer answers no question, for people."""
+"""Phases during which the trainer does not answer."""
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
 class Row(NamedTuple):
-    """A row of the table."""
-
     mark: str
     name: str
     numbers: tuple[str, ...]
     dim: bool
-    told: Content
-    """What is told below while the cursor is on it."""
+    detail: Content
+    """Shown while the cursor is on the row."""
 
 
 class Table(NamedTuple):
-    """All rows."""
-
     name: str
-    """Title of the names' column."""
+    """Title of the column of tokens or replies."""
     rows: list[Row]
     first: int
-    """Row where the cursor stands at first."""
+    """Row where the cursor starts: the first token at which the actions differ, or the chosen reply."""
 
 
 def visible(text: str) -> str:
-    """A token as characters that can be seen and do nothing."""
+    """A token with spaces, line ends and control characters made visible."""
     return literal(text).translate(_VISIBLE) or "∅"
 
 
 def awaited_text(state: RunState) -> str:
-    """When a trainer answers that was asked."""
+    """What the inspector waits for."""
     if not state.live:
-        return "no trainer is there to ask."
+        return "there is no trainer to answer."
     if (doing := LONG_WORK.get(state.phase)) is None:
-        return "asked; the trainer answers between two steps."
-    how_far = f", {one_line(state.detail)}," if state.detail else ""
-    return f"asked; {doing} is under way{how_far} and the trainer answers after it."
+        return "requested; the trainer answers between two steps."
+    progress = f", {one_line(state.detail)}," if state.detail else ""
+    return f"requested; {doing} is under way{progress} and the trainer answers after it."
 
 
 def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -> str:
-    """A sentence about what is looked at; `awaited`: what is said while no answer is there."""
+    """A sentence about the inspected reply; `awaited` stands in it while there is no answer."""
     name = f"Reply {turn + 1:,} of episode {episode:,}"
     found = inspection.of(episode, turn)
     if found is None:
         return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
-    return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_judged(found)}"
+    return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_verdict(found)}"
 
 
 def status(inspection: Inspection, episode: int, turn: int) -> str:
@@ -97,9 +93,9 @@ def status(inspection: Inspection, episode: int, turn: int) -> str:
     return f"These figures are of policy {found.policy:,}. {why_not}" if found is not None and why_not else ""
 
 
-def _judged(found: TurnInspected) -> str:
+def _verdict(found: TurnInspected) -> str:
     if not found.said_by_policy:
-        return "somebody else said it, so it is not trained on."
+        return "not sampled from the policy, so not trained on."
     decisions = [found.choice] if found.choice else [token.decision for token in found.tokens]
     advantages = [decision.advantage for decision in decisions if decision.advantage is not None]
     if not advantages:
@@ -113,13 +109,13 @@ def _judged(found: TurnInspected) -> str:
 
 
 def _how(found: TurnInspected) -> str:
-    return f"chosen whole by its score among {len(found.replies):,} replies; " if found.choice else ""
+    return f"chosen by its score from {len(found.replies):,} replies; " if found.choice else ""
 
 
 def _why_untrained(found: TurnInspected) -> str:
     match found.stage:
         case "under_way":
-            return "not trained yet, its episode is under way."
+            return "not trained yet, its episode has not ended."
         case "waiting":
             return "not trained yet, its batch is not complete."
         case "inference":
@@ -129,14 +125,14 @@ def _why_untrained(found: TurnInspected) -> str:
 
 
 def table(found: TurnInspected) -> Table:
-    """The rows of a reply: what stands before it, its tokens or the replies it was chosen among, what comes after."""
+    """The rows of a reply: the context before it, its tokens or the replies to choose from, the context after it."""
     if found.choice is not None:
         middle = [_reply_row(found, reply, found.choice) for reply in found.replies]
         first = next((at for at, reply in enumerate(found.replies) if reply.chosen), 0)
     else:
-        middle = [_token_row(found, at) for at in range(len(found.tokens))]
-        parts = [at for at, token in enumerate(found.tokens) if sum(each.admissible for each in token.alternatives) > 1]
-        first = parts[0] if parts else 0
+        middle = [_token_row(found, at, token) for at, token in enumerate(found.tokens)]
+        several = (sum(each.admissible for each in token.alternatives) > 1 for token in found.tokens)
+        first = next((at for at, differs in enumerate(several) if differs), 0)
     before = [_context_row("before", found.before)] if found.before else []
     after = [_context_row("after", found.after)] if found.after else []
     name = "token" if found.choice is None else "reply"
@@ -147,89 +143,73 @@ def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
     text = visible("".join(token.text for token in tokens))
     name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
     count = f"{len(tokens)} tokens {where} it" + (", not trained" if not any(t.trained for t in tokens) else "")
-    pieces: list[tuple[str, str]] = [(f"{count}; │ parts them, bold ones are another reply's:\n", ASIDE)]
+    pieces: list[tuple[str, str]] = [(f"{count}; │ separates them, bold ones belong to another reply:\n", ASIDE)]
     for token in tokens:
         pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]
     return Row(UNTRAINED, name, ("", "", "", "", f"{len(tokens)} more"), True, Content.assemble(*pieces[:-1]))
 
 
-def _token_row(found: TurnInspected, at: int) -> Row:
-    token = found.tokens[at]
-    mark = TRAINED if found.said_by_policy else UNTRAINED
-    numbers = _numbers(token.decision, found.clip_range)
-    return Row(mark, visible(token.text), numbers, not found.said_by_policy, _token_told(found, at, token))
-
-
 def _reply_row(found: TurnInspected, reply: ScoredReply, choice: Decision) -> Row:
     of_chosen = _numbers(choice, found.clip_range)
     numbers = of_chosen if reply.chosen else (_share(reply.probability), "", "", "", "")
-    told = [
+    lines = [
         Content.assemble(
             (visible(reply.text), "bold"),
             (f"  score {number(reply.score, 3)} nats, temperature {found.temperature:g}", ASIDE),
         )
     ]
     if reply.chosen:
-        told += _decision_told(found, choice)
-        told.append(Content.styled(f"its tokens, none of them a decision by itself ({TRAINED} trained):", ASIDE))
+        lines += _decision_lines(found, choice)
+        lines.append(Content.styled(f"its tokens, none of them a decision of its own ({TRAINED} trained):", ASIDE))
         shown = [f"{visible(token.text)} {_share(math.exp(token.decision.new))}" for token in found.tokens]
-        told.append(Content(" │ ".join(shown)))
-    return Row(CHOSEN if reply.chosen else UNTRAINED, visible(reply.text), numbers, False, Content("\n").join(told))
+        lines.append(Content(" │ ".join(shown)))
+    return Row(CHOSEN if reply.chosen else UNTRAINED, visible(reply.text), numbers, False, Content("\n").join(lines))
 
 
-def _token_told(found: TurnInspected, at: int, token: InspectedToken) -> Content:
+def _token_row(found: TurnInspected, at: int, token: InspectedToken) -> Row:
+    mark = TRAINED if found.said_by_policy else UNTRAINED
+    numbers = _numbers(token.decision, found.clip_range)
     lines = [
         Content.assemble(
             (f"token {at + 1} of {len(found.tokens)} ", ASIDE),
             (visible(token.text), "bold"),
             (f"  id {token.token}", ASIDE),
         ),
-        *_decision_told(found, token.decision),
+        *_decision_lines(found, token.decision),
         Content.styled(
-            f"considered by policy {found.policy:,} ({TRAINED} leads to an action; none is forbidden):", ASIDE
+            f"most probable under policy {found.policy:,} ({TRAINED} leads to an action; every token is allowed):",
+            ASIDE,
         ),
-        *[_alternative(each, said=each.token == token.token) for each in token.alternatives],
+        *[_alternative(each, sampled=each.token == token.token) for each in token.alternatives],
     ]
-    return Content("\n").join(lines)
+    return Row(mark, visible(token.text), numbers, not found.said_by_policy, Content("\n").join(lines))
 
 
-def _decision_told(found: TurnInspected, decision: Decision) -> list[Content]:
+def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
     lines = []
     if decision.old is not None and decision.ratio is not None:
-        lo, hi = 1 - found.clip_range, 1 + found.clip_range
-        side = _clip(decision, found.clip_range)
+        low, high, side = 1 - found.clip_range, 1 + found.clip_range, _clip(decision, found.clip_range)
         moved = f"p {_share(math.exp(decision.old))} → {_share(math.exp(decision.new))}: ratio {_ratio(decision.ratio)}"
-        lines.append(
-            Content(
-                f"{moved}, {side} {lo:g} … {hi:g}"
-                if side != "clipped"
-                else f"{moved}, clipped at {_bound(found, decision)}"
-            )
-        )
+        bound = f"at {high if decision.ratio > 1 else low:g}: no gradient"
+        lines.append(Content(f"{moved}, {side} {bound if side == 'clipped' else f'{low:g} … {high:g}'}"))
     whose = "of the whole reply" if found.credit == "turn" or found.choice else "of this token"
     if decision.advantage is not None and decision.value is not None and decision.target is not None:
         now = f", now {number(decision.value_now, 2)}" if decision.value_now is not None else ""
+        advantage, value = number(decision.advantage, 2), number(decision.value, 2)
         lines.append(
-            Content(
-                f"advantage {number(decision.advantage, 2)} {whose} · value {number(decision.value, 2)}{now}"
-                f" · return {number(decision.target, 2)}"
-            )
+            Content(f"advantage {advantage} {whose} · value {value}{now} · return {number(decision.target, 2)}")
         )
     elif decision.value_now is not None:
         lines.append(Content(f"value now {number(decision.value_now, 2)} · no advantage: {_why_untrained(found)}"))
     return lines
 
 
-def _bound(found: TurnInspected, decision: Decision) -> str:
-    return f"{1 + found.clip_range if (decision.ratio or 0) > 1 else 1 - found.clip_range:g}: no gradient"
-
-
-def _alternative(other: Alternative, *, said: bool) -> Content:
+def _alternative(other: Alternative, *, sampled: bool) -> Content:
     mark = TRAINED if other.admissible else " "
     return Content.assemble(
         f"{mark} {set_cell_size(visible(other.text), NARROW_NAME)} {_share(other.probability):>6} ",
         (f"{bar(other.probability):<{BAR}}", "$primary"),
-        (" said" if said else "", "bold"),
+        (" sampled" if sampled else "", "bold"),
     )
 
 
@@ -244,7 +224,7 @@ def _numbers(decision: Decision, clip_range: float) -> tuple[str, ...]:
 
 
 def _clip(decision: Decision, clip_range: float) -> str:
-    """Where the ratio stands; nothing is clipped where there is no advantage."""
+    """Where the ratio is; nothing is clipped without an advantage."""
     if decision.ratio is None:
         return ""
     if decision.clipped:

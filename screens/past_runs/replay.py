@@ -65,7 +65,7 @@ class ReplayScreen(PlaygroundScreen):
 
     CSS_PATH = "../playground/playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
-    TELLS_DIM_KEYS = False
+    SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),

@@ -69,7 +69,7 @@ class Steering(Base):
 
     def action_policy_map(self) -> None:
         """Open the policy on its map; the trainer is asked to follow it closely meanwhile."""
-        from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
+        from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 
         self.app.push_screen(PolicyMapScreen(self._state))
 

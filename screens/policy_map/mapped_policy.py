@@ -1,6 +1,6 @@
-"""The policy on its map, as it is drawn: what it does in each state, and where that is what is best.
+"""A policy map as it is drawn: what the policy does in each state, and where that is optimal.
 
-Made of what the trainer told; knows neither Textual nor the trainer.
+Built from the events of the trainer; knows neither Textual nor the trainer.
 """
 
 from __future__ import annotations
@@ -15,19 +15,15 @@ from llamagym_tui.protocol.policy_map import MapCell
 
 
 class Spot(NamedTuple):
-    """A field of a panel."""
-
     panel: int
     row: int
     column: int
 
 
 class MappedCell(NamedTuple):
-    """A field, and what the policy does there."""
-
     cell: MapCell
     shares: tuple[float, ...]
-    """Probability of each action; empty: no state, or not asked yet, or a policy that has diverged gives no numbers."""
+    """Probability of each action; empty: no state, not computed yet, or not finite, as of a policy that diverged."""
 
     @property
     def choice(self) -> int | None:
@@ -36,17 +32,17 @@ class MappedCell(NamedTuple):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the most probable action is one of the best; None: one of them is not known."""
+        """Whether the most probable action is optimal; None: one of the two is not known."""
         return None if self.choice is None or not self.cell.best else self.choice in self.cell.best
 
     def share(self, action: int) -> float:
-        """Probability of an action among the actions: other words left out."""
+        """Probability of an action among the actions: other replies are left out."""
         total = sum(self.shares)
         return self.shares[action] / total if total else 0.0
 
 
 class Count(NamedTuple):
-    """States in which policy and best strategy agree."""
+    """States in which the policy agrees with the optimal strategy."""
 
     agreeing: int
     states: int
@@ -54,36 +50,25 @@ class Count(NamedTuple):
 
 
 class MappedPolicy:
-    """A layout with what the policy does."""
+    """The cells of a map, with what the policy does in each."""
 
     def __init__(self, layout: PolicyMapLaidOut, mapped: PolicyMapped | None) -> None:
-        """A policy on its map.
-
-        Args:
-            layout: of the map.
-            mapped: what the policy does. None: it was not asked yet.
-        """
         self.layout, self.mapped = layout, mapped
         shares = iter(mapped.shares if mapped is not None else ())
         self.cells: dict[Spot, MappedCell] = {
             spot: MappedCell(cell, _numbers(next(shares, ())) if cell.is_state else ()) for spot, cell in _cells(layout)
         }
-        """All fields but empty ones."""
+        """All cells but empty ones."""
 
     @cached_property
     def counts(self) -> list[Count]:
-        """Of each panel."""
-        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in self._panels]
+        panels = range(len(self.layout.panels))
+        agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in panels]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
 
     @property
     def count(self) -> Count:
-        """Of all panels."""
         return Count(sum(count.agreeing for count in self.counts), sum(count.states for count in self.counts))
-
-    @property
-    def _panels(self) -> range:
-        return range(len(self.layout.panels))
 
 
 def _numbers(shares: Sequence[float]) -> tuple[float, ...]:

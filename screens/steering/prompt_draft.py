@@ -1,6 +1,6 @@
-"""The draft of a system prompt on disk, so that it survives a crash; and prompts as files of the user's own.
+"""The draft of a system prompt on disk, so that it survives a crash; and prompt files that the user names.
 
-A draft belongs to an agent and is kept from the first change until it is applied or forgotten.
+Each agent has one draft, kept from the first change until it is applied or discarded.
 """
 
 from __future__ import annotations
@@ -12,18 +12,11 @@ from llamagym_tui.errors import PromptFileError
 from llamagym_tui.user_files import data_dir, replace_file
 
 MAX_BYTES = 1_000_000
-"""Largest file that is taken for a prompt."""
+"""Largest file that is read as a prompt."""
 
 
 class Draft:
-    """A draft on disk."""
-
     def __init__(self, agent: str) -> None:
-        """The draft of an agent, which may not be there.
-
-        Args:
-            agent: as the user named it; characters that do not belong into a file name are replaced.
-        """
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
         self.path = data_dir() / "drafts" / f"{name}.txt"
 
@@ -35,15 +28,9 @@ class Draft:
             return None
 
     def keep(self, text: str) -> None:
-        """Write it; the one before stays until this one is whole.
-
-        Raises:
-            PromptFileError: it cannot be written.
-        """
         write_prompt(self.path, text)
 
     def forget(self) -> None:
-        """Leave no draft."""
         self.path.unlink(missing_ok=True)
 
 
@@ -55,7 +42,7 @@ def read_prompt(path: Path) -> str:
     """
     try:
         if path.expanduser().stat().st_size > MAX_BYTES:
-            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, which no prompt has; name another file.")
+            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, too many for a prompt; choose another file.")
         return path.expanduser().read_text(encoding="utf-8-sig").rstrip("\n")
     except UnicodeDecodeError as error:
         raise PromptFileError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
@@ -64,7 +51,7 @@ def read_prompt(path: Path) -> str:
 
 
 def write_prompt(path: Path, text: str) -> None:
-    """Write a prompt; the file before stays until this one is whole, and folders are made.
+    """Write a prompt; the old file stays until the new one is whole, and folders are made.
 
     Raises:
         PromptFileError: it cannot be written.

@@ -1,7 +1,7 @@
-"""The editor of the system prompt: a draft that becomes a request when it is applied, and nothing before.
+"""Editor of the system prompt (key `p` of the playground): a draft is requested from the trainer when it is applied.
 
-Which prompt is active, and which one is only pending, is told as the trainer confirms it. The draft is on disk from
-its first change until it is applied or forgotten; below it stand the versions so far, with what was played under each.
+A prompt is shown as active once the trainer has confirmed it, and as pending until then. The draft is on disk from
+its first change until it is applied or discarded. Below it are the versions so far, with their mean returns.
 """
 
 from __future__ import annotations
@@ -28,41 +28,34 @@ from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.text_area import DraftArea
+from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
 
 KEEP_S = 0.5
-"""Seconds after a change until the draft is on disk."""
+"""Seconds from a change until the draft is on disk."""
 
 
 class PathInput(Input):
-    """The name of a file to load or save."""
-
-    HELP = "A file of plain text. enter loads or saves, escape leaves it."
+    HELP = "A plain text file. enter loads or saves it, escape cancels."
 
 
 class PromptEditor(ModalScreen[str | None]):
-    """Edits a system prompt; dismissed with the new one, or with None if it is to stay."""
+    """Edits a system prompt; dismissed with the new one, or with None if it did not change."""
 
-    CSS_PATH = "prompt_editor.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "ctrl+s", "apply", "Apply", id="prompt.apply", tooltip="Episodes that begin from now on have this prompt."
         ),
-        Binding("f2", "diff", "Diff", id="prompt.diff", tooltip="What the draft changes in the chosen version."),
-        Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Take the draft from a file."),
-        Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft into a file."),
+        Binding("f2", "diff", "Diff", id="prompt.diff", tooltip="Compare the draft with the chosen version."),
+        Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
+        Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
         Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
-        Binding("escape", "revert", "Revert", id="prompt.revert", tooltip="Leave the prompt; the draft is forgotten."),
+        Binding("escape", "revert", "Revert", id="prompt.revert", tooltip="Keep the prompt, discard the draft."),
     ]
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
-        """An editor of a prompt.
-
-        Args:
-            state: of the run.
-            system_prompt: where the draft begins, unless one is left from earlier.
-        """
         super().__init__()
         self._state = state
         self._original = literal(system_prompt)
@@ -71,12 +64,11 @@ class PromptEditor(ModalScreen[str | None]):
         self._restored = kept is not None and kept != self._original
         self._text = literal(kept) if kept is not None and self._restored else self._original
         self._purpose: Literal["load", "save"] = "load"
-        self._said = ""
+        self._message = ""
         self._due: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """The draft, the versions, what becomes of it."""
-        with Vertical(id="editor-frame") as frame:
+        with Vertical(classes="dialog") as frame:
             frame.border_title = "system prompt"
             yield DraftArea(self._text, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
             with VerticalScroll(id="diff-pane"):
@@ -87,7 +79,6 @@ class PromptEditor(ModalScreen[str | None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The cursor stands at the end of the draft."""
         draft = self.query_one(DraftArea)
         draft.move_cursor(draft.document.end)
         draft.focus()
@@ -96,25 +87,23 @@ class PromptEditor(ModalScreen[str | None]):
             self.query_one(VersionList).highlighted = 0
 
     def show(self, state: RunState) -> None:
-        """Tell which prompt is active now, and what was played under each."""
         self._state = state
         self.query_one(VersionList).show(state)
-        self._say(self._said)
+        self._notice(self._message)
 
-    def _say(self, text: str) -> None:
-        """Say something above the status; empty: the status alone."""
-        self._said = text
-        forget = key_of(self, "prompt.revert", "escape")
-        restored = f"A draft from earlier is restored; {forget} forgets it. " if self._restored else ""
+    def _notice(self, text: str) -> None:
+        """Show a message above the status; empty: the status alone."""
+        self._message = text
+        discard = key_of(self, "prompt.revert", "escape")
+        restored = f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
         status = status_text(self._state, key_of(self, "prompt.apply", "ctrl+s"))
-        told = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
-        self.query_one("#editor-status", Static).update(told)
+        line = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
+        self.query_one("#editor-status", Static).update(line)
 
     # The draft on disk
 
     @on(TextArea.Changed)
     def keep_soon(self) -> None:
-        """Put the draft on disk once typing pauses."""
         if self._due is not None:
             self._due.stop()
         self._due = self.set_timer(KEEP_S, self._keep)
@@ -125,99 +114,86 @@ class PromptEditor(ModalScreen[str | None]):
             if text != self._original:
                 self._draft.keep(text)
         except PromptFileError as error:
-            self._say(one_line(f"The draft is not kept: {error}"))
+            self._notice(one_line(f"The draft was not saved: {error}"))
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         if self._due is not None:
             self._due.stop()
         self._draft.forget()
 
     def action_apply(self) -> None:
-        """Ask for the draft, unless it is what there is already."""
         text = self.query_one(DraftArea).text
-        self._forget()
+        self._discard()
         self.dismiss(None if text == self._original else text)
 
     def action_revert(self) -> None:
-        """Leave what is open in the editor, or forget the draft."""
         if self.has_class("-path") or self.has_class("-diff"):
             self._show_draft()
             return
-        self._forget()
+        self._discard()
         self.dismiss(None)
 
     def _show_draft(self) -> None:
-        """The draft again, in place of a difference or the name of a file."""
         self.remove_class("-path", "-diff")
         self.query_one(DraftArea).focus()
-        self._say("")
+        self._notice("")
 
     # Versions
 
     def action_diff(self) -> None:
-        """Show the draft against the chosen version, or the draft again."""
-        known = self._chosen()
-        if known is None:
-            self._say("There is no version to compare with yet.")
+        if (known := self._chosen()) is None:
+            self._notice("There is no version yet to compare with.")
             return
         self.toggle_class("-diff")
-        self.query_one("#diff", Static).update(word_diff(known[1], self.query_one(DraftArea).text))
-        self._say(f"Against v{known[0]}: [-left out-] {{+added+}}." if self.has_class("-diff") else "")
+        self.query_one("#diff", Static).update(word_diff(known.text, self.query_one(DraftArea).text))
+        self._notice(f"Compared with v{known.version}: [-removed-] {{+added+}}." if self.has_class("-diff") else "")
 
-    def _chosen(self) -> tuple[int, str] | None:
-        """Number and text of the version under the cursor."""
+    def _chosen(self) -> PromptVersion | None:
         option = self.query_one(VersionList).highlighted_option
-        for known in self._state.prompts:
-            if option is not None and option.id == str(known.version):
-                return known.version, known.text
-        return None
+        return next((known for known in self._state.prompts if option and option.id == str(known.version)), None)
 
     @on(OptionList.OptionSelected)
     def take_version(self) -> None:
-        """Take the chosen version into the draft."""
         if (known := self._chosen()) is not None:
-            self._take(known[1], f"v{known[0]} is in the draft.")
+            self._replace_draft(known.text, f"v{known.version} is in the draft.")
 
-    def _take(self, text: str, said: str) -> None:
+    def _replace_draft(self, text: str, message: str) -> None:
         draft = self.query_one(DraftArea)
         # As an edit, so that it can be undone.
         draft.replace(literal(text), (0, 0), draft.document.end)
         self._show_draft()
-        self._say(said)
+        self._notice(message)
 
     # Files
 
     def action_ask_path(self, purpose: Literal["load", "save"]) -> None:
-        """Ask for the name of a file."""
         self._purpose = purpose
         self.remove_class("-diff")
         self.add_class("-path")
-        self._say({"load": "The draft from this file?", "save": "The draft into this file?"}[purpose])
+        self._notice({"load": "Load the draft from which file?", "save": "Save the draft to which file?"}[purpose])
         field = self.query_one(PathInput)
-        field.placeholder = f"file to {purpose}, enter does it"
+        field.placeholder = f"file to {purpose}, then enter"
         field.focus()
 
     @on(Input.Submitted, "#path")
     def use_path(self, event: Input.Submitted) -> None:
-        """Load or save."""
         if not event.value.strip():
             return
         path = Path(event.value.strip())
         try:
             if self._purpose == "load":
-                self._take(read_prompt(path), f"{one_line(path.name)} is in the draft.")
+                self._replace_draft(read_prompt(path), f"{one_line(path.name)} is in the draft.")
             else:
                 write_prompt(path, self.query_one(DraftArea).text)
                 self.action_revert()
-                self._say(f"Saved to {one_line(str(path))}.")
+                self._notice(f"Saved to {one_line(str(path))}.")
         except PromptFileError as error:
-            self._say(one_line(str(error)))
+            self._notice(one_line(str(error)))
 
     def action_external(self) -> None:
-        """Edit the draft in the user's own editor."""
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
-            self._say("$EDITOR names no editor; set it, and open the playground again.")
+            self._notice("$EDITOR is not set; set it and start the app again.")
             return
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "prompt.txt"
@@ -225,19 +201,18 @@ class PromptEditor(ModalScreen[str | None]):
                 write_prompt(path, self.query_one(DraftArea).text)
                 with self.app.suspend():
                     subprocess.run([*shlex.split(editor), str(path)], check=True)
-                self._take(read_prompt(path), "")
+                self._replace_draft(read_prompt(path), "")
             except SuspendNotSupported:
-                self._say("This terminal cannot be lent to another program.")
+                self._notice("No other program can be run in this terminal.")
             except (OSError, ValueError, subprocess.CalledProcessError, PromptFileError) as error:
-                self._say(one_line(f"The editor {editor} did not work: {error}"))
+                self._notice(one_line(f"The editor {editor} failed: {error}"))
 
 
 def status_text(state: RunState, apply_key: str) -> str:
-    """Which prompt is active and what becomes of the draft."""
     if state.run is None:
-        return "The model is still loading: the prompt is asked for when the run begins."
+        return "The model is still loading; the prompt is requested when the run begins."
     if not state.live:
-        return "The run has ended: there is nobody to take a new prompt."
+        return "The run has ended, so the prompt cannot be changed."
     active = f"v{state.prompt_version} is active"
     if state.prompt_requested is not None:
         return f"{active}, a newer one is pending. {apply_key} replaces the pending one."

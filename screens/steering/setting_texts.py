@@ -1,12 +1,13 @@
-"""Settings that may change live, for people: what each does, what it takes, and reading what was typed.
+"""Texts of the settings that can change live: title, meaning, accepted values; and parsing of typed values.
 
-What a setting takes is derived from its type in `config`, so that the two cannot differ; whether it may change is
-`config`' matter.
+What a setting takes is derived from its type in `config`, so the two cannot differ. Whether it can change is decided
+by `config`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -15,59 +16,66 @@ from llamagym_tui.config import RunConfig, Value, changed
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.events import UpdateStats
 
-NEW_BATCH = " Drops the batch under way."
+NEW_BATCH = " Drops the current batch."
+ENDS_SCHEDULE = " A change ends its schedule."
 
 
 class SettingText(NamedTuple):
-    """A setting for people."""
-
     title: str
     meaning: str
 
 
 SETTINGS: dict[str, SettingText] = {
-    "ppo.lr": SettingText("learning rate", "Size of the policy's steps. Once changed, it stands still."),
+    "ppo.lr": SettingText("learning rate", "Step size of the policy." + ENDS_SCHEDULE),
     "ppo.kl_coef": SettingText(
-        "KL coefficient", "How strongly the policy is held to the one it began as. Once changed, it stands still."
+        "KL coefficient", "Weight of the penalty for moving away from the reference policy." + ENDS_SCHEDULE
     ),
     "ppo.entropy_coef": SettingText(
-        "entropy coefficient", "How strongly undecided actions are rewarded. Once changed, it stands still."
+        "entropy coefficient", "Weight of the bonus for the entropy of the actions." + ENDS_SCHEDULE
     ),
     "ppo.clip_range": SettingText("clip range", "How far an update may move a probability: ratio 1 ± this."),
     "generation.temperature": SettingText(
-        "temperature", "Divides the logits: above 1 more random, below 1 surer." + NEW_BATCH
+        "temperature", "Divides the logits: above 1 is more random, below 1 more certain." + NEW_BATCH
     ),
-    "n_envs": SettingText("environments", "Environments stepped together." + NEW_BATCH),
+    "n_envs": SettingText("environments", "Environments that are stepped together." + NEW_BATCH),
     "generation.policy": SettingText(
         "generate or score",
-        "generate: free text, token by token. score: one of the replies the agent knows." + NEW_BATCH,
+        "generate: free text, token by token. score: one of the agent's known replies." + NEW_BATCH,
     ),
     "generation.normalization": SettingText(
         "normalisation of scores",
         "What a reply's log-probability is divided by: nothing, its tokens or its words." + NEW_BATCH,
     ),
-    "ppo.kl_target": SettingText("KL target", "Nats a token at which the KL to the reference is held."),
-    "ppo.target_kl": SettingText("KL that ends an update", "Passes end early once the update moved the policy so far."),
-    "ppo.value_lr": SettingText("critic's learning rate", "Size of the value head's steps."),
-    "ppo.epochs": SettingText("epochs", "Passes over a batch."),
+    "ppo.kl_target": SettingText(
+        "KL target", "KL to the reference, in nats per token, that the KL coefficient is adapted to."
+    ),
+    "ppo.target_kl": SettingText(
+        "KL that ends an update", "An update stops early once it has moved the policy this far, in nats per token."
+    ),
+    "ppo.value_lr": SettingText("critic's learning rate", "Step size of the value head."),
+    "ppo.epochs": SettingText("epochs", "Passes over each batch."),
     "ppo.batch_size": SettingText("batch size", "Turns collected for an update, at least."),
     "ppo.mini_batch_size": SettingText("minibatch size", "Turns of one optimizer step, about."),
     "ppo.max_grad_norm": SettingText("largest gradient", "Gradients are scaled down to this norm."),
     "ppo.parse_penalty": SettingText("parse penalty", "Taken from the reward of a reply that names no action."),
-    "ppo.lr_final": SettingText("last learning rate", "Where the learning rate's line ends."),
-    "ppo.kl_coef_final": SettingText("last KL coefficient", "Where the KL coefficient's line ends."),
-    "ppo.entropy_coef_final": SettingText("last entropy coefficient", "Where the entropy coefficient's line ends."),
-    "generation.max_new_tokens": SettingText("longest reply", "Tokens of a reply at most." + NEW_BATCH),
-    "on_collapse": SettingText("on collapse", "warn: only say so. rollback: go back to the last good checkpoint."),
+    "ppo.lr_final": SettingText("final learning rate", "Learning rate at the end of its schedule."),
+    "ppo.kl_coef_final": SettingText("final KL coefficient", "KL coefficient at the end of its schedule."),
+    "ppo.entropy_coef_final": SettingText(
+        "final entropy coefficient", "Entropy coefficient at the end of its schedule."
+    ),
+    "generation.max_new_tokens": SettingText("longest reply", "Most tokens of a reply." + NEW_BATCH),
+    "on_collapse": SettingText(
+        "on collapse", "warn: only show a warning. rollback: go back to the last good checkpoint."
+    ),
 }
 """By dotted name, the most used first."""
 SCHEDULED = {"ppo.lr": "lr", "ppo.kl_coef": "kl_coef", "ppo.entropy_coef": "entropy_coef"}
-"""Settings that move by themselves, and the figure that says where they are."""
+"""Settings with a schedule, and the figure that has their current value."""
 
 
 def takes(name: str) -> str:
     """What a setting takes, in words."""
-    return _takes(_type(name))
+    return _takes(inspect.type_info(_type(name)))
 
 
 def read(config: RunConfig, name: str, text: str) -> Value:
@@ -76,14 +84,13 @@ def read(config: RunConfig, name: str, text: str) -> Value:
     Raises:
         ConfigError: it cannot; the message says what it takes.
     """
-    word = "null" if text.strip().lower() == "none" else text.strip()
-    title = SETTINGS[name].title
+    text = text.strip()
     try:
-        value: Value = msgspec.convert(word, _python_type(name), strict=False)
+        value: Value = msgspec.convert("null" if text.lower() == "none" else text, _type(name), strict=False)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(text)
     except ValueError as error:
-        raise ConfigError(f"{title} takes {takes(name)}, not {text.strip()!r}.") from error
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        raise ConfigError(f"{title} takes {takes(name)}, not {text.strip()!r}.")
+        raise ConfigError(f"{SETTINGS[name].title} takes {takes(name)}, not {text!r}.") from error
     changed(config, {name: value})
     return value
 
@@ -93,23 +100,15 @@ def value_text(value: Value) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def on_its_way(name: str, stats: UpdateStats | None) -> float | None:
-    """Where a setting that moves by itself is now; None if it does not move, or no update has told."""
+def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
+    """Current value of a scheduled setting; None if it has no schedule, or there was no update."""
     return float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
 
 
-def _type(name: str) -> inspect.Type:
-    kind: inspect.Type = inspect.type_info(RunConfig)
-    for part in name.split("."):
-        assert isinstance(kind, inspect.StructType)
-        kind = next(field.type for field in kind.fields if field.name == part)
-    return kind
-
-
-def _python_type(name: str) -> object:
+def _type(name: str) -> object:
     kind: object = RunConfig
     for part in name.split("."):
-        kind = next(field.type for field in msgspec.structs.fields(kind) if field.name == part)  # type: ignore[arg-type]
+        kind = get_type_hints(kind, include_extras=True)[part]
     return kind
 
 
@@ -127,4 +126,4 @@ def _takes(kind: inspect.Type) -> str:
             bound = f" above {above:g}" if above is not None else f" from {low:g}" if low is not None else ""
             return f"a number{bound}" + (f" to {high:g}" if high is not None else "")
         case _:
-            return "a word"
+            return "text"

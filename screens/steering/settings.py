@@ -1,7 +1,7 @@
-"""The settings of a run that may change live: what each is now, does and takes, and what waits for the trainer.
+"""Dialog to change settings of a live run (key `s`, bound in `playground.steer_keys`).
 
-What is typed is judged while it is typed and asked for by enter; it is shown as the present value only once the
-trainer has confirmed it.
+Input is checked while it is typed; enter requests the change. A value is shown as current only once the trainer has
+confirmed it. Titles and meanings are in `setting_texts`.
 """
 
 from __future__ import annotations
@@ -21,51 +21,39 @@ from textual.widgets.option_list import Option
 from llamagym_tui.config import RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
-from llamagym_tui.screens.steering.setting_texts import SETTINGS, on_its_way, read, takes, value_text
+from llamagym_tui.screens.steering.setting_texts import SETTINGS, read, scheduled_value, takes, value_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.run import RunState
-
-ASIDE = "$foreground 60%"
 
 
 class SettingList(OptionList):
-    """Settings, to choose one."""
-
-    HELP = "Settings that may change while the run is under way. enter edits the one under the cursor."
-    # The list's and the field's own keys, not the dialog's: what came before them is there when they come.
+    HELP = "Settings that can change while the run is under way. enter edits the one under the cursor."
+    # Keys of the list and the field, not of the dialog: keys pressed before them have been handled when they come.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Edit", tooltip="Type a new value for this setting."),
     ]
 
 
 class ValueInput(Input):
-    """The new value of a setting."""
-
-    HELP = "The new value. What is wrong with it is said at once; enter asks the trainer for it, escape goes back."
+    HELP = "The new value. A fault is shown at once; enter requests the change, escape goes back."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Apply", tooltip="Ask the trainer for this value."),
+        Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer."),
     ]
 
     def __init__(self, may_apply: Callable[[], bool]) -> None:
-        """An empty field.
-
-        Args:
-            may_apply: whether enter does something now.
-        """
+        """A field on which enter does something only while `may_apply()`."""
         super().__init__(id="value")
         self._may_apply = may_apply
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what is right can be asked for."""
         return super().check_action(action, parameters) if action != "submit" or self._may_apply() else None
 
 
 class SettingsDialog(ModalScreen[None]):
-    """Changes settings."""
-
-    CSS_PATH = "settings.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "settings.tcss"]
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -78,7 +66,6 @@ class SettingsDialog(ModalScreen[None]):
         self._chosen = next(iter(SETTINGS))
 
     def compose(self) -> ComposeResult:
-        """The settings, and the one under the cursor in words."""
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "settings"
             yield SettingList(*[Option(text.title, id=name) for name, text in SETTINGS.items()], id="setting-list")
@@ -90,7 +77,6 @@ class SettingsDialog(ModalScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The list has the keys."""
         settings = self.query_one(SettingList)
         settings.focus()
         settings.highlighted = 0
@@ -98,7 +84,7 @@ class SettingsDialog(ModalScreen[None]):
 
     @property
     def _config(self) -> RunConfig:
-        """The settings as the trainer goes by them now."""
+        """The settings as the trainer has confirmed them."""
         return changed(self._state.config, self._state.settings) if self._state.settings else self._state.config
 
     @property
@@ -106,30 +92,26 @@ class SettingsDialog(ModalScreen[None]):
         return isinstance(self.focused, ValueInput)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         config, settings = self._config, self.query_one(SettingList)
         for name in SETTINGS:
             settings.replace_option_prompt(name, self._line(config, name))
-        self._say()
+        self._show_chosen()
 
     def _line(self, config: RunConfig, name: str) -> Content:
         state = self._state
-        now = f"{value_text(value_of(config, name)):<12}"
-        moving = on_its_way(name, state.stats)
-        began = value_text(value_of(config, name))
-        if moving is not None and name not in state.settings and f"{moving:.3g}" != began:
-            now = f"{moving:.3g} (began at {began})"
-        pending = (
-            f"  → {one_line(value_text(state.pending.settings[name]))}, pending"
-            if name in state.pending.settings
-            else ""
-        )
+        text = began = value_text(value_of(config, name))
+        scheduled, requested = scheduled_value(name, state.stats), state.pending.settings
+        if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
+            text = f"{scheduled:.3g} (began at {began})"
+        pending = f"  → {one_line(value_text(requested[name]))}, pending" if name in requested else ""
         mark = "  changed" if name in state.settings and not pending else ""
-        return Content.assemble(f"{SETTINGS[name].title:<25}", (now, "bold"), (mark, ASIDE), (pending, "$accent"))
+        return Content.assemble(
+            f"{SETTINGS[name].title:<25}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent")
+        )
 
-    def _say(self) -> None:
-        """What the chosen setting does, and what becomes of what is typed."""
+    @on(Input.Changed)
+    def _show_chosen(self) -> None:
         text = SETTINGS[self._chosen]
         meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
         self.query_one("#setting-meaning", Static).update(meaning)
@@ -138,15 +120,15 @@ class SettingsDialog(ModalScreen[None]):
 
     def _status(self) -> Content:
         if not self._state.live:
-            return Content.styled("The run has ended: there is nobody to change it.", "$warning")
+            return Content.styled("The run has ended, so nothing can be changed.", "$warning")
         if fault := self._fault():
             return Content.styled(one_line(fault), "$error")
         if self._chosen in self._state.pending.settings:
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
-        return Content.styled("enter asks the trainer for it" if self._editing else "enter edits it", ASIDE)
+        return Content.styled("enter requests the change" if self._editing else "enter edits it", ASIDE)
 
     def _fault(self) -> str:
-        """What is wrong with what is typed; empty if nothing is, or nothing is typed."""
+        """What is wrong with the typed text; empty if nothing is."""
         text = self.query_one(ValueInput).value
         try:
             if text.strip():
@@ -157,21 +139,14 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
-        """Tell the setting under the cursor."""
         if event.option.id is not None and event.option.id != self._chosen:
             self._chosen = event.option.id
-            self.query_one(ValueInput).value = ""
-        self._say()
-
-    @on(Input.Changed)
-    def judge_at_once(self) -> None:
-        """Say what is wrong while it is typed."""
-        self._say()
+            self.query_one(ValueInput).clear()
+        self._show_chosen()
 
     def on_descendant_focus(self) -> None:
-        """enter means another thing now."""
         if self.is_mounted:
-            self._say()
+            self._show_chosen()
 
     def _may_apply(self) -> bool:
         typed = self.is_mounted and bool(self.query_one(ValueInput).value.strip())
@@ -179,7 +154,6 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def edit(self) -> None:
-        """Go to the field, which begins with the present value."""
         field = self.query_one(ValueInput)
         if not field.value:
             field.value = value_text(value_of(self._config, self._chosen))
@@ -187,23 +161,19 @@ class SettingsDialog(ModalScreen[None]):
 
     @on(Input.Submitted)
     def apply(self) -> None:
-        """Ask for the value, unless it is what there is already."""
         if not self._may_apply():
             return
         field = self.query_one(ValueInput)
-        value = read(self._config, self._chosen, field.value)
-        if value != value_of(self._config, self._chosen) or on_its_way(self._chosen, self._state.stats) not in (
-            None,
-            value,
-        ):
-            self.post_message(CommandAsked(ChangeSettings(changes={self._chosen: value})))
-        field.value = ""
+        name, value = self._chosen, read(self._config, self._chosen, field.value)
+        scheduled = scheduled_value(name, self._state.stats)
+        if value != value_of(self._config, name) or (scheduled is not None and scheduled != value):
+            self.post_message(CommandAsked(ChangeSettings(changes={name: value})))
+        field.clear()
         self.query_one(SettingList).focus()
 
     def action_back(self) -> None:
-        """From the field to the list, from the list to the run."""
         if self._editing:
-            self.query_one(ValueInput).value = ""
+            self.query_one(ValueInput).clear()
             self.query_one(SettingList).focus()
         else:
             self.dismiss()

@@ -1,4 +1,4 @@
-"""Versions of a system prompt: what was played under each, and how two of them differ, word by word."""
+"""Versions of the system prompt with the returns under each, and the word-by-word difference of two prompts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.prompts import PromptVersion, Totals
 from llamagym_tui.state.run import RunState
 
-ASIDE = "$foreground 60%"
 MOST_WORDS = 4000
-"""Words of two prompts that are compared one by one; longer ones are compared line by line."""
+"""Words up to which two prompts are compared word by word; longer ones are compared line by line."""
 
 
 class VersionList(OptionList):
-    """The prompts that the trainer took, the newest first."""
-
     HELP = """
         Versions of the prompt with the mean return under each and its 95 % confidence interval. In training the policy
-        changes, too: compare versions that were played in inference, or over the same updates. enter takes a version
+        changes too: compare versions that were played in inference, or over the same updates. enter copies a version
         into the draft.
     """
     DEFAULT_CSS = """
@@ -31,8 +29,7 @@ class VersionList(OptionList):
     """
 
     def show(self, state: RunState) -> None:
-        """List the versions of a state; the cursor stays where it is."""
-        active = None if state.run is None else state.prompt_version  # before, the trainer has confirmed none
+        active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
         lines = [version_line(known, known.version == active) for known in reversed(state.prompts)]
         names = [str(known.version) for known in reversed(state.prompts)]
         if names == [option.id for option in self.options]:
@@ -43,7 +40,6 @@ class VersionList(OptionList):
 
 
 def version_line(known: PromptVersion, active: bool) -> Content:
-    """A version in a line."""
     played = [f"{mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
     head = f"v{known.version}" + (" active" if active else "")
     return Content.assemble((f"{head:<11}", "bold"), (" · ".join(played) or "no episode yet", ASIDE))
@@ -58,18 +54,18 @@ def _played(totals: Totals) -> str:
 
 
 def word_diff(old: str, new: str) -> Content:
-    """The new text with what it left out as ``[-old-]`` and what it added as ``{+new+}``."""
+    """The new text, with removed words as ``[-old-]`` and added ones as ``{+new+}``."""
     before, after = _words(old), _words(new)
     if len(before) + len(after) > MOST_WORDS:
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     pieces: list[Content] = []
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        gone, come = literal("".join(before[a:b])), literal("".join(after[c:d]))
+        removed, added = literal("".join(before[a:b])), literal("".join(after[c:d]))
         if kind == "equal":
-            pieces.append(Content(come))
+            pieces.append(Content(added))
             continue
-        pieces += [Content.styled(f"[-{gone}-]", "$error strike")] if gone else []
-        pieces += [Content.styled(f"{{+{come}+}}", "bold $success")] if come else []
+        pieces += [Content.styled(f"[-{removed}-]", "$error strike")] if removed else []
+        pieces += [Content.styled(f"{{+{added}+}}", "bold $success")] if added else []
     return Content("").join(pieces)
 
 

@@ -1,4 +1,4 @@
-"""Small dialogs that ask: before leaving, and before what cannot be taken back."""
+"""Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
 
 from __future__ import annotations
 
@@ -19,77 +19,51 @@ YES, NO = "y ⏎", "n esc"
 """The keys of the answers as the bottom row shows them."""
 
 
-class QuitDialog(ModalScreen[bool]):
-    """Asks before leaving; dismissed with whether to leave."""
+class ConfirmDialog(ModalScreen[bool]):
+    """A question; dismissed with the answer.
+
+    Args:
+        title: in a word or two.
+        questions: a paragraph each on what yes means.
+        yes: what is done then, in a word or two.
+        no: the other way.
+    """
 
     CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter,q", "answer(True)", "Leave", key_display=YES),
-        Binding("n,escape", "answer(False)", "Stay", key_display=NO),
+        Binding("y,enter", "dismiss(True)", "Yes", key_display=YES),
+        Binding("n,escape,q", "dismiss(False)", "No", key_display=NO),
+    ]
+
+    def __init__(self, title: str, *questions: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._title, self._questions, self._answers = title, questions, _answers(yes, no)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = self._title
+            yield Static(Content("\n\n").join([*(Content(literal(each)) for each in self._questions), self._answers]))
+        yield KeyBar()
+
+
+class QuitDialog(ConfirmDialog):
+    """Whether to leave; `reasons` are a sentence each on what that means."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter,q", "dismiss(True)", "Leave", key_display=YES),
+        Binding("n,escape", "dismiss(False)", "Stay", key_display=NO),
     ]
 
     def __init__(self, reasons: list[str]) -> None:
-        """A question.
-
-        Args:
-            reasons: a sentence each on what leaving means.
-        """
-        super().__init__()
-        self._reasons = reasons
-
-    def compose(self) -> ComposeResult:
-        """The reasons and the two answers."""
-        keys = answers("leave", "stay")
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = "quit?"
-            yield Static(Content("\n\n").join([*(Content(literal(reason)) for reason in self._reasons), keys]))
-        yield KeyBar()
-
-    def action_answer(self, leave: bool) -> None:
-        """Leave or stay."""
-        self.dismiss(leave)
+        super().__init__("quit?", *reasons, yes="leave", no="stay")
 
 
-class ConfirmDialog(ModalScreen[bool]):
-    """Asks before something that cannot be taken back; dismissed with the answer."""
-
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes", key_display=YES),
-        Binding("n,escape,q", "answer(False)", "No", key_display=NO),
-    ]
-
-    def __init__(self, title: str, question: str, *, yes: str, no: str) -> None:
-        """A question.
-
-        Args:
-            title: in a word or two.
-            question: what yes means.
-            yes: what is done then, in a word or two.
-            no: the other way.
-        """
-        super().__init__()
-        self._title, self._question, self._yes, self._no = title, question, yes, no
-
-    def compose(self) -> ComposeResult:
-        """The question and its two answers."""
-        keys = answers(self._yes, self._no)
-        with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = self._title
-            yield Static(Content("\n\n").join([Content(literal(self._question)), keys]))
-        yield KeyBar()
-
-    def action_answer(self, yes: bool) -> None:
-        """Do it, or leave it."""
-        self.dismiss(yes)
-
-
-def answers(yes: str, no: str) -> Content:
-    """Two answers by their keys; a click gives one, too."""
-    told = [
+def _answers(yes: str, no: str) -> Content:
+    """Both answers with their keys; each can be clicked."""
+    parts = [
         Content.assemble((f" {key} ", "bold reverse"), f" {literal(words)}").stylize(
-            Style.from_meta({"@click": f"screen.answer({answer})"})
+            Style.from_meta({"@click": f"screen.dismiss({answer})"})
         )
         for key, words, answer in (("y", yes, True), ("n", no, False))
     ]
-    return Content("   ").join(told)
+    return Content("   ").join(parts)

@@ -1,7 +1,7 @@
-"""A screen that is laid out once before it is seen, for the size of the terminal that is there.
+"""A mixin for screens that are laid out once before they are shown, for the present size of the terminal.
 
-Textual lays a new screen out, then for the size that this gave once more, and a third time with the style classes of
-that size. Of two sizes that are told at once, as where a terminal does not know its own, it takes turns without end.
+Textual lays out a new screen up to three times: without a size, for the size, and with the style classes of that
+size. When two sizes are reported at once, by a terminal that does not know its own, it alternates without end.
 """
 
 from __future__ import annotations
@@ -21,14 +21,10 @@ else:
 
 
 class Fitted(Base):
-    """A mixin of screens."""
-
     def on_mount(self) -> None:
-        """Take the classes of the terminal's size; styles are applied when the screen is shown."""
         self.add_class(*size_classes(self.app.size), update=False)
 
     def on_resize(self, event: Resize) -> None:
-        """Keep the layout if it is for this size, or if the terminal has another one by now."""
         # `size` of a screen is the terminal's; `outer_size` is the one that it was laid out for.
         fits = event.size == self.outer_size and all(map(self.has_class, size_classes(event.size)))
         if fits or event.size != self.app.size:

@@ -1,7 +1,7 @@
-"""The bottom row: which keys do something now. One widget, because the first frame waits for it.
+"""The bottom row: the keys that do something now, drawn by one widget because the first frame waits for it.
 
-Textual's footer mounts a widget for each key after the first paint; this one draws them all at once. A key can be
-clicked, and says more in its tooltip.
+Textual's `Footer` mounts a widget for each key after the first paint. Here too a key can be clicked and has a
+tooltip. `key_of` and `moved_key` name a key in sentences, where a person may have moved it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from textual.style import Style
 from textual.widget import Widget
 
 KeyOf = Callable[[str, str], str]
-"""Tells the key of a binding, from its id and the word for it otherwise."""
+"""Names the key of a binding, from its id and its default name."""
 KEPT = 2
 """Keys at the end that are always shown: help, and the way out."""
 GAP = 2
 """Cells between two keys."""
 MORE = "…"
-"""Stands for keys that have no room; a click on it opens the palette, which has them all."""
+"""Stands for keys without room; a click on it opens the palette, which has them all."""
 
 
 class Key(NamedTuple):
-    """A key as it is shown."""
-
     key: str
     shown: str
     description: str
@@ -39,8 +37,6 @@ class Key(NamedTuple):
 
 
 class KeyBar(Widget):
-    """The keys of the screen."""
-
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     KeyBar {
@@ -54,32 +50,20 @@ class KeyBar(Widget):
     """
 
     def on_mount(self) -> None:
-        """Follow the screen's bindings."""
-        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
-
-    def on_unmount(self) -> None:
-        """Follow them no more."""
-        self.screen.bindings_updated_signal.unsubscribe(self)
-
-    def _bindings_changed(self, screen: Screen[object]) -> None:
-        self.refresh()
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     @property
     def keys(self) -> list[Key]:
-        """The keys, one for each action."""
         shown: dict[str, Key] = {}
         active = list(self.screen.active_bindings.values())
         for _, binding, enabled, tooltip in _as_declared(active) if self.app._keymap else active:
             if binding.show and binding.action not in shown:
-                display = self.app.get_key_display(binding)
-                shown[binding.action] = Key(
-                    binding.key, display, binding.description, tooltip or binding.description, enabled
-                )
+                name, description = self.app.get_key_display(binding), binding.description
+                shown[binding.action] = Key(binding.key, name, description, tooltip or description, enabled)
         return list(shown.values())
 
     def render(self) -> Content:
-        """The keys in a row, those that do nothing now dim; where room is short the last two stay, and a word for
-        the rest."""
+        """Keys in a row, disabled ones dim; where room is short the last two stay, and `MORE` stands for the rest."""
         cells = [_cell(key) for key in self.keys]
         last = cells[-KEPT:]
         room = self.content_size.width - sum(cell.cell_length + GAP for cell in last)
@@ -87,30 +71,25 @@ class KeyBar(Widget):
         for cell in cells[:-KEPT]:
             more = 0 if cell is cells[-KEPT - 1] else len(MORE) + GAP
             if sum(shown.cell_length + GAP for shown in row) + cell.cell_length + more > room:
-                meta = Style.from_meta(
-                    {"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Everything else, to search."}
-                )
+                meta = Style.from_meta({"key": self.app.COMMAND_PALETTE_BINDING, "tooltip": "Search all commands."})
                 row.append(Content.styled(MORE, "$foreground 40%").stylize(meta))
                 break
             row.append(cell)
         return Content(" " * GAP).join([*row, *last])
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Say what the key under the pointer does."""
         self.tooltip = event.style.meta.get("tooltip")
 
     def on_leave(self, event: Leave) -> None:
-        """No key is under the pointer."""
         self.tooltip = None
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """A click is the key."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)
 
 
 def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
-    """Bindings in the order in which their nodes have them: Textual puts those whose keys were moved last."""
+    """Bindings in the order in which their classes have them: Textual puts moved ones last."""
     in_order: dict[DOMNode, Iterator[ActiveBinding]] = {}
     for node in {each.node for each in active}:
         rank = {action: at for at, action in enumerate(dict.fromkeys(binding.action for _, binding in node._bindings))}
@@ -120,13 +99,7 @@ def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
 
 
 def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
-    """How the key of a binding is shown, as it is bound now.
-
-    Args:
-        screen: that has it, or lies over the one that does.
-        id: the binding's.
-        otherwise: what is said while the key does nothing.
-    """
+    """Name of the key that a binding has now, on the screen or one below it; `otherwise` while it does nothing."""
     screens = dict.fromkeys([screen, *reversed(screen.app.screen_stack)])
     active = (each.binding for place in screens for each in place.active_bindings.values())
     shown = next((screen.app.get_key_display(binding) for binding in active if binding.id == id), otherwise)
@@ -134,19 +107,12 @@ def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
 
 
 def moved_key(app: App[Any], id: str, usual: str) -> str:
-    """How the key of a binding is said, whether it does something now or not.
-
-    Args:
-        app: that knows which keys a person has moved.
-        id: the binding's.
-        usual: the word for its key where nobody has moved it.
-    """
+    """Name of a binding's key, whether it does something now or not; `usual` if nobody has moved it."""
     keys = app._keymap.get(id)
     return app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
 
 
 def _cell(key: Key) -> Content:
-    """A key and what it does."""
     meta = Style.from_meta({"key": key.key, "tooltip": key.tooltip})
     name, description = ("bold $primary", "$foreground") if key.enabled else ("$primary 50%", "$foreground 40%")
     return Content.assemble((key.shown, name), (f" {key.description}", description)).stylize(meta)

@@ -1,7 +1,7 @@
-"""The boundary that every text from a model, an environment or a user's file crosses before it is drawn.
+"""Makes text from a model, an environment or a user's file safe to draw.
 
-Textual passes control characters on to the terminal and reads square brackets as markup. `literal` makes what could
-steer a terminal visible instead; `literal_content` also keeps brackets as they are. What is saved keeps the raw text.
+Textual passes control characters on to the terminal and reads square brackets as markup. `literal` shows control
+characters as visible ones; `literal_content` also keeps brackets as they are. What is saved is the raw text.
 """
 
 from __future__ import annotations
@@ -14,28 +14,21 @@ from textual.style import Style
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def _table() -> dict[int, str | None]:
-    """What each harmful code point is shown as."""
-    pictures = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-    c1 = range(0x80, 0xA0)
-    bidi = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    line_ends = (0x2028, 0x2029)
-    # A lone surrogate cannot be encoded: writing it to the terminal would end the app.
-    surrogates = range(0xD800, 0xE000)
-    return {
-        **pictures,
-        0x7F: "\N{SYMBOL FOR DELETE}",
-        **dict.fromkeys((*c1, *bidi, *line_ends, *surrogates), REPLACEMENT),
-    }
-
-
-_TABLE: Final = _table()
+C1, BIDI = range(0x80, 0xA0), (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# A lone surrogate cannot be encoded: writing it to the terminal would end the app.
+LINE_ENDS, SURROGATES = (0x2028, 0x2029), range(0xD800, 0xE000)
+_TABLE: Final[dict[int, str]] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\N{SYMBOL FOR DELETE}",
+    **dict.fromkeys((*C1, *BIDI, *LINE_ENDS, *SURROGATES), REPLACEMENT),
+}
+"""What each unsafe code point is shown as."""
 
 
 def literal(text: str) -> str:
-    """The text with everything that could steer a terminal shown as a harmless character.
+    """The text with everything that could control a terminal replaced by a visible character.
 
-    Kept: ``\\n`` and ``\\t``. Shown otherwise: C0, DEL, C1, bidirectional overrides, line separators, surrogates.
+    Kept: ``\\n`` and ``\\t``. Replaced: C0, DEL, C1, bidirectional overrides, line separators, surrogates.
     """
     return text.replace("\r\n", "\n").translate(_TABLE)
 
@@ -46,5 +39,5 @@ def one_line(text: str) -> str:
 
 
 def literal_content(text: str, style: Style | str = "") -> Content:
-    """The literal text as content, in which brackets are brackets."""
+    """The literal text as content, without markup."""
     return Content.styled(literal(text), style) if style else Content(literal(text))

@@ -1,4 +1,4 @@
-"""How the app looks: its theme, the sizes at which screens change shape, and pictures of it."""
+"""How the app looks: theme, colours of charts, sizes at which screens change their layout, exported pictures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from textual.theme import Theme
 from llamagym_tui.screens.widgets.too_small import MIN_HEIGHT, MIN_WIDTH
 
 WIDE = 120
-"""Cells from which chart and figures stand beside the conversation."""
+"""Cells from which chart and figures stand next to the conversation."""
 WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
 HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 """Style classes of every screen, by size of the terminal."""
+ASIDE = "$foreground 60%"
+"""Style of text that is less important."""
 
 THEME = Theme(
     name="llamagym",
@@ -41,17 +43,16 @@ THEME = Theme(
 
 
 def size_classes(size: Size) -> list[str]:
-    """Those of a size."""
     width = max(step for step in WIDTHS if step[0] <= size.width)
     height = max(step for step in HEIGHTS if step[0] <= size.height)
     return [width[1], height[1]]
 
 
 def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:
-    """The colours of a theme as charts take them: Rich has names of its own for those of the terminal."""
+    """The colours of a theme as Rich names them, for charts."""
     return {name: color.removeprefix("ansi_") for name, color in variables.items()}
 
 
 def self_contained(svg: str) -> str:
-    """A picture that names no outside host: web fonts and credits are left out."""
+    """A picture without links to other hosts: web fonts and credits are left out."""
     return re.sub(r"@font-face\s*\{[^}]*\}|<!--.*?-->", "", svg, flags=re.DOTALL)

@@ -1,6 +1,6 @@
-"""Scroll bars that are seen without colour: the block that stands for what is seen runs on a line.
+"""Scroll bars that can be seen without colour: the track is a line of characters.
 
-Textual draws that line as a background colour alone, which NO_COLOR takes away.
+Textual draws the track as a background colour alone, which NO_COLOR removes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from textual._context import active_app
 from textual.scrollbar import ScrollBarRender
 
 LINES = {True: "│", False: "─"}
-"""The line of a bar that is vertical, or is not."""
+"""Track of a vertical bar, or of a horizontal one."""
 
 
 class PlainScrollBarRender(ScrollBarRender):
-    """A scroll bar of characters."""
-
     @classmethod
     def render_bar(cls, *args: Any, **options: Any) -> Segments:
-        """Textual's bar with a line in place of its background."""
         bar = super().render_bar(*args, **options)
         has_colour = not active_app.get().no_color  # another app of this process
         if has_colour or not options.get("window_size"):  # there is nothing to scroll

@@ -1,37 +1,22 @@
-"""The top row: what plays what, in which mode, and how fast. Says in words what the trainer confirmed."""
+"""The top row: agent, model, mode, phase and speed of a run, as the trainer has confirmed them."""
 
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from textual.content import Content
 
+from llamagym_tui.protocol.events import Phase
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.state_text import StateText
 
-PHASES = {
-    "loading": "loading",
-    "warm_starting": "warm start",
-    "rolling_out": "rolling out",
-    "updating": "updating",
-    "paused": "paused",
-    "evaluating": "evaluating",
-    "stopped": "stopped",
-    "failed": "failed",
-}
-"""Phases, for people."""
+PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}
+"""Names of the phases on the screen."""
 
 
 class RunHeader(StateText):
-    """One row about a run."""
-
-    DEFAULT_CSS = """
-    RunHeader {
-        height: 1;
-        background: $panel;
-    }
-    """
+    DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
     STYLES: ClassVar[dict[str, str]] = {
         "train": "bold $background on $success",
         "inference": "bold $background on $warning",
@@ -44,7 +29,7 @@ class RunHeader(StateText):
     }
 
     def content_at(self, width: int) -> Content:
-        """Names on the left, of which the less important go first when room is short; progress on the right."""
+        """Names on the left, the less important left out first when room is short; progress on the right."""
         mode = self._mode()
         right = self._progress()
         room = width - mode.cell_length - right.cell_length - 3
@@ -64,10 +49,10 @@ class RunHeader(StateText):
         if state.recorded:
             return Content.styled(f" REPLAY · {state.mode} ", self.STYLES["recorded"])
         if not state.live:
-            word = "NO TRAINER" if state.failure else "ENDED"
-            return Content.styled(f" {word} ", self.STYLES["gone" if state.failure else "ended"])
-        asked = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
-        return Content.styled(f" {state.mode.upper()}{asked} ", self.STYLES[state.mode])
+            label = "NO TRAINER" if state.failure else "ENDED"
+            return Content.styled(f" {label} ", self.STYLES["gone" if state.failure else "ended"])
+        requested = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
+        return Content.styled(f" {state.mode.upper()}{requested} ", self.STYLES[state.mode])
 
     def _names(self) -> list[list[str]]:
         state = self.state
@@ -80,7 +65,7 @@ class RunHeader(StateText):
         state = self.state
         phase = PHASES[state.phase]
         if state.pause_requested is not None:
-            phase += ", pausing" if state.pause_requested else ", going on"
+            phase += ", pausing" if state.pause_requested else ", resuming"
         parts = Content.styled(phase, self.STYLES["failed" if state.phase == "failed" else "agent"])
         if state.run is not None:
             rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""

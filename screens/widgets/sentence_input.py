@@ -1,4 +1,4 @@
-"""A line that a person writes: one row without a frame, into which nothing harmful can be pasted."""
+"""An input of one row without a frame, into which no control characters can be pasted."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from llamagym_tui.screens.widgets.literal import one_line
 
 
 class SentenceInput(Input):
-    """A one-line input."""
-
     DEFAULT_CSS = """
     SentenceInput, SentenceInput:focus {
         height: 1;

@@ -1,4 +1,4 @@
-"""A text about a run that is drawn anew only when the state or its own size changes."""
+"""A text about a run, drawn again only when the state or its own size changes."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from llamagym_tui.state.run import RunState
 
 
 class StateText(Widget):
-    """A text of a fixed height about a run."""
+    """A text of fixed height, drawn from the run state."""
 
     def __init__(self, state: RunState, *, id: str) -> None:
-        """Text about a run."""
         super().__init__(id=id)
         self.state = state
 
     def show(self, state: RunState) -> None:
-        """Tell another state."""
         if state is not self.state:
             self.state = state
             self.refresh()
 
     def render(self) -> Content:
-        """The text at the present width."""
         return self.content_at(self.content_size.width)
 
     def content_at(self, width: int) -> Content:
-        """The text for a width in cells."""
         raise NotImplementedError

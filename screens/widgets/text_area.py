@@ -9,12 +9,12 @@ from llamagym_tui.screens.widgets.literal import literal
 
 
 class DraftArea(TextArea):
-    """A text area into which nothing harmful can be pasted."""
+    """A text area into which no control characters can be pasted."""
 
-    HELP = "The draft. It is on disk half a second after a change, and asked for only by ctrl+s."
+    HELP = "The draft. It is saved half a second after a change, and requested from the trainer only by ctrl+s."
 
     def on_resize(self) -> None:
-        """Draw all lines anew: Textual wraps them after it has drawn them for the new size."""
+        """Draw all lines again: Textual wraps them after it has drawn them for the new size."""
         self.refresh()
 
     async def _on_paste(self, event: Paste) -> None:

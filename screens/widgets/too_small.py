@@ -1,4 +1,4 @@
-"""What a screen says when the terminal has no room for it. The app's style sheet shows it in place of the rest."""
+"""The message in place of a screen when the terminal is too small for it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,16 @@ MIN_HEIGHT = 16
 
 
 class TooSmall(Static):
-    """One sentence, shown only where nothing else fits."""
-
     DEFAULT_CSS = """
     TooSmall { display: none; width: 1fr; height: 1fr; content-align: center middle; }
     .-too-narrow > *, .-too-short > * { display: none; }
     .-too-narrow > TooSmall, .-too-short > TooSmall { display: block; }
     """
-    SCOPED_CSS = False  # what surrounds it gives way
+    SCOPED_CSS = False  # it hides what surrounds it
 
     def __init__(self) -> None:
-        """The sentence."""
         super().__init__(f"terminal too small: it needs {MIN_WIDTH} × {MIN_HEIGHT}", markup=False)
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether there is no room for a screen."""
     return size.width < MIN_WIDTH or size.height < MIN_HEIGHT

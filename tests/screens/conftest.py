@@ -22,7 +22,7 @@ from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.playground.playground import CHART_S
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
-from tests.screens.steps import stands_still, told_all
+from tests.screens.steps import caught_up, stands_still
 
 MakeApp = Callable[..., LlamaGymApp]
 HOPS = 6
@@ -41,7 +41,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key comes when the app shows all that it was told, and has done what it does before the next one comes.
+    """A key comes once the app has shown all events, and has been handled before the next one comes.
 
     Textual's pilot waits until the process seems idle, which one that gets no processor seems, too.
     """
@@ -49,14 +49,14 @@ def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
         for key in keys:
-            await told_all(pilot)
+            await caught_up(pilot)
             await press(pilot, key)
             for _ in range(HOPS):
                 if not pilot.app._exit:
                     await pilot._wait_for_screen()
 
     async def wait_and_click(pilot: Pilot[None], *place: Any, **options: Any) -> bool:
-        await told_all(pilot)
+        await caught_up(pilot)
         return await click(pilot, *place, **options)
 
     monkeypatch.setattr(Pilot, "press", press_and_wait)
@@ -81,7 +81,7 @@ def make_app() -> MakeApp:
 
 @pytest.fixture
 def snap_compare(snap_compare: Any, request: pytest.FixtureRequest) -> Any:
-    """Compares a picture with the one kept, once it stands still; says what differs."""
+    """Compares a picture with the one kept, once it stands still; reports what differs."""
     kept = request.path.parent / "__snapshots__" / request.path.stem / f"{request.node.name}.svg"
     is_new = request.config.getoption("update_snapshots") or not kept.exists()
     seen = ""

@@ -1,4 +1,4 @@
-"""Replies told token by token, and a trainer in memory that tells them."""
+"""Inspected replies, and a scripted trainer that answers requests for them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def scored(event: TurnInspected) -> TurnInspected:
 
 
 class InspectedClient(fakes.FakeClient):
-    """A trainer that tells the replies it is asked for: trained on in the first turn, waiting in others."""
+    """A trainer that answers `InspectTurn`: the first turn was trained on, the others wait for their batch."""
 
     def __init__(self, events: Iterator[AnyEvent] | None = None, *, confirms: bool = True) -> None:
         super().__init__(events or fakes.demo_run(), confirms=confirms)

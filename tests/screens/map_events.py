@@ -1,4 +1,4 @@
-"""What a trainer tells of the maps of the agents that ship: policies that are made up."""
+"""Events of the policy maps of the bundled agents, with made-up policies."""
 
 from __future__ import annotations
 

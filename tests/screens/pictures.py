@@ -1,4 +1,4 @@
-"""Pictures of the terminal beside those that are kept: waited for, and what differs told in lines of text."""
+"""Compares pictures of the terminal with those that are kept, and reports differences as lines of text."""
 
 from __future__ import annotations
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from textual._context import visible_screen_stack
+from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
@@ -28,12 +31,21 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], what: str =
         await pilot.pause(0.02)
 
 
+def strips(app: App[None]) -> list[Strip]:
+    """The lines of the terminal."""
+    # A dialog that is painted without what it lies over would keep an empty background for the picture.
+    visible_screen_stack.set(app._background_screens)
+    return app.screen._compositor.render_strips()
+
+
 def shown(pilot: Pilot[None]) -> str:
     """What the terminal shows, as text."""
-    # A dialog that is painted without what it lies over would keep an empty background for the picture.
-    visible_screen_stack.set(pilot.app._background_screens)
-    strips = pilot.app.screen._compositor.render_strips()
-    return "\n".join(strip.text for strip in strips)
+    return "\n".join(strip.text for strip in strips(pilot.app))
+
+
+def notices(app: App[None]) -> list[str]:
+    """The messages of the notifications."""
+    return [notice.message for notice in app._notifications]
 
 
 async def sees(pilot: Pilot[None], text: str) -> None:
@@ -41,15 +53,25 @@ async def sees(pilot: Pilot[None], text: str) -> None:
     await until(pilot, lambda: text in shown(pilot), text)
 
 
+@asynccontextmanager
+async def rolling_out(app: App[None], size: tuple[int, int]) -> AsyncIterator[Pilot[None]]:
+    """The app on a terminal of a size, once its run plays."""
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "rolling out")
+        yield pilot
+
+
 def widget_text(widget: Widget) -> str:
     """What a widget shows, as text."""
     return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
 
 
-async def told_all(pilot: Pilot[None]) -> None:
-    """Wait until the app has taken in, and shown, what its scripted trainer tells."""
+async def caught_up(pilot: Pilot[None]) -> None:
+    """Wait until the app has read and shown all events of its scripted trainer."""
     await until(
-        pilot, lambda: not _untold(pilot) and not getattr(pilot.app, "_paint_due", False), "an end of what is told"
+        pilot,
+        lambda: not _unread_events(pilot) and not getattr(pilot.app, "_paint_due", False),
+        "an app that has shown all events",
     )
 
 
@@ -65,17 +87,17 @@ async def stands_still(pilot: Pilot[None]) -> None:
 
 
 def under_way(pilot: Pilot[None]) -> list[object]:
-    """Untold events, workers other than the one that listens to the trainer, and timers that have yet to fire once."""
+    """Unread events, workers other than the one that reads from the trainer, and timers that will fire once."""
     app = pilot.app
     widgets = [app, *app.screen_stack, *app.screen.walk_children()]
     timers = [timer for widget in widgets if not isinstance(widget, Toast) for timer in widget._timers]
     due = [timer for timer in timers if timer._repeat == 0 and timer._task is not None and not timer._task.done()]
     workers = [worker for worker in app.workers if worker.is_running and worker.group != "trainer"]
-    return [*_untold(pilot), *workers, *due]
+    return [*_unread_events(pilot), *workers, *due]
 
 
-def _untold(pilot: Pilot[None]) -> list[FakeClient]:
-    """The scripted trainer, while somebody listens and has not heard all."""
+def _unread_events(pilot: Pilot[None]) -> list[FakeClient]:
+    """The scripted trainer, while it has events that the app has not read."""
     client = getattr(pilot.app, "_client", None)
     listens = any(worker.group == "trainer" and worker.is_running for worker in pilot.app.workers)
     return [client] if listens and isinstance(client, FakeClient) and not client.heard_out else []

@@ -65,7 +65,7 @@ def test_nothing_is_pending_once_the_trainer_is_gone():
         (
             told(31, 1, said_by_policy=False),
             "Reply 2 of episode 31, sampled by policy 39, now policy 40: "
-            "somebody else said it, so it is not trained on.",
+            "not sampled from the policy, so not trained on.",
         ),
     ],
 )
@@ -76,13 +76,13 @@ def test_a_sentence_says_what_is_looked_at(event: TurnInspected, words: str):
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (PhaseChanged(phase="rolling_out"), "asked; the trainer answers between two steps."),
-        (PhaseChanged(phase="updating"), "asked; an update is under way and the trainer answers after it."),
+        (PhaseChanged(phase="rolling_out"), "requested; the trainer answers between two steps."),
+        (PhaseChanged(phase="updating"), "requested; an update is under way and the trainer answers after it."),
         (
             PhaseChanged(phase="updating", detail="epoch 1 of 2"),
-            "asked; an update is under way, epoch 1 of 2, and the trainer answers after it.",
+            "requested; an update is under way, epoch 1 of 2, and the trainer answers after it.",
         ),
-        (SessionFailed(message="gone"), "no trainer is there to ask."),
+        (SessionFailed(message="gone"), "there is no trainer to answer."),
     ],
 )
 def test_while_an_answer_is_awaited_it_is_said_what_the_trainer_does(event: AnyEvent, words: str):

@@ -16,15 +16,15 @@ from llamagym_tui.app import personal
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.help.bindings import bindings_of, key_names, keyed_classes, movable
-from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpText
+from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
+from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import PATIENCE_S, sees, shown, until, widget_text
+from tests.screens.steps import PATIENCE_S, notices, rolling_out, sees, shown, strips, until, widget_text
 
 SMALL, LARGE = (80, 24), (160, 45)
 
@@ -74,8 +74,8 @@ async def test_sentences_on_other_screens_name_a_moved_key(make_app: MakeApp, co
         await pilot.press("K")
         await sees(pilot, "nothing: only those that f7 keeps")
         await pilot.press("enter")
-        await until(pilot, lambda: app._notifications, "a notice")
-        assert [notice.message for notice in app._notifications] == ["Episodes are kept by hand, with f7."]
+        await until(pilot, lambda: notices(app), "a notice")
+        assert notices(app) == ["Episodes are kept by hand, with f7."]
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 2), (120, 1)])
@@ -84,7 +84,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Hold still")
-        text = widget_text(pilot.app.screen.query_one(HelpText)).split("\n")
+        text = widget_text(pilot.app.screen.query(HelpRows).first()).split("\n")
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
@@ -97,10 +97,9 @@ async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_hol
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "f5 Metrics")
         assert "space Pause" in shown(pilot)
-        told = sorted(notice.message for notice in app._notifications)
-        assert told == [
-            "keys.toml: pause cannot have 't', which mode has; pause stays as it was.",
-            "keys.toml: there is no key 'puase'; near it is 'pause'.",
+        assert sorted(notices(app)) == [
+            "keys.toml: pause cannot have 't', which mode has; pause keeps its key.",
+            "keys.toml: there is no key named 'puase'; did you mean 'pause'?",
         ]
 
 
@@ -109,14 +108,13 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_ap
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "space Pause")
-        assert len(app._notifications) == 1
+        assert len(notices(app)) == 1
 
 
 async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await sees(pilot, "Checkpoint")
@@ -149,35 +147,29 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
 
 async def test_f1_is_heard_in_a_dialog_too(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "f1")
-        await sees(pilot, "Settings that may change while the run is under way.")
+        await sees(pilot, "Settings that can change while the run is under way.")
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
 
 
 async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\npause = "f5"\n')
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "f5              Hold still between two steps.")
 
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
 
 
 async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, LARGE) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "Search the conversation")
         await pilot.press("escape", "m", "question_mark")
@@ -188,8 +180,7 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_
 
 async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
         await until(pilot, lambda: user_files.load_preferences(config_dir) == Preferences(theme="nord"))
     assert make_app(fakes.FakeClient()).theme == "nord"
@@ -243,7 +234,7 @@ async def test_without_colour_a_scroll_bar_runs_on_a_line(
 
 def colour_types(app: LlamaGymApp) -> set[str]:
     """Kinds of the colours that go to the terminal."""
-    styles = [segment.style for strip in app.screen._compositor.render_strips() for segment in strip]
+    styles = [segment.style for strip in strips(app) for segment in strip]
     found = [colour for style in styles if style for colour in (style.color, style.bgcolor)]
     return {colour.type.name for colour in found if colour is not None}
 
@@ -308,8 +299,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
 async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
     write_keys(config_dir, '[keys]\n"table.take" = "f5"\nsearch = "f6"\npause = "f7"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=LARGE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, LARGE) as pilot:
         await pilot.press("h")
         await sees(pilot, "a key chooses, the same key or f5 takes it")
         await pilot.press("escape", "question_mark")
@@ -318,7 +308,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_ap
         app.show_tour()
         await sees(pilot, "1 of 5")
         await pilot.press("enter", "enter")
-        await sees(pilot, "f7 holds everything still. t switches")
+        await sees(pilot, "f7 pauses everything. t switches")
 
 
 async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):

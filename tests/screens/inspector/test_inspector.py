@@ -17,7 +17,7 @@ from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import TOKENS, InspectedClient, scored, told
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SIZE = (116, 34)
 LAST = 160 * 128 + 14
@@ -113,10 +113,10 @@ async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeA
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "Dealer shows: 10")
         await pilot.press("i")
-        await sees(pilot, "Reply 1 of episode 20,494: asked; the trainer answers between two steps.")
+        await sees(pilot, "Reply 1 of episode 20,494: requested; the trainer answers between two steps.")
         client.tell(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
         await sees(pilot, "Reply 1 of episode 20,494: Episode 20,494 is of another time.")
-        assert "considered by" not in shown(pilot)
+        assert "most probable under" not in shown(pilot)
 
 
 async def test_the_reply_of_the_match_or_the_lowest_in_view_is_the_one_that_is_opened(make_app: MakeApp):
@@ -142,11 +142,11 @@ async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: M
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "Dealer shows: 10")
         await pilot.press("i")
-        await sees(pilot, "asked; the trainer answers")
+        await sees(pilot, "requested; the trainer answers")
         assert isinstance(pilot.app.focused, TokenTable), "or no key would move anything"
         client.tell(scored(told(LAST, 0)))
-        await sees(pilot, "chosen whole by its score among 2 replies;")
-        await sees(pilot, "advantage +0.83, clipped.")
+        await sees(pilot, "chosen by its score from 2 replies; advantage")
+        await sees(pilot, "+0.83, clipped.")
         lines = shown(pilot).splitlines()
         assert any(line.split()[:3] == ["▶", '{"action":·1}', "70.0%"] for line in lines)
         assert any(line.split()[:3] == ["○", '{"action":·0}', "30.0%"] for line in lines)
@@ -177,8 +177,7 @@ async def test_f1_tells_what_each_column_is(make_app: MakeApp):
 
 async def test_nothing_can_be_inspected_before_anything_was_said_or_once_the_trainer_is_gone(make_app: MakeApp):
     client = InspectedClient(fakes.opening_events())
-    async with make_app(client).run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SIZE) as pilot:
         await pilot.press("i")
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
@@ -192,8 +191,8 @@ async def test_what_was_told_can_be_read_on_when_the_trainer_is_gone(make_app: M
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
         client.die("The trainer died.")
-        screen = pilot.app.screen
-        await until(pilot, lambda: isinstance(screen, InspectorScreen) and not screen._state.live)
+        assert isinstance(pilot.app.screen, InspectorScreen)
+        await until(pilot, lambda: not pilot.app.screen.active_bindings["r"].enabled)
         await pilot.press("r", "right")
         await pilot.press("up", "down")
         await sees(pilot, "token 2 of 4")
@@ -250,6 +249,6 @@ async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: M
         client.confirms = False
         client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
         await pilot.press("right_square_bracket")
-        await sees(pilot, "Reply 2 of episode 20,494: asked; an update is under way, epoch 1 of 2")
+        await sees(pilot, "Reply 2 of episode 20,494: requested; an update is under way, epoch 1 of 2")
         client.tell(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
         await sees(pilot, "an update is under way, epoch 2 of 2")

@@ -18,7 +18,7 @@ async def asked(pilot: Pilot[None]) -> None:
     await sees(pilot, "Dealer shows: 10")
     await stands_still(pilot)
     await pilot.press("i")
-    await sees(pilot, "asked; the trainer answers")
+    await sees(pilot, "requested; the trainer answers")
 
 
 @AT_BOTH_SIZES

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import ModeChanged, SessionFailed
-from llamagym_tui.screens.help.help import HelpText, Row
+from llamagym_tui.screens.help.help import HelpRows
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.time_slider import TimeSlider
 from llamagym_tui.screens.play.table import HumanTableScreen
@@ -200,6 +200,6 @@ async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(ap
         await paused(pilot)
         await pilot.press("question_mark")
         await sees(pilot, "Twice as fast, or half as fast.")
-        told = [row.name for section in app.screen.query_one(HelpText)._sections for row in section if type(row) is Row]
+        told = [row.name for help in app.screen.query(HelpRows) for row in help.rows]
         assert not {"t", "p", "s", "e", "c", "^r", "x", "w", "f"} & set(told)
         assert {"m", "g", "d", "?", "esc"} <= set(told)

@@ -16,15 +16,14 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
 from tests.screens.map_events import blackjack, hitting, lake
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 NARROW, WIDE = (80, 24), (120, 34)
 
 
 async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_is_left(make_app: MakeApp):
     client = fakes.FakeClient(blackjack())
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "update 12 · prompt v1 · live")
         await pilot.press("g")
@@ -33,8 +32,7 @@ async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_
 
 
 async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
         # Hits below 14.5. Hard: wrong are 16 and 15 against 7 to ace, 14 and 13 against 2 to 6, 12 against 4 to 6.
         # Soft: 15 to 17 against all ten cards, and 18 against 9, 10 and ace.
@@ -43,8 +41,7 @@ async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(mak
 
 async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_opened(make_app: MakeApp):
     client = fakes.FakeClient(blackjack())
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 224 of 280")
         client.tell(hitting(16.5, update=13))
@@ -58,8 +55,7 @@ async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_
 
 async def test_a_change_is_named_as_one_since_the_map_was_opened_in_a_small_terminal_too(make_app: MakeApp):
     client = fakes.FakeClient(blackjack(3.0))
-    async with make_app(client).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 110 of 280")
         client.tell(hitting(16.5, update=13))
@@ -81,12 +77,11 @@ async def test_what_changed_before_the_map_was_opened_is_not_told_as_a_change_si
 
 
 async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "Your total: 21. Usable ace: no. Dealer shows: 2.")
         await pilot.press(*["down"] * 5)
-        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other words 1.0%")
+        await sees(pilot, "agrees, optimal is stick: P(hit) 33.2%, P(stick) 65.8%, other replies 1.0%")
         await pilot.press(*["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")
         await sees(pilot, "× differs, optimal is hit")
@@ -109,8 +104,7 @@ async def test_every_field_can_be_reached_in_the_smallest_terminal(make_app: Mak
 
 
 async def test_the_field_under_the_pointer_is_told(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(blackjack())).run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 224 of 280")
         grid = pilot.app.screen.query_one(PolicyGrid)
@@ -123,8 +117,7 @@ async def test_the_field_under_the_pointer_is_told(make_app: MakeApp):
 
 
 async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_place(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(blackjack())).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "o Optimal")
         await sees(pilot, "   16  3  3  3  3  3  3×")
@@ -141,18 +134,16 @@ async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_pla
 async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app: MakeApp):
     *opening, layout, mapped = blackjack()
     client = fakes.FakeClient(opening)
-    async with make_app(client).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), NARROW) as pilot:
         await pilot.press("g")
-        await sees(pilot, "This agent names no states for a map")
+        await sees(pilot, "No map: this environment has no policy_map()")
         client.tell(layout, mapped)
         await sees(pilot, "agrees on 224")
         await sees(pilot, "o Optimal")
 
 
 async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: MakeApp):
-    async with make_app(fakes.FakeClient(lake())).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(lake())), NARROW) as pilot:
         await pilot.press("g")
         # Down is no shortest way from 1 (a hole), 3 (a hole) and 8 (a hole); from 9 both down and right are.
         await sees(pilot, "agrees on 8 of 11 states")
@@ -160,15 +151,14 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "You are at row 2, column 1: left ice, down ice, right ice, up hole.")
         await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
-        await sees(pilot, "nobody acts here")
+        await sees(pilot, "no action here")
 
 
 async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(make_app: MakeApp):
     events = [*lake()]
     [mapped] = [event for event in events if isinstance(event, PolicyMapped)]
     events[-1] = replace(mapped, shares=[[0.21, 0.22, 0.22, 0.233]] * 11)
-    async with make_app(fakes.FakeClient(iter(events))).run_test(size=NARROW) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(fakes.FakeClient(iter(events))), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "× differs, optimal is down or right: left 21%")
         await sees(pilot, "11.7%")
@@ -179,8 +169,7 @@ async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(ma
 async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
     client = fakes.FakeClient(blackjack())
     app = make_app(client)
-    async with app.run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "prompt v1 · live")
         app.post_message(CommandAsked(SetSystemPrompt(system_prompt="Hit.")))
@@ -192,8 +181,8 @@ async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
 @pytest.mark.parametrize(
     ("events", "words"),
     [
-        ([], "The map comes with the model."),
-        (list(fakes.opening_events()), "This agent names no states for a map; its method policy_map() can."),
+        ([], "The map comes once the model is loaded."),
+        (list(fakes.opening_events()), "No map: this environment has no policy_map()."),
         ([*fakes.opening_events(), PolicyMapLaidOut(why_not="No \x1b[31mmap.")], "No ␛[31mmap."),
     ],
 )
@@ -217,8 +206,7 @@ async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeA
 
 async def test_the_map_that_is_not_confirmed_is_not_called_live(make_app: MakeApp):
     client = fakes.FakeClient(blackjack(), confirms=False)
-    async with make_app(client).run_test(size=WIDE) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "prompt v1")
         assert "live" not in shown(pilot)

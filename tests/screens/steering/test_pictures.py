@@ -20,8 +20,8 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
 )
 from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.look import WIDE
-from llamagym_tui.state.run import requested
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
@@ -81,12 +81,12 @@ def test_metrics(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
 def test_settings(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
-        app._take_in(requested(app._state, ChangeSettings(changes={"ppo.clip_range": 0.1})))
+        app.post_message(CommandAsked(ChangeSettings(changes={"ppo.clip_range": 0.1})))
         await pilot.press("s", "down", "enter", "x")
         await sees(pilot, "KL coefficient takes a number from 0")
         await sees(pilot, "→ 0.1,")
 
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    app = make_app(fakes.FakeClient(fakes.opening_events(), confirms=False))
     assert snap_compare(app, terminal_size=size, run_before=settled)
 
 

@@ -71,7 +71,7 @@ async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
         await until(pilot, lambda: draft.text == fakes.PROMPT)
         app.screen.query_one(OptionList).focus()
         await pilot.press("up", "f2")
-        await sees(pilot, "Against v2: [-left out-] {+added+}.")
+        await sees(pilot, "Compared with v2: [-removed-] {+added+}.")
         await sees(pilot, "[-Hit-]{+You+}")
         await pilot.press("escape", "ctrl+s")
         await until(pilot, lambda: client.asked == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
@@ -88,7 +88,7 @@ async def test_a_draft_survives_a_crash_and_is_forgotten_by_escape(make_app: Mak
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         assert draft.text == "Half a thought"
-        await sees(pilot, "A draft from earlier is restored")
+        await sees(pilot, "earlier draft was restored")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         assert Draft("blackjack").read() is None
@@ -114,14 +114,14 @@ async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp,
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         await pilot.press("f4")
-        await sees(pilot, "The draft into this file?")
+        await sees(pilot, "Save the draft to which file?")
         app.screen.query_one("#path").value = str(tmp_path / "new" / "a.txt")  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: (tmp_path / "new" / "a.txt").exists())
         assert read_prompt(tmp_path / "new" / "a.txt") == fakes.PROMPT
         (tmp_path / "b.txt").write_text("\ufeffHit.\x1b[2J\n", encoding="utf-8")
         await pilot.press("f3")
-        await sees(pilot, "The draft from this file?")  # the field has the name that was saved to
+        await sees(pilot, "Load the draft from which file?")  # the field has the name that was saved to
         app.screen.query_one("#path").value = str(tmp_path / "b.txt")  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: draft.text == "Hit.␛[2J")
@@ -145,7 +145,7 @@ async def test_no_editor_is_told(make_app: MakeApp, monkeypatch: pytest.MonkeyPa
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
         await pilot.press("f5")
-        await sees(pilot, "$EDITOR names no editor")
+        await sees(pilot, "$EDITOR is not set")
 
 
 def test_words_that_differ_are_told_without_colour():
@@ -182,6 +182,6 @@ async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
         await open_editor(pilot, app)
         for leave in ("escape", "f3"):
             await pilot.press("f2")
-            await sees(pilot, "[-left out-]")
+            await sees(pilot, "[-removed-]")
             await pilot.press(leave)
-            await until(pilot, lambda: "[-left out-]" not in shown(pilot))
+            await until(pilot, lambda: "[-removed-]" not in shown(pilot))

@@ -1,4 +1,4 @@
-"""Settings for people: each has its words, and what is typed is read or refused in one sentence."""
+"""Texts of settings: each setting has one, and typed values are parsed or refused with a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from llamagym_tui.config import LIVE, PPOConfig, Value
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.screens.steering.setting_texts import SETTINGS, on_its_way, read, takes, value_text
+from llamagym_tui.screens.steering.setting_texts import SETTINGS, read, scheduled_value, takes, value_text
 from tests import fakes
 
 CONFIG = fakes.config(Path("run"))
@@ -61,6 +61,6 @@ def test_what_only_several_settings_show_is_refused_too():
 
 
 def test_a_setting_on_its_line_is_told_by_the_last_update():
-    assert on_its_way("ppo.lr", fakes.STATS) == fakes.STATS.lr
-    assert on_its_way("ppo.lr", None) is None
-    assert on_its_way("n_envs", fakes.STATS) is None
+    assert scheduled_value("ppo.lr", fakes.STATS) == fakes.STATS.lr
+    assert scheduled_value("ppo.lr", None) is None
+    assert scheduled_value("n_envs", fakes.STATS) is None

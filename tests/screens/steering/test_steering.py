@@ -35,7 +35,7 @@ from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
 EVALUATED = EvaluationFinished(
@@ -78,9 +78,7 @@ async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
 
 async def test_the_metrics_follow_the_run(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("m")
         await sees(pilot, "The line begins with the second update.")
         client.tell(*fakes.learning(12))
@@ -90,8 +88,7 @@ async def test_the_metrics_follow_the_run(make_app: MakeApp):
 async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_it(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
         await sees(pilot, "ppo.lr takes a number above 0.")
@@ -109,8 +106,7 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
 async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s", "enter", "x")
         await sees(pilot, "learning rate takes a number above 0, not 'x'.")
         await pilot.press("enter")
@@ -122,9 +118,7 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
 
 async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("s", "down", "enter", *"0.5", "enter")
         await sees(pilot, "→ 0.5, pending")
         client.tell(WarningRaised(message="Nothing was changed: no reference.", refused="settings"))
@@ -135,8 +129,7 @@ async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
 
 async def test_a_setting_can_be_chosen_by_mouse(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
         await pilot.click(OptionList, offset=(3, 4))
@@ -147,8 +140,7 @@ async def test_a_setting_can_be_chosen_by_mouse(make_app: MakeApp):
 async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("home", "shift+end", *"400", "enter")
@@ -169,9 +161,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
 
 async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("e")
         await sees(pilot, "▐X▌ greedy")
         await pilot.press("tab", "space")
@@ -184,8 +174,7 @@ async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
 async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("e")
@@ -204,9 +193,7 @@ async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeAp
 
 async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
-    app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("e", "home", "shift+end", "0")
         await sees(pilot, "Episodes are a whole number from 1 to 1,000,000.")
         await pilot.press("enter")
@@ -215,8 +202,7 @@ async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
 
 async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("c", "c")
         await sees(pilot, "A checkpoint is asked for; the trainer writes it soon.")
         assert client.asked == [SaveCheckpoint()]
@@ -229,8 +215,7 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
 async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: str, asked: list[RollBack]):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+r")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await sees(pilot, " n  stay")
@@ -246,8 +231,7 @@ async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: 
 async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, asked: list[RollBack]):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("ctrl+r")
         await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press(answer)
@@ -262,8 +246,7 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
 
 async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
-    async with make_app(client).run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("ctrl+r")
         await sees(pilot, " n  stay")
         await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
@@ -295,8 +278,7 @@ def test_the_interval_by_hand():
 async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     app = make_app(client)
-    async with app.run_test(size=SMALL) as pilot:
-        await sees(pilot, "rolling out")
+    async with rolling_out(app, SMALL) as pilot:
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
         burst(app, "down", "down", "down", "enter")

@@ -33,7 +33,7 @@ from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from llamagym_tui.screens.play.wheel import WheelScreen
-from llamagym_tui.screens.policy_map.screen import PolicyMapScreen
+from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
 from llamagym_tui.state.transcript import Transcript

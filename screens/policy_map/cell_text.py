@@ -1,4 +1,4 @@
-"""What stands in a field of a policy map, and in which colours: nothing is told by colour alone."""
+"""Text and colours of a cell of a policy map; nothing is shown by colour alone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from llamagym_tui.screens.policy_map.mapped_policy import MappedCell
 from llamagym_tui.screens.widgets.literal import one_line
 
 DIFFERS = "×"
-"""Marks a field in which the policy does not what is best."""
+"""Marks a cell in which the policy differs from the optimal strategy."""
 UNKNOWN = "·"
-"""Stands where it is not known what the policy does."""
+"""Shown where it is not known what the policy does."""
 LEVELS = 10
 """Steps of the colour scale."""
 
 
 def policy_text(layout: PolicyMapLaidOut, cell: MappedCell, width: int) -> str:
-    """What the policy does, in so many cells: a probability in digits, or an action and its probability."""
+    """What the policy does, in `width` cells: a probability, or an action and its probability."""
     if cell.cell.sign:
         return one_line(cell.cell.sign)
     if cell.choice is None:
@@ -33,19 +33,18 @@ def policy_text(layout: PolicyMapLaidOut, cell: MappedCell, width: int) -> str:
 
 
 def best_text(layout: PolicyMapLaidOut, cell: MappedCell) -> str:
-    """The signs of the best actions."""
     return one_line(cell.cell.sign or "".join(layout.signs[action] for action in cell.cell.best))
 
 
 def policy_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
-    """Place of what the policy does on the colour scale, 0 to 1; None: it has no colour."""
+    """Place on the colour scale, 0 to 1; None: no colour."""
     if cell.choice is None:
         return None
     return cell.share(layout.action) if layout.action is not None else 0.5 - 0.5 * cell.share(cell.choice)
 
 
 def best_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
-    """Place of what is best on the same scale."""
+    """Place of the optimal action on the same scale."""
     action, best = layout.action, cell.cell.best
     if not best:
         return None
@@ -53,7 +52,7 @@ def best_warmth(layout: PolicyMapLaidOut, cell: MappedCell) -> float | None:
 
 
 def colours(app: App[object], warmth: float | None) -> Style:
-    """Colours of a place on the scale, from cold over neutral to warm; no style where there is no colour."""
+    """Colours of a place on the scale, from cold over neutral to warm."""
     if warmth is None:
         return Style()
     level = round(warmth * LEVELS) / LEVELS
@@ -67,5 +66,5 @@ def colours(app: App[object], warmth: float | None) -> Style:
 
 
 def _tenth(share: float) -> int:
-    """A probability as a digit: 0 below a tenth, 9 from nine tenths on."""
+    """A probability as one digit: 0 below a tenth, 9 from nine tenths on."""
     return min(int(10 * share), 9)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui import user_files
-from llamagym_tui.screens.help.keymap import Bound, Keymap, checked, read_keys
+from llamagym_tui.screens.help.keys_toml import Bound, Keymap, checked, read_keys
 from llamagym_tui.user_files import Preferences
 
 BOUND = [
@@ -40,20 +40,20 @@ def test_a_broken_file_is_told_in_one_sentence(tmp_path: Path, text: str):
 def test_an_unknown_name_is_told_with_the_one_near_it():
     keys, faults = checked({"puase": "f5", "mode": "x"}, BOUND, KNOWN)
     assert keys == {"mode": "x"}
-    assert faults == ("keys.toml: there is no key 'puase'; near it is 'pause'.",)
+    assert faults == ("keys.toml: there is no key named 'puase'; did you mean 'pause'?",)
 
 
 @pytest.mark.parametrize("value", ["", "f99", "hyper+x", 5, ["x"], "x,,y"])
 def test_what_is_no_key_is_told(value: object):
     keys, faults = checked({"pause": value}, BOUND, KNOWN)
     assert keys == {}
-    assert "names no key" in faults[0]
+    assert "is not a key" in faults[0]
 
 
 def test_a_key_that_another_has_is_not_taken():
     keys, faults = checked({"pause": "t"}, BOUND, KNOWN)
     assert keys == {}
-    assert faults == ("keys.toml: pause cannot have 't', which mode has; pause stays as it was.",)
+    assert faults == ("keys.toml: pause cannot have 't', which mode has; pause keeps its key.",)
 
 
 def test_two_may_change_places_and_a_key_may_mean_another_thing_elsewhere():
@@ -64,7 +64,7 @@ def test_two_may_change_places_and_a_key_may_mean_another_thing_elsewhere():
 def test_of_two_that_want_one_key_the_first_has_it():
     keys, faults = checked({"mode": "x", "pause": "x"}, BOUND, KNOWN)
     assert keys == {"mode": "x"}
-    assert faults == ("keys.toml: pause cannot have 'x', which mode has; pause stays as it was.",)
+    assert faults == ("keys.toml: pause cannot have 'x', which mode has; pause keeps its key.",)
 
 
 def test_a_refused_key_gives_its_old_one_back():

@@ -6,8 +6,8 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
+from llamagym_tui.screens.policy_map.grid_layout import CellSize, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
-from llamagym_tui.screens.policy_map.places import FieldSize, places_for
 from llamagym_tui.trainer.probes.policy_map import lay_out
 
 BLACKJACK = lay_out(BlackjackAgent(), BlackjackAgent().policy_map())
@@ -15,24 +15,24 @@ LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())
 
 
 @pytest.mark.parametrize(
-    ("size", "field", "beside", "across", "extent"),
+    ("size", "field", "with_optimal", "across", "extent"),
     [
         # hard: label 5, 10 fields; optimal: gap 2, 10 fields of 2 or 3; panels 3 apart. Height: heading, 18 rows.
-        ((198, 45), FieldSize(5, 2), True, True, (2 * (5 + 50 + 2 + 30) + 3, 37)),
-        ((118, 29), FieldSize(3, 1), True, True, (2 * (5 + 30 + 2 + 20) + 3, 19)),
-        ((78, 19), FieldSize(3, 1), False, True, (2 * (5 + 30) + 3, 19)),
-        ((58, 15), FieldSize(3, 1), True, False, (5 + 30 + 2 + 20, 30)),
+        ((198, 45), CellSize(5, 2), True, True, (2 * (5 + 50 + 2 + 30) + 3, 37)),
+        ((118, 29), CellSize(3, 1), True, True, (2 * (5 + 30 + 2 + 20) + 3, 19)),
+        ((78, 19), CellSize(3, 1), False, True, (2 * (5 + 30) + 3, 19)),
+        ((58, 15), CellSize(3, 1), True, False, (5 + 30 + 2 + 20, 30)),
     ],
 )
-def test_fields_of_blackjack_are_as_large_as_fits(size, field, beside, across, extent) -> None:
+def test_fields_of_blackjack_are_as_large_as_fits(size, field, with_optimal, across, extent) -> None:
     places = places_for(BLACKJACK, *size)
-    assert (places.field, places.beside, places.across) == (field, beside, across)
+    assert (places.cell, places.with_optimal, places.across) == (field, with_optimal, across)
     assert (places.width, places.height) == extent
 
 
 def test_a_lake_has_large_fields_with_its_optimal_arrows_beside() -> None:
     places = places_for(LAKE, 78, 18)
-    assert (places.field, places.beside, places.best_width) == (FieldSize(7, 3), True, 7)
+    assert (places.cell, places.with_optimal, places.optimal_width) == (CellSize(7, 3), True, 7)
 
 
 @pytest.mark.parametrize("size", [(198, 45), (118, 29), (78, 19), (58, 15)])
@@ -41,15 +41,15 @@ def test_a_place_of_the_screen_is_the_field_that_is_drawn_there(size) -> None:
     for number, place in enumerate(places.panels):
         for row in range(place.rows):
             for column in range(place.columns):
-                y = place.y + 1 + row * places.field.height
+                y = place.y + 1 + row * places.cell.height
                 left = place.x + place.label
-                assert places.spot_at(left + column * places.field.width, y) == Spot(number, row, column)
-                if places.beside:
-                    right = left + place.columns * places.field.width + 2
-                    assert places.spot_at(right + column * places.best_width, y) == Spot(number, row, column)
+                assert places.spot_at(left + column * places.cell.width, y) == Spot(number, row, column)
+                if places.with_optimal:
+                    right = left + place.columns * places.cell.width + 2
+                    assert places.spot_at(right + column * places.optimal_width, y) == Spot(number, row, column)
         assert places.spot_at(place.x, place.y) is None
 
 
 def test_where_nothing_fits_the_smallest_fields_are_scrolled() -> None:
     places = places_for(BLACKJACK, 20, 5)
-    assert (places.field, places.beside, places.across) == (FieldSize(3, 1), False, False)
+    assert (places.cell, places.with_optimal, places.across) == (CellSize(3, 1), False, False)

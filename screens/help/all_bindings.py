@@ -1,4 +1,8 @@
-"""Every key of every screen, with the id under which a person may move it: what `keys.toml` is checked against."""
+"""All key bindings of all screens, to check `keys.toml` against.
+
+Collects them; a key is bound in `BINDINGS` of its screen or widget, those of the playground also in its `*_keys`
+modules, and those of every screen in `llamagym_tui.app`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 
 from llamagym_tui import screens
-from llamagym_tui.screens.help.keymap import Bound
+from llamagym_tui.screens.help.keys_toml import Bound
 
 
 def keyed_classes() -> Iterator[type[DOMNode]]:
-    """Screens and widgets that bind keys themselves. Imports every screen."""
+    """Screens and widgets with `BINDINGS` of their own. Imports every screen."""
     for info in pkgutil.walk_packages(screens.__path__, f"{screens.__name__}."):
         if info.name == __name__:
             continue
@@ -27,12 +31,12 @@ def keyed_classes() -> Iterator[type[DOMNode]]:
 
 
 def bindings_of(kind: type[DOMNode]) -> list[Binding]:
-    """What a class binds itself, one for each key."""
+    """The bindings that a class adds, one for each key; inherited ones are left out."""
     return list(Binding.make_bindings(vars(kind).get("BINDINGS", [])))
 
 
 def movable(kinds: Iterable[type[DOMNode]]) -> list[Bound]:
-    """Bindings with an id, by class."""
+    """Bindings with an id: only these can get other keys."""
     found: dict[tuple[str, str], list[str]] = {}
     for kind in kinds:
         for binding in bindings_of(kind):

@@ -1,0 +1,215 @@
+"""The policy map (key `g`, bound in `playground.steer_keys`): what the policy does in every state that its agent
+lists, live, next to the optimal strategy.
+
+It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the
+trainer computes the map often; once it is closed, rarely again.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from llamagym_tui.protocol.commands import WatchPolicyMap
+from llamagym_tui.protocol.events import PolicyMapLaidOut, RunStarted
+from llamagym_tui.screens.conversation.entry_text import LEAST_REST
+from llamagym_tui.screens.policy_map.cell_text import DIFFERS
+from llamagym_tui.screens.policy_map.grid import PolicyGrid
+from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import MINUS
+from llamagym_tui.screens.widgets.run_header import RunHeader
+from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.state.run import RunState
+
+LONG = 4
+"""Rows for the text of a cell, where two are not enough."""
+
+
+class PolicyMapScreen(Screen[None]):
+    CSS_PATH = "policy_map.tcss"
+    BINDING_GROUP_TITLE = "Policy map"
+    HELP = "What the policy does in each state, as the first turn of an episode, next to the optimal strategy."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "swap", "Optimal", tooltip="Show the optimal strategy in place of the policy.", id="map.optimal"),
+        Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
+        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
+    ]
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+        self._watched_run: RunStarted | None = None
+        is_older = state.live and state.mapped is not None and state.mapped.update < state.updates
+        self._older = state.mapped if is_older else None
+        """The map of an older policy, from before the screen was opened."""
+        self._first: Count | None = None
+        """Agreement with the optimal strategy when the screen was opened."""
+
+    def compose(self) -> ComposeResult:
+        yield TooSmall()
+        yield RunHeader(self._state, id="run-header")
+        yield Static(id="map-count", markup=False)
+        yield PolicyGrid(id="map-grid")
+        yield Static(id="map-cell", markup=False)
+        yield Static(id="map-legend", markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one(PolicyGrid).focus()
+        self.show(self._state)
+
+    def show(self, state: RunState) -> None:
+        self._state = state
+        self.query_one(RunHeader).show(state)
+        if state.live and state.run is not None and state.map_layout and self._watched_run is not state.run:
+            self._watched_run = state.run  # a restarted trainer does not know that the map is open
+            self._watch(True)
+        layout, mapped, grid = state.map_layout, state.mapped, self.query_one(PolicyGrid)
+        known = layout is grid.policy.layout and mapped is grid.policy.mapped
+        if layout is not None and not layout.why_not and not known:
+            policy = MappedPolicy(layout, mapped)
+            grid.show(policy)
+            if self._first is None and mapped is not None and mapped is not self._older:
+                self._first = policy.count
+        self._show_texts()
+
+    def _show_texts(self) -> None:
+        policy = self.query_one(PolicyGrid).policy
+        self.query_one("#map-count", Static).update(self._count(policy))
+        self.query_one("#map-legend", Static).update(legend(policy.layout) if policy.layout.panels else "")
+        self._show_cell()
+
+    @on(PolicyGrid.Placed)
+    def _fit(self) -> None:
+        self._show_texts()
+        self.refresh_bindings()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_texts)
+
+    @on(PolicyGrid.Pointed)
+    def _show_cell(self) -> None:
+        grid, widget = self.query_one(PolicyGrid), self.query_one("#map-cell", Static)
+        lines: list[Content] = []
+        if (cell := grid.pointed) is not None:
+            lines = [Content.styled(one_line(cell.cell.words), "bold"), describe(grid.policy, cell)]
+        widget.update(Content("\n").join(lines))
+        has_room = grid.size.height + widget.size.height - grid.virtual_size.height >= LONG
+        is_long = any(line.cell_length > widget.content_size.width for line in lines)
+        widget.set_class(has_room and (is_long or widget.has_class("-long")), "-long")
+
+    def _count(self, policy: MappedPolicy) -> Content:
+        if not policy.layout.panels:
+            return Content(why_no_map(self._state))
+        if self.query_one(PolicyGrid).optimal_instead:
+            lines = [Content.styled("the optimal strategy; o shows the policy again", "bold")]
+        elif policy.mapped is None:
+            lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
+        else:
+            lines = agreement(policy, self._first)
+        width = self.query_one("#map-count").content_size.width
+        pairs = [(left, right) for left in lines for right in self._of_when(policy)]
+        fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
+        left, right = next(iter(fitting), (lines[-1], Content("")))
+        return Content.assemble(left, " " * max(1, width - left.cell_length - right.cell_length), right)
+
+    def _of_when(self, policy: MappedPolicy) -> list[Content]:
+        """The update and prompt of the map, the longest text first."""
+        state, mapped = self._state, policy.mapped
+        if mapped is None:
+            return [Content("")]
+        newer = f" (v{state.prompt_version} to come)" if mapped.prompt_version != state.prompt_version else ""
+        version = f"v{mapped.prompt_version}{newer}" + (" · live" if state.map_watched and state.live else "")
+        return [Content.styled(text, ASIDE) for text in (f"update {mapped.update:,} · prompt {version}", version)]
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "swap":
+            grid = self.query_one(PolicyGrid)
+            return bool(grid.policy.layout.panels) and (not grid.with_optimal or grid.optimal_instead)
+        return super().check_action(action, parameters)
+
+    def action_swap(self) -> None:
+        self.query_one(PolicyGrid).swap()
+        self._show_texts()
+        self.refresh_bindings()
+
+    def action_back(self) -> None:
+        if self._watched_run is not None:
+            self._watch(False)
+        self.dismiss()
+
+    def _watch(self, on: bool) -> None:
+        self.app.post_message(CommandAsked(WatchPolicyMap(on=on)))  # a dismissed screen posts nothing
+
+
+def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
+    """How far the policy agrees with the optimal strategy, the longest text first."""
+    count, layout = policy.count, policy.layout
+    if not count.states:
+        return [Content("no optimal strategy is known")]
+    panels = ""
+    if len(layout.panels) > 1:
+        pairs = zip(layout.panels, policy.counts, strict=True)
+        panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
+    change = count.agreeing - first.agreeing if first is not None else 0
+    signed = f" · {change:+,}".replace("-", MINUS)
+    since = [f"{signed} since you opened it", f"{signed} since opened", signed] if change else [""]
+    counts = [f"agrees on {count.agreeing:,}{of}" for of in (f" of {count.states:,} states", f"/{count.states:,}")]
+    return [
+        Content.assemble((agreeing, "bold"), panels_part, (ago, "$accent"))
+        for panels_part in (panels, "")
+        for ago in since
+        for agreeing in counts
+    ]
+
+
+def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
+    layout = policy.layout
+    if not cell.shares:
+        return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)
+    names = [one_line(name) for name in layout.action_names]
+    form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
+    parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
+    if layout.action is not None:
+        parts.insert(0, parts.pop(layout.action))
+    if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
+        parts.append(f"other replies {rest:.1%}")
+    if not cell.cell.best:
+        return Content(", ".join(parts))
+    best = " or ".join(names[action] for action in cell.cell.best)
+    verdict = "agrees, optimal is" if cell.agrees else f"{DIFFERS} differs, optimal is"
+    return Content.assemble((f"{verdict} {best}", "bold"), f": {', '.join(parts)}")
+
+
+def legend(layout: PolicyMapLaidOut) -> Content:
+    signs = " ".join(
+        f"{one_line(sign)} {one_line(name)}" for sign, name in zip(layout.signs, layout.action_names, strict=True)
+    )
+    named = (
+        f"P({one_line(layout.action_names[layout.action])})"
+        if layout.action is not None
+        else "the most probable action"
+    )
+    axes = next((f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), "")
+    parts = [f"{named}, each state as a first turn", signs, f"{DIFFERS} differs from optimal", one_line(axes)]
+    return Content.styled(" · ".join(part for part in parts if part), ASIDE)
+
+
+def why_no_map(state: RunState) -> str:
+    if state.map_layout is not None and state.map_layout.why_not:
+        return one_line(state.map_layout.why_not)
+    if state.recorded:
+        return "No map was recorded up to here."
+    if state.run is None:
+        return "The map comes once the model is loaded." if state.live else "No map: the model was never loaded."
+    return "No map: this environment has no policy_map()."
