@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     style: str
 
 
-class Said(NamedTuple):
+class Paragraph(NamedTuple):
     """A paragraph of the conversation."""
 
     label: str
@@ -48,7 +48,7 @@ class Said(NamedTuple):
     """Whether it is cut at the width instead of wrapped."""
 
 
-def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Said]:
+def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Paragraph]:
     """The paragraphs that tell a fact.
 
     Args:
@@ -63,14 +63,16 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
                 heading = f"your episode {fact.episode + 1:,}"
             prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
             return [
-                Said("", "rule", (Piece(heading, "heading"),), rule=True),
-                Said("system", "label", (prompt,), one_line=not prompt_is_new),
+                Paragraph("", "rule", (Piece(heading, "heading"),), rule=True),
+                Paragraph("system", "label", (prompt,), one_line=not prompt_is_new),
             ]
         case ObservationShown():
-            return [Said("env", "label", (Piece(literal(fact.text), "env"),))]
+            return [Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
-            return [Said("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))]
+            return [
+                Paragraph("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))
+            ]
         case ActionsWeighed():
             return [_weighed(fact)]
         case TurnFinished():
@@ -78,12 +80,12 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
         case EpisodeFinished():
             return [_end(fact)]
         case Notice():
-            return [Said("", "notice", (Piece(literal(fact.text), "notice"),))]
+            return [Paragraph("", "notice", (Piece(literal(fact.text), "notice"),))]
         case _:
             assert_never(fact)
 
 
-def _weighed(weighed: ActionsWeighed) -> Said:
+def _weighed(weighed: ActionsWeighed) -> Paragraph:
     """The most probable actions, as digits and bars; what an update has changed of them."""
     pieces: list[Piece] = []
     order = sorted(range(len(weighed.names)), key=lambda at: -weighed.shares[at])
@@ -96,12 +98,12 @@ def _weighed(weighed: ActionsWeighed) -> Said:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
         pieces.append(Piece(f"other words {rest:.0%}", "aside"))
-    return Said("updated" if weighed.before else "policy", "label", tuple(pieces))
+    return Paragraph("updated" if weighed.before else "policy", "label", tuple(pieces))
 
 
-def _action(turn: TurnFinished) -> Said:
+def _action(turn: TurnFinished) -> Paragraph:
     failed = turn.how == "failed"
-    return Said(
+    return Paragraph(
         "action",
         "warning" if failed else "label",
         (
@@ -112,19 +114,19 @@ def _action(turn: TurnFinished) -> Said:
     )
 
 
-def _replaced(turn: TurnFinished) -> list[Said]:
+def _replaced(turn: TurnFinished) -> list[Paragraph]:
     """What the agent would have said where a person acted."""
     if turn.replaced is None:
         return []
     action = literal(turn.replaced_action) or "no action in it"
     pieces = (Piece(f"the agent: {literal(turn.replaced)}", "aside"), Piece(f" · {action}", "aside"))
-    return [Said("instead", "label", pieces)]
+    return [Paragraph("instead", "label", pieces)]
 
 
-def _end(episode: EpisodeFinished) -> Said:
+def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
     style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
     turns = "1 turn" if episode.length == 1 else f"{episode.length:,} turns"
-    return Said(
+    return Paragraph(
         "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(f" · {turns}, {episode.end}", "aside"))
     )
