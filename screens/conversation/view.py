@@ -284,7 +284,7 @@ class ConversationView(ScrollView, can_focus=True):
         return self._search
 
     def find(self, text: str) -> None:
-        """Highlight a text everywhere, and go to the last place up to what is in view; an empty text ends the search."""
+        """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
         self._search, self._stays = None, False
         self._set_lines.clear()
         if text:

@@ -153,7 +153,7 @@ FIGURES: dict[str, FigureText] = {
 OF_REPLAY = ("replay_loss", "replay_episodes")
 """Figures that say something only where a replay buffer is kept."""
 
-CHARTED = tuple(FIGURES)[:10]
+CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""

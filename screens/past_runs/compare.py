@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
-from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.returns import Point, evaluated_return, signed, thinned
+from llamagym_tui.returns import evaluated_return, signed, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
-from llamagym_tui.screens.playground.return_chart import MARGIN_LEFT, nice_ticks
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.look import plot_colors
+from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
 
@@ -29,17 +25,6 @@ STYLES = ("$primary", "$warning")
 EVALUATED = "evaluated ±95%"
 LINES = ("━", "•")
 """How each curve is drawn, so that they are told apart without colour."""
-
-
-class ChartPlace(Vertical):
-    """Where the curves are; says when its size is another one."""
-
-    class Resized(Message):
-        """There is another size to draw for."""
-
-    def on_resize(self) -> None:
-        """Say so."""
-        self.post_message(self.Resized())
 
 
 class CompareScreen(Screen[None]):
@@ -74,13 +59,11 @@ class CompareScreen(Screen[None]):
         """A comparison of two runs whose events have been read."""
         super().__init__()
         self._rows = (first, second)
-        self._plot: Any = None
-        self._drawn_at: object = None
 
     @property
     def drawn(self) -> bool:
         """Whether the curves are there, at the size that the chart has now."""
-        return self._plot is not None and self._drawn_at == self._plot.size
+        return self.query_one(Plot).is_drawn(self._rows)
 
     @property
     def _summaries(self) -> tuple[RunSummary, RunSummary]:
@@ -91,7 +74,7 @@ class CompareScreen(Screen[None]):
         """Curves above, what differs below."""
         yield TooSmall()
         yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
-        yield ChartPlace(id="compare-chart")
+        yield Plot("", id="compare-chart")
         with VerticalScroll(id="compare-facts"):
             yield Static(id="compare-table", markup=False)
         yield KeyBar()
@@ -123,63 +106,18 @@ class CompareScreen(Screen[None]):
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
         self.call_after_refresh(self.refresh_bindings)
-        if self._plot is None:
-            self.call_after_refresh(self._draw)  # the chart gets what the table leaves
+        # The chart gets what the table leaves.
+        show = partial(self.query_one(Plot).show, self._rows, self._drawing, at_once=True)
+        self.call_after_refresh(show)
 
-    @work(exclusive=True)
-    async def _draw(self) -> None:
-        library = await asyncio.to_thread(importlib.import_module, "textual_plot")
-        if self not in self.app.screen_stack:
-            return  # It was left meanwhile.
-        plot = library.PlotWidget(allow_pan_and_zoom=False)
-        plot.can_focus = False
-        await self.query_one("#compare-chart").mount(plot)
-        if plot.children:
-            plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
-            self._plot = plot
-            self.fill()
-
-    @on(ChartPlace.Resized)
-    def fill(self) -> None:
-        """Draw the curves once the chart has its size."""
-        if self._plot is not None:
-            self.call_after_refresh(self._fill)
-
-    def _fill(self) -> None:
-        curves = [summary.curve for summary in self._summaries]
-        library, colors = importlib.import_module("textual_plot"), plot_colors(self.app.theme_variables)
-        plot = self._plot
-        with self.app.batch_update():
-            plot.clear()
-            if any(curves):
-                self._scale(curves)
-            for index, curve in enumerate(curves):
-                points = thinned(curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
-                if not points:
-                    continue
-                across, up = [point.episode for point in points], [point.mean_return for point in points]
-                color = colors[STYLES[index].removeprefix("$")]
-                if index:
-                    plot.scatter(across, up, marker=LINES[1], marker_style=color)
-                else:
-                    plot.plot(across, up, line_style=color, hires_mode=library.HiResMode.BRAILLE)
-        # The plot fits its canvas to its place only where a layout is asked for, and margins may just have moved it.
-        plot.refresh(layout=True)
-        self.call_after_refresh(self._settle)
-
-    def _settle(self) -> None:
-        self._plot.refresh(layout=True)
-        self._drawn_at = self._plot.size
-
-    def _scale(self, curves: list[list[Point]]) -> None:
-        values = [point.mean_return for curve in curves for point in curve]
-        pad = 0.06 * (max(values) - min(values)) or 0.5
-        low, high = min(values) - pad, max(values) + pad
-        last = float(max(point.episode for curve in curves for point in curve))
-        self._plot.set_ylimits(low, high)
-        self._plot.set_yticks(nice_ticks(low, high, 4))
-        self._plot.set_xlimits(0.0, last)
-        self._plot.set_xticks(nice_ticks(0.0, 0.94 * last, 4))
+    def _drawing(self) -> Drawing | None:
+        """Both curves, the first with two dots a cell, from the first episode on."""
+        found = []
+        for index, summary in enumerate(self._summaries):
+            points = thinned(summary.curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
+            color = STYLES[index].removeprefix("$")
+            found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
+        return Drawing(found, left=0.0) if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:
         """Which runs they are."""

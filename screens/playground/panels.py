@@ -36,19 +36,15 @@ class SidePanel(Vertical):
         yield self._drawing
 
     def show(self, state: RunState) -> None:
-        """Show the figures of another state; `show_chart` draws the curve."""
         for column in self.query(StateText).exclude("StateDrawing"):  # none in an app that is closing
             column.show(state)
+        for chart in self.query(ReturnChart):
+            chart.show(state)
         if not self.is_attached:
             return
         played = state.play.inference.manner is not None
         self.screen.set_class(state.mode == "inference", "-inference")
         self.screen.set_class(played and self.screen.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
-
-    def show_chart(self, state: RunState) -> None:
-        """Draw the curve of a state."""
-        for chart in self.query(ReturnChart):  # none in an app that is closing
-            chart.show(state)
 
 
 class Panels(NamedTuple):

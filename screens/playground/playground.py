@@ -32,9 +32,6 @@ from llamagym_tui.state.run import RunState
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
-CHART_S = 0.5
-"""Seconds between two drawings of the chart, at least."""
-
 
 class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     """A run, live."""
@@ -76,7 +73,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self._state = state
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
-        self._chart_due = False
         self._panels: Panels | None = None
 
     def compose(self) -> ComposeResult:
@@ -132,9 +128,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         panels.comparison.show(state)
         panels.side.show(state)
         self.show_drawing()
-        if not self._chart_due:
-            self._chart_due = True
-            self.set_timer(CHART_S, self._draw_chart)
         keys = (
             state.live,
             state.pause_intended,
@@ -148,11 +141,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
-
-    def _draw_chart(self) -> None:
-        self._chart_due = False
-        if self.is_current and self._panels is not None:
-            self._panels.side.show_chart(self._state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""

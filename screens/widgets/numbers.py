@@ -59,3 +59,10 @@ def bar(share: float) -> str:
     within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
     whole, eighths = divmod(round(8 * BAR * within), 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels of an axis, with as many decimals as tell its ticks apart."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [(f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.0e}").replace("-", MINUS) for tick in ticks]

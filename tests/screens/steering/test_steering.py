@@ -25,7 +25,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
-from llamagym_tui.screens.metrics.figure_wall import series
+from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_keys import steering_allowed
@@ -72,8 +72,9 @@ async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "episode 20,494")
         await pilot.press("m")
-        for title in ("mean return", "entropy", "clip fraction", "explained variance", "gradient norm"):
-            await sees(pilot, f"{title}  ")
+        for field in ("mean_return", "entropy", "clip_fraction", "explained_variance", "grad_norm"):
+            value = figure_value(field, getattr(app.run_state.stats, field))
+            await sees(pilot, f"{FIGURES[field].short}  {value}  ")
 
 
 async def test_the_metrics_follow_the_run(make_app: MakeApp):
@@ -275,7 +276,7 @@ def test_the_band_of_a_batch_is_half_a_confidence_interval():
     stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
     state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
     # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
-    assert series(state, "mean_return").errors == pytest.approx([1.96 / 2])
+    assert [point.half for point in samples(state, "mean_return")] == pytest.approx([1.96 / 2])
 
 
 def test_without_a_trainer_nothing_can_be_asked_for():
