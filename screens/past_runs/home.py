@@ -78,9 +78,10 @@ class HomeScreen(Fitted, Screen[None]):
             yield models
         with Vertical(id="home-runs") as frame:
             frame.border_title = "recent runs"
-            yield RunHeading(id="runs-heading")
+            runs = RunList(at_most=RECENT_RUNS, id="runs")
+            yield RunHeading(runs)
             yield Static("looking for runs …", id="no-runs", markup=False)
-            yield RunList(at_most=RECENT_RUNS, id="runs")
+            yield runs
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -94,10 +95,10 @@ class HomeScreen(Fitted, Screen[None]):
 
     def on_resize(self, event: Resize) -> None:
         """Titles are laid out by width."""
-        self.call_after_refresh(self.tell)
+        self.call_after_refresh(self.show_runs)
 
     @on(RunList.Changed)
-    def tell(self) -> None:
+    def show_runs(self) -> None:
         """The titles of the runs, or that there are none."""
         runs = self.query_one(RunList)
         self.query_one(RunHeading).update(runs.heading())
@@ -106,12 +107,6 @@ class HomeScreen(Fitted, Screen[None]):
         runs.display = self.query_one(RunHeading).display = bool(runs.rows)
         if runs.loaded and not runs.rows:
             empty.update("None yet: enter on an agent begins the first.")
-
-    @on(RunHeading.SortAsked)
-    def sort_by(self, message: RunHeading.SortAsked) -> None:
-        """Sort by a title, the second time the other way."""
-        runs = self.query_one(RunList)
-        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
 
     def action_demonstrations(self) -> None:
         """Look at the demonstrations of the agent under the cursor."""

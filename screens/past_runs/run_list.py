@@ -196,7 +196,7 @@ class RunList(OptionList):
         cells = {column.name: _cell(row, column) for column in columns_at(self._width)}
         width = self._curve_width
         bars = ""
-        if row.summary is not None and (points := row.summary.curve):
+        if points := row.curve:
             values = [point.mean_return for point in points]
             bars = spark(points, width, min(values), max(values))
         curve = Content.styled(f"{bars:<{width}}", "$primary")
@@ -210,16 +210,13 @@ class RunHeading(Static):
     ALLOW_SELECT = False
     DEFAULT_CSS = "RunHeading { height: 1; text-wrap: nowrap; }"
 
-    @dataclass
-    class SortAsked(Message):
-        """The list is to stand by a column."""
-
-        column: str
+    def __init__(self, runs: RunList) -> None:
+        super().__init__(id="runs-heading")
+        self._runs = runs
 
     def on_click(self, event: Click) -> None:
-        """Sort by the title that was clicked."""
         if column := event.style.meta.get("sort"):
-            self.post_message(self.SortAsked(column))
+            self._runs.sort(column, backwards=column == self._runs.sorted_by and not self._runs.backwards)
 
 
 def _row(cells: dict[str, Content], curve: Content) -> Content:

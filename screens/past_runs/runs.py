@@ -57,8 +57,9 @@ class RunsScreen(Screen[None]):
         """Structure only."""
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
-        yield RunHeading(id="runs-heading")
-        yield RunList(id="runs", beside=self._beside)
+        runs = RunList(id="runs", beside=self._beside)
+        yield RunHeading(runs)
+        yield runs
         yield Static(id="runs-chosen", markup=False)
         yield KeyBar()
 
@@ -73,11 +74,11 @@ class RunsScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Titles are laid out by width."""
-        self.call_after_refresh(self.tell)
+        self.call_after_refresh(self.describe)
 
     @on(RunList.Changed)
-    def tell(self) -> None:
-        """Titles, and all that there is to say of the chosen run."""
+    def describe(self) -> None:
+        """Titles, how many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._beside is not None else ""
@@ -86,12 +87,6 @@ class RunsScreen(Screen[None]):
         self.query_one(RunHeading).update(runs.heading())
         self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
         self.refresh_bindings()
-
-    @on(RunHeading.SortAsked)
-    def sort_by(self, message: RunHeading.SortAsked) -> None:
-        """Sort by a title, the second time the other way."""
-        runs = self.query_one(RunList)
-        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Comparing needs two runs that can be read."""
