@@ -1,6 +1,6 @@
-"""How each fact of a conversation is said: a label, a text, and whether it stands on a rule.
+"""Each fact of a conversation as paragraphs: a label, a text, and whether it stands on a rule.
 
-Roles are told by their words, colour only helps: each piece names a style of the `ConversationView`. Every text that
+Roles are named in text, colour only helps: each piece names a style of the `ConversationView`. Every text that
 comes from a model, an environment or a file goes through `literal` here, before it is wrapped or measured.
 """
 
@@ -10,13 +10,13 @@ from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.screens.widgets.literal import literal
-from llamagym_tui.screens.widgets.numbers import bar, number
+from llamagym_tui.screens.widgets.numbers import bar, counted, number, share
 from llamagym_tui.state.transcript import Fact, Notice, Reply
 
 MOST_ACTIONS = 6
-"""Actions whose probabilities are told."""
+"""Actions whose probabilities are shown."""
 LEAST_REST = 0.005
-"""Probability of other replies from which on it is told."""
+"""Probability of other replies from which on it is shown."""
 HOW_READ = {
     "json": "read as JSON",
     "pattern": "read by pattern",
@@ -36,10 +36,8 @@ class Piece(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """A paragraph of the conversation."""
-
     label: str
-    """Who or what speaks; empty for a rule or a notice."""
+    """Role; empty for a rule or a notice."""
     label_style: str
     pieces: tuple[Piece, ...]
     rule: bool = False
@@ -49,13 +47,7 @@ class Paragraph(NamedTuple):
 
 
 def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Paragraph]:
-    """The paragraphs that tell a fact.
-
-    Args:
-        fact: what happened.
-        prompt_is_new: whether the system prompt is told in full, or in a line because it stands above.
-        by_person: whether a person speaks in the agent's place.
-    """
+    """The paragraphs of a fact; the system prompt in full, or in a line because it stands above."""
     match fact:
         case EpisodeStarted():
             heading = f"episode {fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
@@ -90,14 +82,15 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
     pieces: list[Piece] = []
     order = sorted(range(len(weighed.names)), key=lambda at: -weighed.shares[at])
     for at in order[:MOST_ACTIONS]:
-        was = f"{weighed.before[at]:.0%} → " if weighed.before else ""
+        probability = weighed.shares[at]
+        was = f"{share(weighed.before[at], 0)} → " if weighed.before else ""
         name = literal(" ".join(weighed.names[at].split()))
-        pieces += [Piece(f"{name} {was}{weighed.shares[at]:.0%} ", "env"), Piece(bar(weighed.shares[at]), "agent")]
+        pieces += [Piece(f"{name} {was}{share(probability, 0)} ", "env"), Piece(bar(probability), "agent")]
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
-        pieces.append(Piece(f"other words {rest:.0%}", "aside"))
+        pieces.append(Piece(f"other words {share(rest, 0)}", "aside"))
     return Paragraph("updated" if weighed.before else "policy", "label", tuple(pieces))
 
 
@@ -115,7 +108,7 @@ def _action(turn: TurnFinished) -> Paragraph:
 
 
 def _replaced(turn: TurnFinished) -> list[Paragraph]:
-    """What the agent would have said where a person acted."""
+    """The agent's own reply where a person acted."""
     if turn.replaced is None:
         return []
     action = literal(turn.replaced_action) or "no action in it"
@@ -126,7 +119,5 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
 def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
     style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
-    turns = "1 turn" if episode.length == 1 else f"{episode.length:,} turns"
-    return Paragraph(
-        "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(f" · {turns}, {episode.end}", "aside"))
-    )
+    length = f" · {counted(episode.length, 'turn')}, {episode.end}"
+    return Paragraph("return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside")))

@@ -34,7 +34,6 @@ class LineIndex:
         return min(bisect_right(self._ends, max(line, self.first)), len(self._ends) - 1)
 
     def add(self, lines: int) -> None:
-        """Add an entry at the end."""
         self._ends.append(self.end + lines)
 
     def drop_last(self) -> None:

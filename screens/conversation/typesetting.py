@@ -43,7 +43,6 @@ class Block(Struct, frozen=True, gc=False):
     """Texts of the paragraphs that are wrapped."""
 
     def lines(self, room: int) -> int:
-        """Lines at a width of the text."""
         return self.fixed + sum(line_count(text, room) for text in self.texts)
 
     @property

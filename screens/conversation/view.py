@@ -97,7 +97,6 @@ class ConversationView(ScrollView, can_focus=True):
         Args:
             by_person: whether a person speaks in the agent's place.
             placeholder: text shown while there are no entries.
-            id: id of the widget.
         """
         super().__init__(id=id)
         self._by_person = by_person
@@ -121,7 +120,6 @@ class ConversationView(ScrollView, can_focus=True):
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """What is shown."""
         return self._entries
 
     @property
@@ -213,7 +211,6 @@ class ConversationView(ScrollView, can_focus=True):
         self._index.drop_first(count)
 
     def _drop_changed(self) -> None:
-        """Drop the blocks at the end whose entries are others now."""
         while (at := len(self._blocks) - 1) >= 0:
             if at < len(self._entries) and self._blocks[at].entry is self._entries[at]:
                 return
@@ -280,7 +277,6 @@ class ConversationView(ScrollView, can_focus=True):
 
     @property
     def search(self) -> TextSearch | None:
-        """The search that is on."""
         return self._search
 
     def find(self, text: str) -> None:
@@ -353,7 +349,6 @@ class ConversationView(ScrollView, can_focus=True):
         return CURRENT if name == "match-current" else self.get_visual_style(f"conversation--{name}", partial=True)
 
     def _lines_of(self, at: int) -> list[Content]:
-        """The lines of a block."""
         assert self._typesetter is not None
         serial = self._blocks[at].entry.serial
         lines = self._set_lines.get(serial)
@@ -381,7 +376,6 @@ class ConversationView(ScrollView, can_focus=True):
 
     @property
     def line_numbers(self) -> range:
-        """Numbers of all lines."""
         return range(self._index.first, self._index.end)
 
     def render_line(self, y: int) -> Strip:

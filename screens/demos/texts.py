@@ -8,7 +8,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.demos.book import Row, Summary
 from llamagym_tui.screens.widgets.literal import literal_content, one_line
-from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.state.transcript import clipped
 
 ASIDE = "$foreground 60%"
@@ -100,7 +100,7 @@ def _actions(counted: Summary) -> str:
     turns = sum(counted.actions.values())
     most = max(counted.actions.values(), default=0)
     return " · ".join(
-        f"{one_line(name)} {_bar(count, most)} {count / turns:.0%}" for name, count in counted.actions.items()
+        f"{one_line(name)} {_bar(count, most)} {share(count / turns, 0)}" for name, count in counted.actions.items()
     )
 
 

@@ -24,7 +24,6 @@ ASIDE = "$foreground 60%"
 
 
 def figure_value(field: str, value: float) -> str:
-    """A figure's value for people."""
     if not math.isfinite(value):
         return "not a number"
     return share(value) if field in SHARES else plain(value)
@@ -37,7 +36,7 @@ def present_health(state: RunState, field: str) -> Health:
 
 
 def badge(found: Health) -> tuple[str, str]:
-    """A word for a judgement, and its style."""
+    """A judgement in short, and its style."""
     if found.ok is None:
         return "·", ASIDE
     return ("ok", "$success") if found.ok else ("out", "bold $error")
@@ -78,7 +77,7 @@ class FigureChart(Vertical):
 
     DEFAULT_CSS = """
     FigureChart { height: 1fr; padding: 0 1; }
-    FigureChart > Static { height: auto; }
+    FigureChart > Static { height: auto; max-height: 50%; }
     """
 
     def __init__(self, state: RunState, *, id: str) -> None:
@@ -91,12 +90,7 @@ class FigureChart(Vertical):
         yield Plot("The line begins with the second update.")
         yield Static(id="figure-texts", markup=False)
 
-    def on_resize(self) -> None:
-        """Texts are cut to half of the height."""
-        self.show(self._state, self.field)
-
     def show(self, state: RunState, field: str) -> None:
-        """Show a figure of a state."""
         chosen = field != self.field
         self._state, self.field = state, field
         if not self.is_mounted:
@@ -105,23 +99,13 @@ class FigureChart(Vertical):
         over = f"  over {values[-1][0]:,.0f} episodes" if values else ""
         title = Content.assemble((FIGURES[field].title, "bold"), (over, ASIDE))
         self.query_one("#figure-title", Static).update(title)
-        width, height = self.content_size
-        texts = _folded(figure_texts(state, field), width, height // 2)
-        self.query_one("#figure-texts", Static).update(Content("\n").join(texts))
+        self.query_one("#figure-texts", Static).update(Content("\n").join(figure_texts(state, field)))
         of = (state.history, state.marks, field)
         self.query_one(Plot).show(of, lambda: figure_drawing(state, field), at_once=chosen)
 
 
-def _folded(texts: list[Content], width: int, at_most: int) -> list[Content]:
-    """Texts in lines of a width; of more lines than there is room for, the last texts go, but never the first three."""
-    folded = [text.wrap(max(width, 1)) for text in texts]
-    while len(folded) > 3 and sum(map(len, folded)) > at_most:
-        folded.pop()
-    return [line for lines in folded for line in lines]
-
-
 def figure_texts(state: RunState, field: str) -> list[Content]:
-    """What stands under the chart of a figure."""
+    """What stands under the chart of a figure, the most important first: what has no room is cut."""
     text = FIGURES[field]
     lines = [Content.assemble(("means    ", ASIDE), text.meaning), Content.assemble(("healthy  ", ASIDE), text.healthy)]
     if state.stats is not None:
@@ -149,7 +133,6 @@ class SmallFigure(Vertical):
         yield Sparkline(summary_function=fmean)
 
     def show(self, state: RunState) -> None:
-        """Show another state."""
         assert state.stats is not None
         value = figure_value(self._field, float(getattr(state.stats, self._field)))
         heading = (FIGURES[self._field].short, "bold"), "  ", value, "  ", badge(present_health(state, self._field))
@@ -174,11 +157,20 @@ class FigureWall(Grid):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(*map(SmallFigure, CHARTED), id=id)
+        self._state: RunState | None = None
         self._shown: object = None
 
     def show(self, state: RunState) -> None:
-        """Show another state, if anything in the lines is new."""
-        if state.history is not self._shown and state.stats is not None and self.display and self.is_mounted:
+        self._state = state
+        self._draw()
+
+    def on_resize(self) -> None:
+        """A larger terminal may have room for it now."""
+        self._draw()
+
+    def _draw(self) -> None:
+        state = self._state
+        if state is not None and state.stats is not None and self.size and state.history is not self._shown:
             self._shown = state.history
             for small in self.query(SmallFigure):
                 small.show(state)

@@ -1,4 +1,4 @@
-"""Two past runs beside each other: curves of mean return in one chart, results, and the settings that differ."""
+"""Two past runs compared: curves of mean return in one chart, results, and the settings that differ."""
 
 from __future__ import annotations
 
@@ -24,33 +24,16 @@ NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
 EVALUATED = "evaluated ±95%"
 LINES = ("━", "•")
-"""How each curve is drawn, so that they are told apart without colour."""
+"""How each curve is drawn, so that they differ without colour."""
+DOWN, UP = "Rows that have no room; pgdn and end, too.", "Rows above, home and pgup, too."
 
 
 class CompareScreen(Screen[None]):
-    """Two runs."""
-
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "down",
-            "scroll(1)",
-            "More below",
-            key_display="↓",
-            priority=True,
-            tooltip="Rows that have no room; pgdn and end, too.",
-            id="compare.down",
-        ),
-        Binding(
-            "up",
-            "scroll(-1)",
-            "Up",
-            show=False,
-            priority=True,
-            tooltip="Rows above, home and pgup, too.",
-            id="compare.up",
-        ),
+        Binding("down", "scroll(1)", "More below", key_display="↓", priority=True, id="compare.down", tooltip=DOWN),
+        Binding("up", "scroll(-1)", "Up", show=False, priority=True, id="compare.up", tooltip=UP),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
@@ -71,7 +54,6 @@ class CompareScreen(Screen[None]):
         return first, second
 
     def compose(self) -> ComposeResult:
-        """Curves above, what differs below."""
         yield TooSmall()
         yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
         yield Plot("", id="compare-chart")
@@ -80,11 +62,9 @@ class CompareScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The table has the keys."""
         self.query_one("#compare-facts").focus()
 
     def on_resize(self) -> None:
-        """All of it is laid out by width."""
         self.call_after_refresh(self._lay_out)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -94,11 +74,9 @@ class CompareScreen(Screen[None]):
         return True
 
     def action_scroll(self, by: int) -> None:
-        """Rows further down, or up."""
         self.query_one("#compare-facts").scroll_relative(y=by, animate=False)
 
     def action_leave(self) -> None:
-        """Back to the runs."""
         self.dismiss()
 
     def _lay_out(self) -> None:
@@ -120,7 +98,6 @@ class CompareScreen(Screen[None]):
         return Drawing(found, left=0.0) if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:
-        """Which runs they are."""
         return [
             Content.assemble(
                 (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
@@ -131,7 +108,7 @@ class CompareScreen(Screen[None]):
         ]
 
     def _rows_of_table(self, width: int) -> list[Content]:
-        """How the runs went, and the settings that differ, those of each beside the other's."""
+        """How the runs went, and the settings that differ."""
         first, second = self._summaries
         configs = [row.info.config for row in self._rows]
         results = {
@@ -169,4 +146,4 @@ def _signed(value: float | None) -> str:
 
 
 def _evaluated(summary: RunSummary) -> str:
-    return "not" if summary.evaluation is None else evaluated_return(summary.evaluation).text
+    return "not evaluated" if summary.evaluation is None else evaluated_return(summary.evaluation).text

@@ -65,12 +65,10 @@ class RunList(OptionList):
         """Rows, order, marks or the cursor are others now."""
 
     def __init__(self, *, at_most: int | None = None, beside: str | None = None, id: str | None = None) -> None:
-        """A list that is read when it is mounted.
-
+        """
         Args:
             at_most: runs that are shown, the latest. None: all of them.
-            beside: the run that is open, beside which none may be replayed or resumed; empty: a recorded one is.
-            id: id of the widget.
+            beside: the run that is open, while none may be replayed or resumed; empty: a recorded one is open.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
@@ -91,7 +89,6 @@ class RunList(OptionList):
         return rows[self.highlighted] if self.highlighted is not None and self.highlighted < len(rows) else None
 
     def on_mount(self) -> None:
-        """Look for runs."""
         self.read()
 
     @work(exclusive=True, group="runs")
@@ -138,13 +135,11 @@ class RunList(OptionList):
         return True
 
     def action_resume(self) -> None:
-        """Go on with the chosen run."""
         if (row := self.chosen) is not None:
             self.post_message(self.ResumeAsked(row))
 
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:
-        """Watch the chosen run."""
         event.stop()
         if (row := self.chosen) is not None and not row.fault and self._beside is None:
             self.post_message(self.ReplayAsked(row))

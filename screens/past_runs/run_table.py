@@ -10,6 +10,7 @@ from pathlib import PurePath
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.returns import Point, signed
 from llamagym_tui.run_store import RunInfo
+from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
@@ -18,8 +19,6 @@ ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A past run in a table."""
-
     info: RunInfo
     summary: RunSummary | None = None
     """None: its events have not been read yet, or cannot be."""
@@ -30,7 +29,7 @@ class RunRow:
 
     @property
     def key(self) -> str:
-        """What tells it from all others."""
+        """Its folder, which no other run has."""
         return str(self.info.run_dir)
 
     @cached_property
@@ -61,8 +60,6 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table."""
-
     name: str
     title: str
     width: int
@@ -142,8 +139,7 @@ GAP = 2
 
 def played_text(summary: RunSummary) -> str:
     """How much was played, for people."""
-    episodes = f"{summary.episodes:,} episode{'' if summary.episodes == 1 else 's'}"
-    updates = f"{summary.updates:,} update{'' if summary.updates == 1 else 's'}"
+    episodes, updates = counted(summary.episodes, "episode"), counted(summary.updates, "update")
     return f"{episodes}, {updates}, {summary.played_s / 60:,.1f} min"
 
 
@@ -160,7 +156,7 @@ def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> l
 
 
 def read_row(row: RunRow) -> RunRow:
-    """The row with what its events tell, or with why they tell nothing."""
+    """The row with a summary of its events, or with why they cannot be read."""
     try:
         return replace(row, summary=summary_of(row.info.run_dir), fault="")
     except LlamaGymError as error:

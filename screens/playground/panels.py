@@ -1,4 +1,4 @@
-"""What stands around the conversation: sentences and the drawing above it, curve and figures beside or below it."""
+"""What stands around the conversation: sentences and the drawing above it, curve and figures next to it or below."""
 
 from __future__ import annotations
 
@@ -24,12 +24,10 @@ class SidePanel(Vertical):
     """Chart and figures of a wide terminal."""
 
     def __init__(self, state: RunState, drawing: StateDrawing) -> None:
-        """The panel of a run, with the drawing of its watched state."""
         super().__init__(id="side")
         self._state, self._drawing = state, drawing
 
     def compose(self) -> ComposeResult:
-        """The curve above the figures."""
         yield ReturnChart()
         yield FiguresColumn(self._state, id="figures-column")
         yield ComparisonColumn(self._state, id="comparison-column")
@@ -48,8 +46,6 @@ class SidePanel(Vertical):
 
 
 class Panels(NamedTuple):
-    """Everything around a conversation."""
-
     banner: Banner
     watch_line: WatchLine
     side: SidePanel

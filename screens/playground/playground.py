@@ -1,6 +1,6 @@
 """The playground: the watched conversation, the curve of mean return, PPO's figures, and the keys that steer a run.
 
-Composes and routes only: what it shows is a `RunState`, what a key asks for is posted as `CommandAsked`; the app
+Composes and routes only: what it shows is a `RunState`, what a key requests is posted as `CommandAsked`; the app
 talks to the trainer.
 """
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 
 class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
-    """A run, live."""
-
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,12 +61,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     ]
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
-        """A screen for a run.
-
-        Args:
-            state: what is known of it.
-            demos_path: tells where demonstrations are kept.
-        """
         super().__init__()
         self._state = state
         self._demos_path = demos_path
@@ -85,7 +77,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The keys work at once."""
         self.query_one(ConversationView).focus()
         self.call_after_refresh(self._furnish)
 
@@ -104,7 +95,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.show(self._state)
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        """Catch up with what happened behind another screen."""
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:
@@ -112,7 +102,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         panels = self._panels
         if panels is None:
@@ -163,11 +152,9 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.post_message(CommandAsked(command))
 
     def action_pause(self) -> None:
-        """Ask the trainer to hold still."""
         self.ask(Pause())
 
     def action_resume(self) -> None:
-        """Ask the trainer to go on."""
         self.ask(Resume())
 
     def action_mode(self, mode: str) -> None:
@@ -180,6 +167,6 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
     if state.failure:
         return "No conversation."
     if state.recorded:
-        return "Nothing was said until here."
+        return "No conversation up to here."
     doing = one_line(state.detail) or PHASES[state.phase]
     return f"{doing} … {table_key} opens a table for you meanwhile"

@@ -19,8 +19,6 @@ from llamagym_tui.state.run import Mark, RunState
 
 
 class ReturnChart(Vertical):
-    """Mean return of a run."""
-
     DEFAULT_CSS = """
     ReturnChart {
         height: 1fr;

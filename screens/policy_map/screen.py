@@ -23,7 +23,7 @@ from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.numbers import MINUS
+from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
@@ -187,7 +187,7 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
             f" · {one_line(panel.title)} {found.agreeing}/{found.states}" for panel, found in counts if found.states
         )
     change = count.agreeing - first.agreeing if first is not None else 0
-    signed = f"{change:+,}".replace("-", MINUS)
+    signed = number(change)
     named = [f" · {signed} since you opened it", f" · {signed} since opened"] if change else []
     since = [*named, f" · {signed}", ""] if change else [""]
     long, short = (f"agrees on {count.agreeing:,}{of}{count.states:,}" for of in (" of ", "/"))
@@ -208,12 +208,12 @@ def field_text(policy: MappedPolicy, cell: MappedCell) -> Content:
     if not cell.shares:
         return Content.styled("nobody acts here" if cell.cell.sign else "not known", ASIDE)
     names = [one_line(name) for name in layout.action_names]
-    form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
-    parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
+    shares = zip(names, cell.shares, strict=False)
+    parts = [f"{n} {share(p, 0)}" if layout.action is None else f"P({n}) {share(p)}" for n, p in shares]
     if layout.action is not None:
         parts.insert(0, parts.pop(layout.action))
     if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
-        parts.append(f"other words {rest:.1%}")
+        parts.append(f"other words {share(rest)}")
     if not cell.cell.best:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)

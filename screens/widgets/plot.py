@@ -80,8 +80,6 @@ class Drawing(NamedTuple):
 
 
 class Plot(Vertical):
-    """The place of a chart."""
-
     DEFAULT_CSS = """
     Plot {
         height: 1fr;
@@ -143,6 +141,8 @@ class Plot(Vertical):
         self._draw_due = False
         if self.is_attached and self.screen.is_current:
             self._draw()
+        elif self.is_attached:
+            self.show(self._of, self._make)  # another screen lies above: once more when it is gone
 
     def _draw(self) -> None:
         if not self.size or not self.is_mounted or self.is_drawn(self._of):

@@ -88,7 +88,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
-        assert " ".join(line[16:] for line in told) == "What the policy does in each state, beside what is best."
+        assert " ".join(line[16:] for line in told) == "What the policy does in each state, and what is best."
 
 
 async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):

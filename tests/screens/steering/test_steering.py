@@ -289,7 +289,7 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 
 def test_the_interval_by_hand():
-    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % within +0.304 … +0.696"
+    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % interval +0.304 … +0.696"
     assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
 
 
