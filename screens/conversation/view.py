@@ -45,9 +45,7 @@ class ConversationView(ScrollView, can_focus=True):
         "selected with the mouse and copied with ctrl+c."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "end,G", "follow", "Newest", show=False, tooltip="Back to the newest line, and follow it.", id="follow"
-        ),
+        Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]
     STYLES: ClassVar[tuple[str, ...]] = (
         *("rule", "heading", "label", "system", "env", "agent-label", "agent", "action"),

@@ -66,14 +66,7 @@ class EvaluationDialog(ModalScreen[None]):
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
-        Binding(
-            "e",
-            "cancel",
-            "Cancel it",
-            tooltip="End the evaluation under way, without a result.",
-            priority=True,
-            id="evaluation.cancel",
-        ),
+        Binding("e", "cancel", "Cancel it", tooltip="End it without a result.", priority=True, id="evaluation.cancel"),
     ]
 
     def __init__(self, state: RunState, begin: Callable[[int, bool], None], cancel: Callable[[], None]) -> None:

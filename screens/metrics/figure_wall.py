@@ -91,7 +91,7 @@ class FigureChart(Vertical):
         yield Static(id="figure-texts", markup=False)
 
     def show(self, state: RunState, field: str) -> None:
-        chosen = field != self.field
+        chosen = field != self.field or state is self._state  # by a person, or with the screen
         self._state, self.field = state, field
         if not self.is_mounted:
             return

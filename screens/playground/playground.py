@@ -41,17 +41,9 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         Binding("space", "resume", "Go on", tooltip="Go on playing and training.", id="pause"),
         Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
         Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
-        Binding(
-            "r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint.", id="restart"
-        ),
+        Binding("r", "app.restart", "Restart", tooltip="Start again from the last checkpoint.", id="restart"),
         Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes.", id="prompt"),
-        Binding(
-            "h",
-            "app.human_table",
-            "Play yourself",
-            tooltip="Take the agent's place at a table of your own.",
-            id="table",
-        ),
+        Binding("h", "app.human_table", "Play yourself", tooltip="Play at a table of your own.", id="table"),
         *STEERING_KEYS,
         *WATCHING_KEYS,
         *DEMO_KEYS,
