@@ -153,7 +153,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("home", "shift+end", *"400", "enter")
-        await sees(pilot, "asked for; the trainer begins between two steps")
+        await sees(pilot, "requested; the trainer begins between two steps")
         assert client.asked == [Evaluate(episodes=400, greedy=True)]
         await pilot.press("enter")
         assert len(client.asked) == 1, "one at a time"
@@ -164,7 +164,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         client.tell(EVALUATED, PhaseChanged(phase="rolling_out"))
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
         await pilot.press("e")
-        await sees(pilot, "−0.100, 95 % within −0.198 … −0.002  400 greedy in 2.0 s")
+        await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
         await sees(pilot, "optimal −0.047")
 
 
@@ -219,11 +219,11 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("c", "c")
-        await sees(pilot, "A checkpoint is asked for; the trainer writes it soon.")
+        await sees(pilot, "A checkpoint is requested")
         assert client.asked == [SaveCheckpoint()]
         client.tell(CheckpointSaved(path="/runs/demo/model", update=3))
         await sees(pilot, "Checkpoint written, after update 3.")
-        assert "is asked for" not in shown(pilot)
+        assert "is requested" not in shown(pilot)
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
@@ -256,7 +256,7 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
         await pilot.pause()
         assert client.asked == asked
         if asked:
-            await sees(pilot, "A roll back is asked for")
+            await sees(pilot, "A roll back is requested")
             client.tell(RolledBack(update=2, path="good", reason="asked for"))
             await sees(pilot, "rolled back: to update 2; asked for")
 
