@@ -50,7 +50,8 @@ class ReturnChart(Vertical):
         if len(points) < 2:  # fewer episodes than a window are one point
             return None
         known = baselines(state)
-        self.query_one("#chart-legend", Static).update(_legend(window, known, state.marks))
+        for legend in self.query("#chart-legend").results(Static):  # none in an app that is closing
+            legend.update(_legend(window, known, state.marks))
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
             [BandPoint(point.episode, point.mean_return, margin(point.stderr)) for point in points],

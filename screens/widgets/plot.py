@@ -145,7 +145,7 @@ class Plot(Vertical):
             self.show(self._of, self._make)  # another screen lies above: once more when it is gone
 
     def _draw(self) -> None:
-        if not self.size or not self.is_mounted or self.is_drawn(self._of):
+        if not self.size or not self.is_attached or self.is_drawn(self._of):
             return
         drawing = self._make()
         if drawing is not None and self._plot is None:

@@ -207,7 +207,7 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeAp
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
         await pilot.press("m")
-        await sees(pilot, "gradient norm")
+        await sees(pilot, "grad norm  0.871")
         if theme.startswith("ansi"):
             assert colour_types(app) <= {"DEFAULT", "STANDARD"}
 
@@ -220,7 +220,7 @@ async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, mo
         await pilot.pause(0.3)
         assert colour_types(app) == {"DEFAULT"}
         await pilot.press("m")
-        await sees(pilot, "gradient norm")
+        await sees(pilot, "grad norm  0.871")
         assert colour_types(app) == {"DEFAULT"}
         chosen = app.screen.query_one(OptionList).get_visual_style("option-list--option-highlighted")
         assert chosen.underline, "the cursor is seen without colour, too"
