@@ -22,9 +22,14 @@ NORMAL = 1.96
 """Standard errors on each side of a mean that hold it 95 times in 100."""
 
 
+def real_minus(text: str) -> str:
+    """A formatted number with a minus sign in place of its hyphens."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def signed(value: float, decimals: int = 3) -> str:
     """A return as the app shows it: signed, with a real minus sign."""
-    return f"{value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    return real_minus(f"{value:+.{decimals}f}")
 
 
 def margin(stderr: float) -> float:

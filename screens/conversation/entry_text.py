@@ -1,6 +1,6 @@
-"""How each fact of a conversation is said: a label, a text, and whether it stands on a rule.
+"""Each fact of a conversation as paragraphs: a label, a text, and whether it stands on a rule.
 
-Roles are told by their words, colour only helps: each piece names a style of the `ConversationView`. Every text that
+Roles are named in text, colour only helps: each piece names a style of the `ConversationView`. Every text that
 comes from a model, an environment or a file goes through `literal` here, before it is wrapped or measured.
 """
 
@@ -10,13 +10,13 @@ from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.screens.widgets.literal import literal
-from llamagym_tui.screens.widgets.numbers import bar, number
+from llamagym_tui.screens.widgets.numbers import bar, counted, number, share
 from llamagym_tui.state.transcript import Fact, Notice, Reply
 
 MOST_ACTIONS = 6
-"""Actions whose probabilities are told."""
+"""Actions whose probabilities are shown."""
 LEAST_REST = 0.005
-"""Probability of other replies from which on it is told."""
+"""Probability of other replies from which on it is shown."""
 HOW_READ = {
     "json": "read as JSON",
     "pattern": "read by pattern",
@@ -35,11 +35,9 @@ class Piece(NamedTuple):
     style: str
 
 
-class Said(NamedTuple):
-    """A paragraph of the conversation."""
-
+class Paragraph(NamedTuple):
     label: str
-    """Who or what speaks; empty for a rule or a notice."""
+    """Role; empty for a rule or a notice."""
     label_style: str
     pieces: tuple[Piece, ...]
     rule: bool = False
@@ -48,14 +46,8 @@ class Said(NamedTuple):
     """Whether it is cut at the width instead of wrapped."""
 
 
-def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Said]:
-    """The paragraphs that tell a fact.
-
-    Args:
-        fact: what happened.
-        prompt_is_new: whether the system prompt is told in full, or in a line because it stands above.
-        by_person: whether a person speaks in the agent's place.
-    """
+def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Paragraph]:
+    """The paragraphs of a fact; the system prompt in full, or in a line because it stands above."""
     match fact:
         case EpisodeStarted():
             heading = f"episode {fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
@@ -63,14 +55,16 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
                 heading = f"your episode {fact.episode + 1:,}"
             prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
             return [
-                Said("", "rule", (Piece(heading, "heading"),), rule=True),
-                Said("system", "label", (prompt,), one_line=not prompt_is_new),
+                Paragraph("", "rule", (Piece(heading, "heading"),), rule=True),
+                Paragraph("system", "label", (prompt,), one_line=not prompt_is_new),
             ]
         case ObservationShown():
-            return [Said("env", "label", (Piece(literal(fact.text), "env"),))]
+            return [Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
-            return [Said("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))]
+            return [
+                Paragraph("you" if by_person or fact.by_person else "agent", "agent-label", (Piece(text, "agent"),))
+            ]
         case ActionsWeighed():
             return [_weighed(fact)]
         case TurnFinished():
@@ -78,30 +72,31 @@ def said(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Sa
         case EpisodeFinished():
             return [_end(fact)]
         case Notice():
-            return [Said("", "notice", (Piece(literal(fact.text), "notice"),))]
+            return [Paragraph("", "notice", (Piece(literal(fact.text), "notice"),))]
         case _:
             assert_never(fact)
 
 
-def _weighed(weighed: ActionsWeighed) -> Said:
+def _weighed(weighed: ActionsWeighed) -> Paragraph:
     """The most probable actions, as digits and bars; what an update has changed of them."""
     pieces: list[Piece] = []
     order = sorted(range(len(weighed.names)), key=lambda at: -weighed.shares[at])
     for at in order[:MOST_ACTIONS]:
-        was = f"{weighed.before[at]:.0%} → " if weighed.before else ""
+        probability = weighed.shares[at]
+        was = f"{share(weighed.before[at], 0)} → " if weighed.before else ""
         name = literal(" ".join(weighed.names[at].split()))
-        pieces += [Piece(f"{name} {was}{weighed.shares[at]:.0%} ", "env"), Piece(bar(weighed.shares[at]), "agent")]
+        pieces += [Piece(f"{name} {was}{share(probability, 0)} ", "env"), Piece(bar(probability), "agent")]
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
-        pieces.append(Piece(f"other words {rest:.0%}", "aside"))
-    return Said("updated" if weighed.before else "policy", "label", tuple(pieces))
+        pieces.append(Piece(f"other words {share(rest, 0)}", "aside"))
+    return Paragraph("updated" if weighed.before else "policy", "label", tuple(pieces))
 
 
-def _action(turn: TurnFinished) -> Said:
+def _action(turn: TurnFinished) -> Paragraph:
     failed = turn.how == "failed"
-    return Said(
+    return Paragraph(
         "action",
         "warning" if failed else "label",
         (
@@ -112,19 +107,17 @@ def _action(turn: TurnFinished) -> Said:
     )
 
 
-def _replaced(turn: TurnFinished) -> list[Said]:
-    """What the agent would have said where a person acted."""
+def _replaced(turn: TurnFinished) -> list[Paragraph]:
+    """The agent's own reply where a person acted."""
     if turn.replaced is None:
         return []
     action = literal(turn.replaced_action) or "no action in it"
     pieces = (Piece(f"the agent: {literal(turn.replaced)}", "aside"), Piece(f" · {action}", "aside"))
-    return [Said("instead", "label", pieces)]
+    return [Paragraph("instead", "label", pieces)]
 
 
-def _end(episode: EpisodeFinished) -> Said:
+def _end(episode: EpisodeFinished) -> Paragraph:
     value = episode.episode_return
     style, glyph = ("won", "▲") if value > 0 else ("lost", "▼") if value < 0 else ("even", "■")
-    turns = "1 turn" if episode.length == 1 else f"{episode.length:,} turns"
-    return Said(
-        "return", style, (Piece(f"{glyph} {number(value)}", style), Piece(f" · {turns}, {episode.end}", "aside"))
-    )
+    length = f" · {counted(episode.length, 'turn')}, {episode.end}"
+    return Paragraph("return", style, (Piece(f"{glyph} {number(value)}", style), Piece(length, "aside")))

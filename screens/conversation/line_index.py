@@ -1,4 +1,4 @@
-"""Where each entry of a conversation begins, in lines: found, added and let go at a cost that does not grow with it.
+"""Where each entry of a conversation begins, in lines: found, added and dropped at a cost that does not grow with it.
 
 Lines are numbered from the first that ever was, so that a line keeps its number when older ones go.
 """
@@ -6,15 +6,12 @@ Lines are numbered from the first that ever was, so that a line keeps its number
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
 
 
 class LineIndex:
     """Numbers of lines of consecutive entries."""
 
     def __init__(self) -> None:
-        """No entries."""
         self.first = 0
         """Number of the first line."""
         self._ends: list[int] = []
@@ -32,32 +29,18 @@ class LineIndex:
         """Number of an entry's first line."""
         return self._ends[entry - 1] if entry else self.first
 
-    def lines(self, entry: int) -> int:
-        """Lines of an entry."""
-        return self._ends[entry] - self.start(entry)
-
     def find(self, line: int) -> int:
         """The entry that a line belongs to; of a line outside, the nearest. There is at least one entry."""
         return min(bisect_right(self._ends, max(line, self.first)), len(self._ends) - 1)
 
     def add(self, lines: int) -> None:
-        """Another entry at the end."""
         self._ends.append(self.end + lines)
 
     def drop_last(self) -> None:
-        """The last entry goes."""
         self._ends.pop()
 
     def drop_first(self, entries: int) -> None:
-        """The first entries go."""
+        """Drop the first entries; the lines of the others keep their numbers."""
         if entries:
             self.first = self._ends[entries - 1]
             del self._ends[:entries]
-
-    def change(self, entry: int, counts: Sequence[int]) -> None:
-        """Consecutive entries, from one on, have other numbers of lines; those behind them move."""
-        behind = entry + len(counts)
-        before, after = self._ends[behind - 1], self.start(entry) + sum(counts)
-        self._ends[entry:behind] = list(accumulate(counts, initial=self.start(entry)))[1:]
-        if moved := after - before:
-            self._ends[behind:] = [end + moved for end in self._ends[behind:]]

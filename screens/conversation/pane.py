@@ -1,4 +1,4 @@
-"""A conversation with what belongs to it: how many messages wait below, and the line in which one searches.
+"""A conversation with how many messages wait below it, and the line in which one searches.
 
 Both are mounted when they are needed first, so that the first frame does not wait for them.
 """
@@ -13,14 +13,13 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.numbers import counted
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.conversation.search_line import SearchLine
 
 
 class MoreBelow(Static):
-    """Says that the conversation goes on below what is seen."""
-
     DEFAULT_CSS = """
     MoreBelow {
         height: 1;
@@ -30,23 +29,18 @@ class MoreBelow(Static):
     """
 
     def __init__(self, view: ConversationView) -> None:
-        """Below a conversation."""
         super().__init__(markup=False)
         self._view = view
 
-    def say(self, waiting: int) -> None:
-        """Say how many messages wait."""
-        said = f"{waiting:,} new message{'s' * (waiting != 1)} below" if waiting else "scrolled back"
-        self.update(f"▼ {said} · end or G goes to the newest")
+    def show(self, waiting: int) -> None:
+        below = f"{counted(waiting, 'new message')} below" if waiting else "scrolled back"
+        self.update(f"▼ {below} · end or G goes to the newest")
 
     def on_click(self) -> None:
-        """Go there."""
         self._view.action_follow()
 
 
 class ConversationPane(Vertical):
-    """A conversation that can be searched."""
-
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search", show=False, tooltip="Search the conversation.", id="search"),
@@ -56,7 +50,6 @@ class ConversationPane(Vertical):
     ]
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:
-        """A pane around a conversation."""
         super().__init__(view, id=id)
         self._view = view
         self._line: SearchLine | None = None
@@ -79,11 +72,9 @@ class ConversationPane(Vertical):
         self.refresh_bindings()
 
     def action_match(self, by: int) -> None:
-        """Go to another match."""
         self._view.find_next(by)
 
     async def action_end_search(self) -> None:
-        """Search no more."""
         line, self._line = self._line, None
         self._view.find("")
         self._view.focus()
@@ -92,14 +83,12 @@ class ConversationPane(Vertical):
         self.refresh_bindings()
 
     @on(ConversationView.SearchChanged)
-    def say_which_match(self, message: ConversationView.SearchChanged) -> None:
-        """Which of how many."""
+    def show_which_match(self, message: ConversationView.SearchChanged) -> None:
         if self._line is not None and self._line.is_mounted:
-            self._line.say(message.status)
+            self._line.show(message.status)
 
     @on(ConversationView.TailChanged)
-    async def say_what_is_below(self, message: ConversationView.TailChanged) -> None:
-        """New lines come below what is seen, or in it."""
+    async def show_what_is_below(self, message: ConversationView.TailChanged) -> None:
         if message.following:
             below, self._below = self._below, None
             if below is not None:
@@ -108,4 +97,4 @@ class ConversationPane(Vertical):
         if self._below is None:
             self._below = MoreBelow(self._view)
             await self.mount(self._below, after=self._view)
-        self._below.say(message.waiting)
+        self._below.show(message.waiting)

@@ -1,4 +1,4 @@
-"""The line in which one searches: takes a text, and says which match of how many is seen."""
+"""The line in which one searches a conversation: a text, and which match of how many is seen."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
 class SearchLine(Horizontal):
-    """Searches a conversation."""
-
     DEFAULT_CSS = """
     SearchLine {
         height: 1;
@@ -26,36 +24,29 @@ class SearchLine(Horizontal):
     """
 
     def __init__(self, view: ConversationView) -> None:
-        """A line for a conversation."""
         super().__init__()
         self._view = view
 
     def compose(self) -> ComposeResult:
-        """A slash, the text, the status."""
         yield Static("/", classes="slash", markup=False)
         yield SentenceInput(placeholder="search; ↑ ↓ go through the matches, enter leaves the line")
         yield Static("", classes="status", markup=False)
 
     def on_mount(self) -> None:
-        """Take the text."""
         self.take_focus()
 
     def take_focus(self) -> None:
-        """Type into the line."""
         self.query_one(Input).focus()
 
-    def say(self, status: str) -> None:
-        """Say which match of how many is seen."""
+    def show(self, status: str) -> None:
         self.query_one(".status", Static).update(one_line(status))
 
     @on(Input.Changed)
     def look_for_it(self, message: Input.Changed) -> None:
-        """Look for what stands in the line."""
         message.stop()
         self._view.find(message.value)
 
     @on(Input.Submitted)
     def leave_the_line(self, message: Input.Submitted) -> None:
-        """The keys are the conversation's again; the matches stay."""
         message.stop()
         self._view.focus()

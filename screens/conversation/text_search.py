@@ -1,18 +1,14 @@
-"""A search through a conversation that goes on: matches before and after where it began, a piece at a time.
-
-Found matches keep their places while newer entries come, older ones are still looked through, and the oldest are let
-go.
-"""
+"""A search through a conversation: every match of a text, in order, while newer entries come and the oldest go."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-MOST = 10_000
-"""Matches that are counted."""
+MAX_MATCHES = 10_000
+"""Matches counted when a search begins; the newest ones are, and all that are newer than where it began."""
 
 
 class Match(NamedTuple):
@@ -27,78 +23,65 @@ class Match(NamedTuple):
 class TextSearch:
     """Matches of one text, upper and lower case alike."""
 
-    def __init__(self, text: str, serial: int) -> None:
+    def __init__(self, text: str, origin: int) -> None:
         """A search that has not looked yet.
 
         Args:
             text: not empty.
-            serial: of the entry from which it looks back, and then forth.
+            origin: serial of the entry where the search begins: the current match is the last one up to it, or the
+                first one after it.
         """
-        self.text = text
         self.pattern = re.compile(re.escape(text), re.IGNORECASE)
-        self.done = False
-        """Whether everything was looked through."""
-        self._before: list[Match] = []  # from the newest to the oldest
-        self._after: list[Match] = []
-        self._at: int | None = None  # counted from where the search began: -1 is the last match before it
-        self._older, self._newer = serial + 1, serial
+        self._origin = origin
+        self._matches: list[Match] = []
+        self._at: int | None = None
+        self._next = 0
+        """Serial of the first entry that was not looked through."""
+        self._more = ""
+        """`+` if there are older matches that were not counted."""
 
     def __len__(self) -> int:
-        return len(self._before) + len(self._after)
+        return len(self._matches)
 
     @property
     def current(self) -> Match | None:
-        """The match that is looked at."""
-        if self._at is None:
-            return None
-        return self._after[self._at] if self._at >= 0 else self._before[-1 - self._at]
+        """The match that is highlighted above the others."""
+        return None if self._at is None else self._matches[self._at]
 
     @property
     def status(self) -> str:
-        """Which of how many, for people."""
-        count = f"{len(self):,}" + ("" if self.done else "+" if len(self) >= MOST else " …")
-        if self._at is None:
-            return "no match" if self.done else "looking …"
-        return f"{len(self._before) + self._at + 1:,} of {count}"
+        """Which match of how many, for people."""
+        return "no match" if self._at is None else f"{self._at + 1:,} of {len(self):,}{self._more}"
 
-    def look(self, first: int, last: int, texts: Callable[[int], list[str]], budget: int) -> None:
-        """Look through some more entries.
+    def look(self, first: int, last: int, texts: Callable[[int], Sequence[str]]) -> None:
+        """Look through the entries that are new, and forget matches in those that are gone.
 
         Args:
             first: serial of the oldest entry.
-            last: serial of the newest one that changes no more.
+            last: serial of the newest one that will not change.
             texts: of an entry, by its serial.
-            budget: entries to look through at most.
         """
-        self._let_go(first)
-        while self._newer < last and budget:
-            self._newer += 1
-            budget -= 1
-            self._after += self._matches(self._newer, texts) if self._newer >= first else []
-        while self._older > first and budget and len(self) < MOST:
-            self._older -= 1
-            budget -= 1
-            if self._older <= last:
-                self._before += reversed(self._matches(self._older, texts))
-        self.done = self._newer >= last and self._older <= first
-        if self._at is None and (self._before or (self._after and self._older <= first)):
-            self._at = -1 if self._before else 0
+        self._forget_outside(first, last)
+        found: list[Match] = []
+        for serial in range(last, max(first, self._next) - 1, -1):
+            if len(found) >= MAX_MATCHES and serial <= self._origin:
+                self._more = "+"
+                break
+            count = sum(len(self.pattern.findall(text)) for text in texts(serial))
+            found += [Match(serial, nth) for nth in reversed(range(count))]
+        self._matches += reversed(found)
+        self._next = last + 1
+        if self._at is None and self._matches:
+            self._at = max(bisect_left(self._matches, (self._origin + 1, 0)) - 1, 0)
 
     def step(self, by: int) -> None:
-        """Look at the next match, or the one before; behind the last comes the first."""
+        """Go to another match; after the last comes the first."""
         if self._at is not None:
-            self._at = (self._at + by + len(self._before)) % len(self) - len(self._before)
+            self._at = (self._at + by) % len(self)
 
-    def _matches(self, serial: int, texts: Callable[[int], list[str]]) -> list[Match]:
-        count = sum(1 for text in texts(serial) for _ in self.pattern.finditer(text))
-        return [Match(serial, nth) for nth in range(count)]
-
-    def _let_go(self, first: int) -> None:
-        """Forget matches in entries that are no more."""
-        while self._before and self._before[-1].serial < first:
-            self._before.pop()
-        gone = bisect_left(self._after, (first, 0))
-        del self._after[:gone]
+    def _forget_outside(self, first: int, last: int) -> None:
+        gone = bisect_left(self._matches, (first, 0))
+        self._matches = self._matches[gone : bisect_left(self._matches, (last + 1, 0))]
+        self._next = min(self._next, last + 1)
         if self._at is not None:
-            at = max(self._at - gone, 0) if self._at >= 0 else max(self._at, -len(self._before))
-            self._at = min(at, len(self._after) - 1) if len(self) else None
+            self._at = min(max(self._at - gone, 0), len(self) - 1) if self._matches else None

@@ -11,7 +11,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.demos.rows import Row
 from llamagym_tui.screens.widgets.literal import literal_content, one_line
-from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.state.transcript import clipped
 
 ASIDE = "$foreground 60%"
@@ -62,7 +62,7 @@ def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
     lines = {
         "sources": " · ".join(f"{name} {count:,}" for name, count in sources),
         "returns": _returns([demo.episode_return for demo in demos]),
-        "actions": " · ".join(f"{name} {_bar(n, most)} {n / turns:.0%}" for name, n in actions.most_common()),
+        "actions": " · ".join(f"{name} {_bar(n, most)} {share(n / turns, 0)}" for name, n in actions.most_common()),
     }
     return Content("\n").join(Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in lines.items())
 

@@ -16,7 +16,7 @@ from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import BAR, MINUS, bar, number
+from llamagym_tui.screens.widgets.numbers import BAR, bar, fixed, number, share
 from llamagym_tui.state.pending import Inspection
 from llamagym_tui.state.run import RunState
 
@@ -232,13 +232,12 @@ def _clip(decision: Decision, clip_range: float) -> str:
     return "outside" if abs(decision.ratio - 1) > clip_range else "inside"
 
 
-def _share(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.0005 else "<0.1%"
+def _share(probability: float) -> str:
+    return share(probability) if probability >= 0.0005 else "<0.1%"
 
 
 def _logprob(logprob: float) -> str:
-    decimals = 3 if logprob > -99 else 0
-    return f"{round(logprob, decimals) or 0.0:.{decimals}f}".replace("-", MINUS)
+    return fixed(logprob, 3 if logprob > -99 else 0)
 
 
 def _ratio(ratio: float) -> str:

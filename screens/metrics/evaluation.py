@@ -1,6 +1,6 @@
-"""The evaluations of a run: one is asked for, its progress is told, and its result stands beside the earlier ones.
+"""The evaluations of a run: request one, follow it, and see its result next to the earlier ones.
 
-It can be left while an evaluation is under way; the banner and the conversation tell the result, too.
+The dialog can be left while an evaluation is under way; banner and conversation show the result, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from llamagym_tui.returns import MeanReturn, evaluated_return, signed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.numbers import baselines, plain
+from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000
@@ -30,8 +30,6 @@ ASIDE = "$foreground 60%"
 
 
 class EpisodesInput(Input):
-    """How many episodes an evaluation plays."""
-
     HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
     # The field's own key, not the dialog's: what was typed before it is there when it comes.
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,11 +37,6 @@ class EpisodesInput(Input):
     ]
 
     def __init__(self, may_begin: Callable[[], bool]) -> None:
-        """A thousand episodes, until another number is typed.
-
-        Args:
-            may_begin: whether enter does something now.
-        """
         super().__init__("1000", type="integer", id="episodes")
         self._may_begin = may_begin
 
@@ -62,31 +55,20 @@ class GreedyBox(Checkbox):
     HELP = "Greedy: the likeliest reply each time. Else replies are sampled, as in the run."
 
     def __init__(self) -> None:
-        """A marked box."""
         super().__init__("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
 
     def watch_value(self) -> None:
-        """Show it by a character, too."""
         self.BUTTON_INNER = "X" if self.value else " "
         super().watch_value()
 
 
 class EvaluationDialog(ModalScreen[None]):
-    """Asks for evaluations and shows their results."""
-
     CSS_PATH = "evaluation.tcss"
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
-        Binding(
-            "e",
-            "cancel",
-            "Cancel it",
-            tooltip="End the evaluation under way, without a result.",
-            priority=True,
-            id="evaluation.cancel",
-        ),
+        Binding("e", "cancel", "Cancel it", tooltip="End it without a result.", priority=True, id="evaluation.cancel"),
     ]
 
     def __init__(self, state: RunState) -> None:
@@ -94,7 +76,6 @@ class EvaluationDialog(ModalScreen[None]):
         self._state = state
 
     def compose(self) -> ComposeResult:
-        """What is asked for, then what came of it."""
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "evaluate"
             with Horizontal(id="evaluation-form"):
@@ -106,12 +87,10 @@ class EvaluationDialog(ModalScreen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The number of episodes is typed at once."""
         self.query_one(EpisodesInput).focus()
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
         results = [evaluation_line(found) for found in reversed(state.evaluations)]
@@ -128,7 +107,6 @@ class EvaluationDialog(ModalScreen[None]):
         self.refresh_bindings()
 
     def _episodes(self) -> int | None:
-        """The number that is typed, or None if it is none."""
         text = self.query_one(EpisodesInput).value.strip()
         return int(text) if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_EPISODES else None
 
@@ -139,7 +117,7 @@ class EvaluationDialog(ModalScreen[None]):
         if state.phase == "evaluating":
             return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
         if state.pending.evaluation is not None:
-            return Content.styled("asked for; the trainer begins between two steps", "$accent")
+            return Content.styled("requested; the trainer begins between two steps", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
         if self._episodes() is None:
@@ -160,7 +138,7 @@ class EvaluationDialog(ModalScreen[None]):
             self.post_message(CommandAsked(Evaluate(episodes=episodes, greedy=greedy)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what is under way, or asked for, can be cancelled."""
+        """Only what is under way, or requested, can be cancelled."""
         state = self._state
         under_way = state.live and (state.phase == "evaluating" or state.pending.evaluation is not None)
         return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
@@ -170,19 +148,17 @@ class EvaluationDialog(ModalScreen[None]):
         self.post_message(CommandAsked(CancelEvaluation()))
 
     def action_close(self) -> None:
-        """Back."""
         self.dismiss()
 
 
 def interval(mean: MeanReturn) -> str:
     """A mean with its 95 % confidence interval; of a single episode none is known."""
-    return f"{signed(mean.mean)}, 95 % within {mean.interval_text}" if mean.episodes > 1 else mean.text
+    return f"{signed(mean.mean)}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
 
 
 def evaluation_line(found: EvaluationFinished) -> Content:
-    """The result of an evaluation in a line."""
     how = "greedy" if found.greedy else "sampled"
     return Content.assemble(
         (interval(evaluated_return(found)), "bold"),
-        (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
+        (f"  {found.episodes:,} {how} in {seconds(found.elapsed_s, 1)}", ASIDE),
     )

@@ -1,4 +1,4 @@
-"""What each figure of a PPO update means and when it is healthy: one line each, and a judgement in words.
+"""What each figure of a PPO update means and when it is healthy: one line each, and a verdict.
 
 The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together. Figures without a
 fixed range are judged against the run's own past where that says something, and left to the reader where it does not.
@@ -20,8 +20,6 @@ LARGEST_RISE = 0.5
 
 
 class FigureText(NamedTuple):
-    """A figure for people."""
-
     title: str
     short: str
     """At most eleven characters."""
@@ -35,8 +33,6 @@ class FigureText(NamedTuple):
 
 
 class Health(NamedTuple):
-    """A judgement."""
-
     ok: bool | None
     """None: there is nothing to judge by."""
     words: str
@@ -153,7 +149,7 @@ FIGURES: dict[str, FigureText] = {
 OF_REPLAY = ("replay_loss", "replay_episodes")
 """Figures that say something only where a replay buffer is kept."""
 
-CHARTED = tuple(FIGURES)[:10]
+CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
 STILL = ("approx_kl", "clip_fraction", "grad_norm")
 """Figures that are 0 for a good reason while the critic alone is trained."""

@@ -1,29 +1,29 @@
-"""Charts of the figures of a run: one large with its meaning, or many small ones beside each other."""
+"""Charts of the figures of a run: one large with its meaning, and all the charted ones in small."""
 
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
+from textual.app import ComposeResult
+from textual.containers import Grid, Vertical
 from textual.content import Content
-from textual.widget import Widget
+from textual.widgets import Sparkline, Static
 
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, Health, health
-from llamagym_tui.screens.metrics.line_chart import Series, chart
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import plain, share
+from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate")
-SMALL_WIDTH, SMALL_HEIGHT = 38, 8
-"""Cells of a small chart, at least."""
 MOST_MARKS = 3
 """Changes that are named under a chart."""
 ASIDE = "$foreground 60%"
 
 
 def figure_value(field: str, value: float) -> str:
-    """A figure's value for people."""
     if not math.isfinite(value):
         return "not a number"
     return share(value) if field in SHARES else plain(value)
@@ -36,30 +36,48 @@ def present_health(state: RunState, field: str) -> Health:
 
 
 def badge(found: Health) -> tuple[str, str]:
-    """A word for a judgement, and its style."""
+    """A judgement in short, and its style."""
     if found.ok is None:
         return "·", ASIDE
     return ("ok", "$success") if found.ok else ("out", "bold $error")
 
 
-def series(state: RunState, field: str) -> Series:
-    """What the chart of a figure shows."""
-    samples = state.history.samples
-    errors = [margin(sample.stats.return_std / math.sqrt(max(sample.stats.episodes - 1, 1))) for sample in samples]
-    text = FIGURES[field]
-    return Series(
-        state.history.values(field),
-        errors if field == "mean_return" else (),
-        [bound for bound in (text.low, text.high) if bound is not None],
+def samples(state: RunState, field: str) -> list[BandPoint]:
+    """A figure over the run, with half the 95 % confidence interval where there is one; finite values alone."""
+    halves = [
+        margin(sample.stats.return_std / math.sqrt(max(sample.stats.episodes - 1, 1)))
+        if field == "mean_return" and math.isfinite(sample.stats.return_std)
+        else 0.0
+        for sample in state.history.samples
+    ]
+    values = zip(state.history.values(field), halves, strict=True)
+    return [BandPoint(episode, value, half) for (episode, value), half in values if math.isfinite(value)]
+
+
+def figure_drawing(state: RunState, field: str) -> Drawing | None:
+    """The chart of a figure; None: a line needs two updates."""
+    points, text = samples(state, field), FIGURES[field]
+    if len(points) < 2:
+        return None
+    low, high = min(y - half for _, y, half in points), max(y + half for _, y, half in points)
+    span = high - low or abs(high) or 1.0
+    # A bound far off would flatten the line.
+    near = [bound for bound in (text.low, text.high) if bound is not None and low - span <= bound <= high + span]
+    return Drawing(
+        [Curve([(x, y) for x, y, _ in points])],
+        points,
+        [Level(bound, "success") for bound in near],
         [mark.episode for mark in state.marks],
+        [low, high, *near],
     )
 
 
-class FigureChart(Widget):
+class FigureChart(Vertical):
     """One figure: its chart, what it means, what is healthy, and whether it is."""
 
     DEFAULT_CSS = """
     FigureChart { height: 1fr; padding: 0 1; }
+    FigureChart > Static { height: auto; max-height: 50%; }
     """
 
     def __init__(self, state: RunState, *, id: str) -> None:
@@ -67,32 +85,27 @@ class FigureChart(Widget):
         super().__init__(id=id)
         self._state, self.field = state, CHARTED[0]
 
+    def compose(self) -> ComposeResult:
+        yield Static(id="figure-title", markup=False)
+        yield Plot("The line begins with the second update.")
+        yield Static(id="figure-texts", markup=False)
+
     def show(self, state: RunState, field: str) -> None:
-        """Show a figure of a state, if anything in it is new."""
-        changed = (state.history, state.marks, field) != (self._state.history, self._state.marks, self.field)
+        chosen = field != self.field or state is self._state  # by a person, or with the screen
         self._state, self.field = state, field
-        if changed:
-            self.refresh()
-
-    def render(self) -> Content:
-        """The chart above the texts."""
-        width, height = self.content_size
-        folded = _folded(figure_texts(self._state, self.field), width, height // 2)
-        drawn = chart(series(self._state, self.field), width, max(height - len(folded) - 2, 3))
-        title = Content.styled(FIGURES[self.field].title, "bold")
-        return Content("\n").join([title, drawn, Content(""), *folded])
-
-
-def _folded(texts: list[Content], width: int, at_most: int) -> list[Content]:
-    """Texts in lines of a width; of more lines than there is room for, the last texts go, but never the first three."""
-    folded = [text.wrap(max(width, 1)) for text in texts]
-    while len(folded) > 3 and sum(map(len, folded)) > at_most:
-        folded.pop()
-    return [line for lines in folded for line in lines]
+        if not self.is_mounted:
+            return
+        values = state.history.values(field)
+        over = f"  over {values[-1][0]:,.0f} episodes" if values else ""
+        title = Content.assemble((FIGURES[field].title, "bold"), (over, ASIDE))
+        self.query_one("#figure-title", Static).update(title)
+        self.query_one("#figure-texts", Static).update(Content("\n").join(figure_texts(state, field)))
+        of = (state.history, state.marks, field)
+        self.query_one(Plot).show(of, lambda: figure_drawing(state, field), at_once=chosen)
 
 
 def figure_texts(state: RunState, field: str) -> list[Content]:
-    """What stands under the chart of a figure."""
+    """What stands under the chart of a figure, the most important first: what has no room is cut."""
     text = FIGURES[field]
     lines = [Content.assemble(("means    ", ASIDE), text.meaning), Content.assemble(("healthy  ", ASIDE), text.healthy)]
     if state.stats is not None:
@@ -104,50 +117,60 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         lines.append(Content.styled("░ 95 % confidence of each batch's mean", ASIDE))
     if state.marks:
         marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in state.marks[-MOST_MARKS:])
-        lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))
+        lines.append(Content.assemble(("│ ", "$accent"), (f"changes  {marks}", ASIDE)))
     return lines
 
 
-class FigureWall(Widget):
-    """As many small charts as there is room for, the most telling first."""
+class SmallFigure(Vertical):
+    """A figure's name, value and health above its line."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        self._field = field
+
+    def compose(self) -> ComposeResult:
+        yield Static(FIGURES[self._field].short, markup=False)
+        yield Sparkline(summary_function=fmean)
+
+    def show(self, state: RunState) -> None:
+        assert state.stats is not None
+        value = figure_value(self._field, float(getattr(state.stats, self._field)))
+        heading = (FIGURES[self._field].short, "bold"), "  ", value, "  ", badge(present_health(state, self._field))
+        self.query_one(Static).update(Content.assemble(*heading))
+        self.query_one(Sparkline).data = [point.y for point in samples(state, self._field)]
+
+
+class FigureWall(Grid):
+    """The charted figures in small, as a picture of the whole run."""
 
     DEFAULT_CSS = """
-    FigureWall { height: 1fr; padding: 0 1; }
+    FigureWall {
+        height: 1fr;
+        padding: 0 1;
+        grid-size: 3;
+        grid-gutter: 0 2;
+        grid-rows: 1fr;
+        & Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        & Sparkline { height: 1fr; }
+    }
     """
 
     def __init__(self, *, id: str) -> None:
-        """No charts until a run is shown."""
-        super().__init__(id=id)
+        super().__init__(*map(SmallFigure, CHARTED), id=id)
         self._state: RunState | None = None
+        self._shown: object = None
 
     def show(self, state: RunState) -> None:
-        """Show another state, if anything in the charts is new."""
-        shown, self._state = self._state, state
-        if shown is None or (state.history, state.marks) != (shown.history, shown.marks):
-            self.refresh()
+        self._state = state
+        self._draw()
 
-    def render(self) -> Content:
-        """Rows of charts of one size."""
-        if self._state is None:
-            return Content("")
-        width, height = self.content_size
-        columns, rows = max(1, width // SMALL_WIDTH), max(1, height // SMALL_HEIGHT)
-        rows = min(rows, math.ceil(len(CHARTED) / columns))
-        lines: list[Content] = []
-        for row in range(rows):
-            fields = CHARTED[row * columns : (row + 1) * columns]
-            panels = [panel(self._state, field, width // columns, height // rows) for field in fields]
-            lines += [Content("").join(cells) for cells in zip(*panels, strict=True)]
-        return Content("\n").join(lines)
+    def on_resize(self) -> None:
+        """A larger terminal may have room for it now."""
+        self._draw()
 
-
-def panel(state: RunState, field: str, width: int, height: int) -> list[Content]:
-    """A small chart under its heading, as lines of one width."""
-    heading = Content.styled(FIGURES[field].title, "bold")
-    if state.stats is not None:
-        found = present_health(state, field)
-        value = figure_value(field, float(getattr(state.stats, field)))
-        heading = Content.assemble(heading, "  ", value, "  ", badge(found))
-    drawn = chart(series(state, field), width - 2, height - 2).split("\n")
-    lines = [heading, *drawn, *[Content("")] * height][:height]
-    return [line.truncate(width, pad=True) for line in lines]
+    def _draw(self) -> None:
+        state = self._state
+        if state is not None and state.stats is not None and self.size and state.history is not self._shown:
+            self._shown = state.history
+            for small in self.query(SmallFigure):
+                small.show(state)

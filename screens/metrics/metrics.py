@@ -1,6 +1,6 @@
 """The metrics screen: every figure of PPO's updates with its chart, its meaning, and whether it is healthy.
 
-A list chooses the figure whose chart is large; where there is room the others stand beside it in small.
+A list chooses the figure whose chart is large; where there is room the most telling ones stand below it in small.
 """
 
 from __future__ import annotations
@@ -26,16 +26,12 @@ from llamagym_tui.state.run import RunState
 
 
 class FigureList(OptionList):
-    """The figures, to choose one."""
-
     HELP = (
         "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out say whether it is healthy."
     )
 
 
 class MetricsScreen(Fitted, Screen[None]):
-    """Figures of a run, charted."""
-
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
@@ -45,13 +41,11 @@ class MetricsScreen(Fitted, Screen[None]):
     ]
 
     def __init__(self, state: RunState) -> None:
-        """The figures of a run."""
         super().__init__()
         self._state = state
         self._listed: object = None
 
     def compose(self) -> ComposeResult:
-        """The list on the left, charts beside it."""
         yield TooSmall()
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
@@ -71,7 +65,6 @@ class MetricsScreen(Fitted, Screen[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         self.query_one(RunHeader).show(state)
         self.query_one(FigureWall).show(state)
@@ -88,12 +81,10 @@ class MetricsScreen(Fitted, Screen[None]):
 
     @on(OptionList.OptionHighlighted)
     def choose(self, event: OptionList.OptionHighlighted) -> None:
-        """Chart the figure under the cursor."""
         if event.option.id is not None:
             self.query_one(FigureChart).show(self._state, event.option.id)
 
     def action_back(self) -> None:
-        """Back to the run."""
         self.dismiss()
 
 

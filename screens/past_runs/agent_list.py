@@ -1,4 +1,4 @@
-"""The agents that ship, each with its picture and its line; models, with their size and whether they are here."""
+"""The lists of home: agents, each with its picture and its line; models, with size and whether they are here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PICTURE_WIDTH = 16
 """Cells of a picture, its gap included."""
 PICTURE_HEIGHT = 4
 MIN_TEXT_WIDTH = 14
-"""Cells beside a picture, or there is none."""
+"""Cells next to a picture, or there is none."""
 DIM = "$foreground 60%"
 
 
@@ -32,12 +32,10 @@ class AgentList(OptionList):
     ]
 
     def __init__(self, agents: dict[str, type[AgentBase]], *, id: str) -> None:
-        """A choice of agents by name."""
         super().__init__(*[Option(name, id=name) for name in agents], id=id, markup=False)
         self._agents = agents
 
     def on_resize(self, event: Resize) -> None:
-        """Lines are wrapped by width."""
         width = self.scrollable_content_region.width
         for name, agent in self._agents.items():
             self.replace_option_prompt(name, agent_card(name, agent, width))
@@ -51,28 +49,26 @@ class ModelList(OptionList):
     ]
 
     def __init__(self, *, id: str) -> None:
-        """The models known by name; the bundled one is chosen."""
         super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
         self.chosen = BUNDLED
-        self._here: dict[str, bool] = {BUNDLED: True}
+        self.here: dict[str, bool] = {BUNDLED: True}
+        """Whether a model is on this machine, of those that were looked for."""
 
     def on_mount(self) -> None:
-        """Look which of them are here."""
         self._look()
 
     @work(exclusive=True, group="models")
     async def _look(self) -> None:
         for entry in ENTRIES:
-            self._here[entry.name] = await asyncio.to_thread(is_here, entry.name)
+            self.here[entry.name] = await asyncio.to_thread(is_here, entry.name)
             self._draw()
 
     def on_resize(self, event: Resize) -> None:
-        """Lines are laid out by width."""
         self._draw()
 
     @on(OptionList.OptionHighlighted)
-    def tell(self, event: OptionList.OptionHighlighted) -> None:
-        """Say in full what a line has no room for."""
+    def show_licence(self, event: OptionList.OptionHighlighted) -> None:
+        """Name and licence in full, for which a line has no room."""
         entry = ENTRIES[event.option_index]
         gated = ", gated" if entry.gated else ""
         self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
@@ -85,12 +81,12 @@ class ModelList(OptionList):
     def _draw(self) -> None:
         width = self.scrollable_content_region.width
         for entry in ENTRIES:
-            line = model_line(entry, width, chosen=entry.name == self.chosen, here=self._here.get(entry.name))
+            line = model_line(entry, width, chosen=entry.name == self.chosen, here=self.here.get(entry.name))
             self.replace_option_prompt(entry.name, line)
 
 
 def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
-    """A picture, and beside it what the agent plays."""
+    """A picture, and next to it what the agent plays."""
     indent = PICTURE_WIDTH if agent.picture and width >= PICTURE_WIDTH + MIN_TEXT_WIDTH else 0
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
     env_id = one_line(agent.env_id)

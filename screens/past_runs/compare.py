@@ -1,26 +1,22 @@
-"""Two past runs beside each other: curves of mean return in one chart, results, and the settings that differ."""
+"""Two past runs compared: curves of mean return in one chart, results, and the settings that differ."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
-from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from llamagym_tui.returns import Point, evaluated_return, signed, thinned
+from llamagym_tui.returns import evaluated_return, signed, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
-from llamagym_tui.screens.playground.return_chart import MARGIN_LEFT, nice_ticks
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
-from llamagym_tui.screens.widgets.look import plot_colors
+from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
 
@@ -28,44 +24,16 @@ NAMES = ("A", "B")
 STYLES = ("$primary", "$warning")
 EVALUATED = "evaluated ±95%"
 LINES = ("━", "•")
-"""How each curve is drawn, so that they are told apart without colour."""
-
-
-class ChartPlace(Vertical):
-    """Where the curves are; says when its size is another one."""
-
-    class Resized(Message):
-        """There is another size to draw for."""
-
-    def on_resize(self) -> None:
-        """Say so."""
-        self.post_message(self.Resized())
+"""How each curve is drawn, so that they differ without colour."""
+DOWN, UP = "Rows that have no room; pgdn and end, too.", "Rows above, home and pgup, too."
 
 
 class CompareScreen(Screen[None]):
-    """Two runs."""
-
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "down",
-            "scroll(1)",
-            "More below",
-            key_display="↓",
-            priority=True,
-            tooltip="Rows that have no room; pgdn and end, too.",
-            id="compare.down",
-        ),
-        Binding(
-            "up",
-            "scroll(-1)",
-            "Up",
-            show=False,
-            priority=True,
-            tooltip="Rows above, home and pgup, too.",
-            id="compare.up",
-        ),
+        Binding("down", "scroll(1)", "More below", key_display="↓", priority=True, id="compare.down", tooltip=DOWN),
+        Binding("up", "scroll(-1)", "Up", show=False, priority=True, id="compare.up", tooltip=UP),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
@@ -74,13 +42,11 @@ class CompareScreen(Screen[None]):
         """A comparison of two runs whose events have been read."""
         super().__init__()
         self._rows = (first, second)
-        self._plot: Any = None
-        self._drawn_at: object = None
 
     @property
     def drawn(self) -> bool:
         """Whether the curves are there, at the size that the chart has now."""
-        return self._plot is not None and self._drawn_at == self._plot.size
+        return self.query_one(Plot).is_drawn(self._rows)
 
     @property
     def _summaries(self) -> tuple[RunSummary, RunSummary]:
@@ -88,20 +54,17 @@ class CompareScreen(Screen[None]):
         return first, second
 
     def compose(self) -> ComposeResult:
-        """Curves above, what differs below."""
         yield TooSmall()
         yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
-        yield ChartPlace(id="compare-chart")
+        yield Plot("", id="compare-chart")
         with VerticalScroll(id="compare-facts"):
             yield Static(id="compare-table", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The table has the keys."""
         self.query_one("#compare-facts").focus()
 
     def on_resize(self) -> None:
-        """All of it is laid out by width."""
         self.call_after_refresh(self._lay_out)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -111,11 +74,9 @@ class CompareScreen(Screen[None]):
         return True
 
     def action_scroll(self, by: int) -> None:
-        """Rows further down, or up."""
         self.query_one("#compare-facts").scroll_relative(y=by, animate=False)
 
     def action_leave(self) -> None:
-        """Back to the runs."""
         self.dismiss()
 
     def _lay_out(self) -> None:
@@ -123,66 +84,20 @@ class CompareScreen(Screen[None]):
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
         self.call_after_refresh(self.refresh_bindings)
-        if self._plot is None:
-            self.call_after_refresh(self._draw)  # the chart gets what the table leaves
+        # The chart gets what the table leaves.
+        show = partial(self.query_one(Plot).show, self._rows, self._drawing, at_once=True)
+        self.call_after_refresh(show)
 
-    @work(exclusive=True)
-    async def _draw(self) -> None:
-        library = await asyncio.to_thread(importlib.import_module, "textual_plot")
-        if self not in self.app.screen_stack:
-            return  # It was left meanwhile.
-        plot = library.PlotWidget(allow_pan_and_zoom=False)
-        plot.can_focus = False
-        await self.query_one("#compare-chart").mount(plot)
-        if plot.children:
-            plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
-            self._plot = plot
-            self.fill()
-
-    @on(ChartPlace.Resized)
-    def fill(self) -> None:
-        """Draw the curves once the chart has its size."""
-        if self._plot is not None:
-            self.call_after_refresh(self._fill)
-
-    def _fill(self) -> None:
-        curves = [summary.curve for summary in self._summaries]
-        library, colors = importlib.import_module("textual_plot"), plot_colors(self.app.theme_variables)
-        plot = self._plot
-        with self.app.batch_update():
-            plot.clear()
-            if any(curves):
-                self._scale(curves)
-            for index, curve in enumerate(curves):
-                points = thinned(curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
-                if not points:
-                    continue
-                across, up = [point.episode for point in points], [point.mean_return for point in points]
-                color = colors[STYLES[index].removeprefix("$")]
-                if index:
-                    plot.scatter(across, up, marker=LINES[1], marker_style=color)
-                else:
-                    plot.plot(across, up, line_style=color, hires_mode=library.HiResMode.BRAILLE)
-        # The plot fits its canvas to its place only where a layout is asked for, and margins may just have moved it.
-        plot.refresh(layout=True)
-        self.call_after_refresh(self._settle)
-
-    def _settle(self) -> None:
-        self._plot.refresh(layout=True)
-        self._drawn_at = self._plot.size
-
-    def _scale(self, curves: list[list[Point]]) -> None:
-        values = [point.mean_return for curve in curves for point in curve]
-        pad = 0.06 * (max(values) - min(values)) or 0.5
-        low, high = min(values) - pad, max(values) + pad
-        last = float(max(point.episode for curve in curves for point in curve))
-        self._plot.set_ylimits(low, high)
-        self._plot.set_yticks(nice_ticks(low, high, 4))
-        self._plot.set_xlimits(0.0, last)
-        self._plot.set_xticks(nice_ticks(0.0, 0.94 * last, 4))
+    def _drawing(self) -> Drawing | None:
+        """Both curves, the first with two dots a cell, from the first episode on."""
+        found = []
+        for index, summary in enumerate(self._summaries):
+            points = thinned(summary.curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
+            color = STYLES[index].removeprefix("$")
+            found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
+        return Drawing(found, left=0.0) if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:
-        """Which runs they are."""
         return [
             Content.assemble(
                 (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
@@ -193,7 +108,7 @@ class CompareScreen(Screen[None]):
         ]
 
     def _rows_of_table(self, width: int) -> list[Content]:
-        """How the runs went, and the settings that differ, those of each beside the other's."""
+        """How the runs went, and the settings that differ."""
         first, second = self._summaries
         configs = [row.info.config for row in self._rows]
         results = {
@@ -231,4 +146,4 @@ def _signed(value: float | None) -> str:
 
 
 def _evaluated(summary: RunSummary) -> str:
-    return "not" if summary.evaluation is None else evaluated_return(summary.evaluation).text
+    return "not evaluated" if summary.evaluation is None else evaluated_return(summary.evaluation).text

@@ -1,4 +1,4 @@
-"""Home: an agent to play, a model to play with, and the runs of late, to go on with or to watch again."""
+"""Home: an agent to play, a model to play with, and the recent runs, to resume or to replay."""
 
 from __future__ import annotations
 
@@ -34,13 +34,7 @@ class HomeScreen(Fitted, Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="Agents, models, runs."),
         Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
-        Binding(
-            "d",
-            "demonstrations",
-            "Demonstrations",
-            id="home.demonstrations",
-            tooltip="What was recorded with the agent under the cursor.",
-        ),
+        Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="Of the chosen agent."),
         Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
         Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
     ]
@@ -59,12 +53,10 @@ class HomeScreen(Fitted, Screen[None]):
         spec: str
 
     def __init__(self, agents: dict[str, type[AgentBase]]) -> None:
-        """A choice of agents by name."""
         super().__init__()
         self._agents = agents
 
     def compose(self) -> ComposeResult:
-        """Agents and models above, runs below."""
         yield TooSmall()
         title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
         yield Static(title, id="home-title")
@@ -78,26 +70,25 @@ class HomeScreen(Fitted, Screen[None]):
             yield models
         with Vertical(id="home-runs") as frame:
             frame.border_title = "recent runs"
-            yield RunHeading(id="runs-heading")
+            runs = RunList(at_most=RECENT_RUNS, id="runs")
+            yield RunHeading(runs)
             yield Static("looking for runs …", id="no-runs", markup=False)
-            yield RunList(at_most=RECENT_RUNS, id="runs")
+            yield runs
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The agents have the keys first."""
         self.query_one(AgentList).focus()
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        """There may be one more run now."""
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 
     def on_resize(self, event: Resize) -> None:
         """Titles are laid out by width."""
-        self.call_after_refresh(self.tell)
+        self.call_after_refresh(self.show_runs)
 
     @on(RunList.Changed)
-    def tell(self) -> None:
+    def show_runs(self) -> None:
         """The titles of the runs, or that there are none."""
         runs = self.query_one(RunList)
         self.query_one(RunHeading).update(runs.heading())
@@ -107,24 +98,15 @@ class HomeScreen(Fitted, Screen[None]):
         if runs.loaded and not runs.rows:
             empty.update("None yet: enter on an agent begins the first.")
 
-    @on(RunHeading.SortAsked)
-    def sort_by(self, message: RunHeading.SortAsked) -> None:
-        """Sort by a title, the second time the other way."""
-        runs = self.query_one(RunList)
-        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
-
     def action_demonstrations(self) -> None:
-        """Look at the demonstrations of the agent under the cursor."""
         if (option := self.query_one(AgentList).highlighted_option) is not None:
             self.post_message(self.DemonstrationsAsked(str(option.id)))
 
     @on(OptionList.OptionSelected, "#agents")
     def play(self, event: OptionList.OptionSelected) -> None:
-        """Watch the chosen agent play with the chosen model."""
         self.post_message(self.AgentChosen(str(event.option.id), self.query_one(ModelList).chosen))
 
     @on(OptionList.OptionSelected, "#models")
     def choose(self, event: OptionList.OptionSelected) -> None:
-        """Play with another model."""
         self.query_one(ModelList).choose(str(event.option.id))
         self.query_one(AgentList).focus()

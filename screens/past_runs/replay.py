@@ -1,4 +1,4 @@
-"""A past run on the playground's screen, with a time slider. No trainer is there, so keys that need one are grey.
+"""A past run on the playground's screen, with a time slider. There is no trainer, so keys that need one are grey.
 
 The events are read on in small pieces while the beginning is played already.
 """
@@ -38,15 +38,7 @@ LAST = ("app.quit", "app.help", "leave")
 
 
 def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
-    """A key that moves time, before any that a focused widget has.
-
-    Args:
-        key: the key, or several with commas between.
-        action: what it does.
-        description: the same for people.
-        tooltip: the same in a sentence.
-        shown: how it stands in the row of keys. None: another key's place there speaks for it.
-    """
+    """A key that moves time, before any that a focused widget has; `shown` None: another key's cell names it too."""
     name = action.replace("(", "").replace(")", "")
     return Binding(
         key,
@@ -104,33 +96,24 @@ class ReplayScreen(PlaygroundScreen):
     def __init__(
         self, recording: Recording, demos_path: Callable[[], str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """A replay that begins when it is mounted.
-
-        Args:
-            recording: of the run; nothing of it needs to have been read.
-            demos_path: tells where demonstrations are kept.
-            clock: seconds, monotonic.
-        """
         self.player = Player(recording, clock=clock)
         super().__init__(self.player.state, demos_path)
-        self._told: RunState | None = None
+        self._shown_state: RunState | None = None
         keys = self._bindings.key_to_bindings
         order = sorted(keys, key=lambda key: _place(keys[key][0].action))
         self._bindings.key_to_bindings = {key: keys[key] for key in order}
 
     def compose(self) -> ComposeResult:
-        """The playground with a slider under it."""
         yield from super().compose()
         yield TimeSlider(self.player)
 
     def on_mount(self) -> None:
-        """Read and play."""
         self._read()
         self.set_interval(TICK_S, self._tick)
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """Paint what has been played behind another screen."""
-        self._told = None
+        self._shown_state = None
 
     @work(exclusive=True, group="recording")
     async def _read(self) -> None:
@@ -145,54 +128,46 @@ class ReplayScreen(PlaygroundScreen):
         self._do(self.player.tick)
 
     def _do(self, what: Callable[[], None]) -> None:
-        """Let the player do something and show what comes of it."""
+        """Let the player do something and show the result."""
         try:
             what()
         except LlamaGymError as error:
             self.player.playing = False
             self.notify(literal(str(error)), severity="error", markup=False)
         self.query_one(TimeSlider).show()
-        if self._told is not self.player.state:
-            self._told = self.player.state
-            self.post_message(self.Shown(self._told))
+        if self._shown_state is not self.player.state:
+            self._shown_state = self.player.state
+            self.post_message(self.Shown(self._shown_state))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Time moves unless a text is being typed; nobody is there to take commands."""
+        """Time moves unless a text is being typed."""
         if action in FIRST:
             return not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)
 
     def action_play(self) -> None:
-        """Play, or hold still."""
         self._do(self.player.toggle)
 
     def action_jump(self, steps: int) -> None:
-        """Some seconds back or on."""
         self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_S))
 
     def action_leap(self, steps: int) -> None:
-        """A tenth of the recording back or on."""
         self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_SHARE * self.player.recording.duration_s))
 
     def action_to(self, share: int) -> None:
-        """To the beginning or the end."""
         self._do(lambda: self.player.jump(share * self.player.recording.duration_s))
 
     def action_speed(self, steps: int) -> None:
-        """Slower or faster."""
         self._do(lambda: self.player.change_speed(steps))
 
     def action_step(self) -> None:
-        """The next event, and no more."""
         self._do(self.player.step)
 
     def action_leave(self) -> None:
-        """Back to where the replay was opened."""
         self.post_message(self.Left())
 
     @on(TimeSlider.Sought)
     def go_to(self, message: TimeSlider.Sought) -> None:
-        """The slider was moved."""
         self._do(lambda: self.player.jump(message.at_s))
 
 

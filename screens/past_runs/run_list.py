@@ -65,12 +65,10 @@ class RunList(OptionList):
         """Rows, order, marks or the cursor are others now."""
 
     def __init__(self, *, at_most: int | None = None, beside: str | None = None, id: str | None = None) -> None:
-        """A list that is read when it is mounted.
-
+        """
         Args:
             at_most: runs that are shown, the latest. None: all of them.
-            beside: the run that is open, beside which none may be replayed or resumed; empty: a recorded one is.
-            id: id of the widget.
+            beside: the run that is open, while none may be replayed or resumed; empty: a recorded one is open.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
@@ -91,7 +89,6 @@ class RunList(OptionList):
         return rows[self.highlighted] if self.highlighted is not None and self.highlighted < len(rows) else None
 
     def on_mount(self) -> None:
-        """Look for runs."""
         self.read()
 
     @work(exclusive=True, group="runs")
@@ -138,13 +135,11 @@ class RunList(OptionList):
         return True
 
     def action_resume(self) -> None:
-        """Go on with the chosen run."""
         if (row := self.chosen) is not None:
             self.post_message(self.ResumeAsked(row))
 
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:
-        """Watch the chosen run."""
         event.stop()
         if (row := self.chosen) is not None and not row.fault and self._beside is None:
             self.post_message(self.ReplayAsked(row))
@@ -196,7 +191,7 @@ class RunList(OptionList):
         cells = {column.name: _cell(row, column) for column in columns_at(self._width)}
         width = self._curve_width
         bars = ""
-        if row.summary is not None and (points := row.summary.curve):
+        if points := row.curve:
             values = [point.mean_return for point in points]
             bars = spark(points, width, min(values), max(values))
         curve = Content.styled(f"{bars:<{width}}", "$primary")
@@ -210,16 +205,13 @@ class RunHeading(Static):
     ALLOW_SELECT = False
     DEFAULT_CSS = "RunHeading { height: 1; text-wrap: nowrap; }"
 
-    @dataclass
-    class SortAsked(Message):
-        """The list is to stand by a column."""
-
-        column: str
+    def __init__(self, runs: RunList) -> None:
+        super().__init__(id="runs-heading")
+        self._runs = runs
 
     def on_click(self, event: Click) -> None:
-        """Sort by the title that was clicked."""
         if column := event.style.meta.get("sort"):
-            self.post_message(self.SortAsked(column))
+            self._runs.sort(column, backwards=column == self._runs.sorted_by and not self._runs.backwards)
 
 
 def _row(cells: dict[str, Content], curve: Content) -> Content:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.returns import signed
+from llamagym_tui.returns import Point, signed
 from llamagym_tui.run_store import RunInfo
+from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
-ENDINGS = {"finished": "finished", "failed": "failed", "open": "broken off"}
+ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
 """How a run ended, for people; a run that is under way is not known from one that was killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """A past run in a table."""
-
     info: RunInfo
     summary: RunSummary | None = None
     """None: its events have not been read yet, or cannot be."""
@@ -29,8 +29,18 @@ class RunRow:
 
     @property
     def key(self) -> str:
-        """What tells it from all others."""
+        """Its folder, which no other run has."""
         return str(self.info.run_dir)
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """Mean return over episodes; empty: there is nothing to draw."""
+        return self.summary.curve if self.summary else []
+
+    @cached_property
+    def mean(self) -> float | None:
+        """Mean return at the end."""
+        return self.summary.mean_return if self.summary else None
 
     @property
     def agent(self) -> str:
@@ -50,8 +60,6 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table."""
-
     name: str
     title: str
     width: int
@@ -65,14 +73,9 @@ class Column:
     """Cells that the table has at least where the column is shown."""
 
 
-def _mean(row: RunRow) -> float | None:
-    return row.summary.mean_return if row.summary else None
-
-
 def _mean_text(row: RunRow) -> str:
     """At most seven cells up to a million, which is the column's width."""
-    mean = _mean(row)
-    if mean is None:
+    if (mean := row.mean) is None:
         return ""
     decimals = 3 if abs(mean) < 100 else 1 if abs(mean) < 10_000 else 0
     return signed(mean, decimals)
@@ -125,9 +128,9 @@ COLUMNS: tuple[Column, ...] = (
         7,
         True,
         _mean_text,
-        lambda row: float("inf") if (mean := _mean(row)) is None else -mean,
+        lambda row: float("inf") if row.mean is None else -row.mean,
     ),
-    Column("ending", "ended", 10, False, lambda row: row.ending, lambda row: row.ending, 64),
+    Column("ending", "ended", 11, False, lambda row: row.ending, lambda row: row.ending, 64),
 )
 """From left to right; the curve stands after the return and has what is left."""
 GAP = 2
@@ -136,8 +139,7 @@ GAP = 2
 
 def played_text(summary: RunSummary) -> str:
     """How much was played, for people."""
-    episodes = f"{summary.episodes:,} episode{'' if summary.episodes == 1 else 's'}"
-    updates = f"{summary.updates:,} update{'' if summary.updates == 1 else 's'}"
+    episodes, updates = counted(summary.episodes, "episode"), counted(summary.updates, "update")
     return f"{episodes}, {updates}, {summary.played_s / 60:,.1f} min"
 
 
@@ -154,7 +156,7 @@ def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> l
 
 
 def read_row(row: RunRow) -> RunRow:
-    """The row with what its events tell, or with why they tell nothing."""
+    """The row with a summary of its events, or with why they cannot be read."""
     try:
         return replace(row, summary=summary_of(row.info.run_dir), fault="")
     except LlamaGymError as error:

@@ -1,4 +1,4 @@
-"""All past runs as a table: sorted by any column, replayed, resumed, or two of them compared."""
+"""The screen of all past runs: a table to sort, from which runs are replayed, resumed or compared."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from llamagym_tui.user_files import runs_dir
 
 
 class RunsScreen(Screen[None]):
-    """Past runs."""
-
     CSS_PATH = "runs.tcss"
     BINDING_GROUP_TITLE = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,45 +37,41 @@ class RunsScreen(Screen[None]):
 
     @dataclass
     class CompareAsked(Message):
-        """Two runs are to be seen beside each other."""
+        """Two runs are to be compared."""
 
         first: RunRow
         second: RunRow
 
     def __init__(self, *, beside: str | None = None) -> None:
-        """A list of what there is.
-
+        """
         Args:
-            beside: the run that is open, beside which none can be replayed or resumed; empty: a recorded one is.
+            beside: the run that is open, while none can be replayed or resumed; empty: a recorded one is open.
         """
         super().__init__()
         self._beside = beside
 
     def compose(self) -> ComposeResult:
-        """Structure only."""
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
-        yield RunHeading(id="runs-heading")
-        yield RunList(id="runs", beside=self._beside)
+        runs = RunList(id="runs", beside=self._beside)
+        yield RunHeading(runs)
+        yield runs
         yield Static(id="runs-chosen", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The keys work at once."""
         self.query_one(RunList).focus()
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        """A run may have gone on meanwhile."""
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 
     def on_resize(self) -> None:
-        """Titles are laid out by width."""
-        self.call_after_refresh(self.tell)
+        self.call_after_refresh(self.describe)
 
     @on(RunList.Changed)
-    def tell(self) -> None:
-        """Titles, and all that there is to say of the chosen run."""
+    def describe(self) -> None:
+        """Titles, how many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._beside is not None else ""
@@ -86,12 +80,6 @@ class RunsScreen(Screen[None]):
         self.query_one(RunHeading).update(runs.heading())
         self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
         self.refresh_bindings()
-
-    @on(RunHeading.SortAsked)
-    def sort_by(self, message: RunHeading.SortAsked) -> None:
-        """Sort by a title, the second time the other way."""
-        runs = self.query_one(RunList)
-        runs.sort(message.column, backwards=message.column == runs.sorted_by and not runs.backwards)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Comparing needs two runs that can be read."""
@@ -102,28 +90,23 @@ class RunsScreen(Screen[None]):
         return True
 
     def action_mark(self) -> None:
-        """Mark the chosen run."""
         self.query_one(RunList).mark()
 
     def action_sort(self) -> None:
-        """Sort by the next column."""
         runs = self.query_one(RunList)
         names = [column.name for column in columns_at(runs.size.width)]
         index = names.index(runs.sorted_by) if runs.sorted_by in names else -1
         runs.sort(names[(index + 1) % len(names)])
 
     def action_reverse(self) -> None:
-        """Sort the other way."""
         runs = self.query_one(RunList)
         runs.sort(runs.sorted_by, backwards=not runs.backwards)
 
     def action_compare(self) -> None:
-        """Two runs beside each other."""
         if pair := self._pair():
             self.post_message(self.CompareAsked(*pair))
 
     def action_leave(self) -> None:
-        """Back to where it was opened."""
         self.dismiss()
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
@@ -145,11 +128,11 @@ def _chosen_text(runs: RunList) -> str:
         return ""
     if row.fault:
         return row.fault
-    said = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
+    parts = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
     if (summary := row.summary) is not None:
-        said.append(played_text(summary))
+        parts.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
-            said.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
-    said.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
-    return f"{' · '.join(said)}\n{row.info.run_dir}"
+            parts.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
+    parts.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
+    return f"{' · '.join(parts)}\n{row.info.run_dir}"

@@ -1,6 +1,6 @@
 """The row under a replay: whether and how fast it plays, where it is, and where the run took another way.
 
-A click or a drag asks for another time by `Sought`; the row itself plays nothing.
+A click or a drag requests another time with `Sought`; the row itself plays nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ class Bar(NamedTuple):
 
 
 class TimeSlider(Widget):
-    """The time of a replay."""
-
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
@@ -41,12 +39,11 @@ class TimeSlider(Widget):
 
     @dataclass
     class Sought(Message):
-        """Another time is asked for."""
+        """Another time is requested."""
 
         at_s: float
 
     def __init__(self, player: Player) -> None:
-        """A slider of a player."""
         super().__init__(id="time-slider")
         self._player = player
         self._drawn: object = None
@@ -55,11 +52,11 @@ class TimeSlider(Widget):
         )
 
     def show(self) -> None:
-        """Tell what the player does now."""
+        """Show what the player does now."""
         player, recording = self._player, self._player.recording
-        told = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
-        if told != self._drawn:
-            self._drawn = told
+        shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
+        if shown != self._drawn:
+            self._drawn = shown
             self.refresh()
 
     @property
@@ -79,7 +76,6 @@ class TimeSlider(Widget):
         return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
-        """The row at the present width."""
         width, duration_s = self.bar.width, max(self._player.recording.duration_s, 1e-9)
         here = round(self._player.at_s / duration_s * (width - 1))
         turns = {round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points}
@@ -89,17 +85,14 @@ class TimeSlider(Widget):
         return Content.assemble((self._left(), "bold"), bar, (self._right(), "$foreground 60%"))
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Take hold of the moment."""
         self.capture_mouse()
         self._seek(event.x)
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Drag it."""
         if self.app.mouse_captured is self:
             self._seek(event.x)
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """Let it go."""
         self.release_mouse()
 
     def _seek(self, x: int) -> None:

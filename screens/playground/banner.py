@@ -1,4 +1,4 @@
-"""What a person has to know now, in words: a dead trainer, a mode without training, what waits for confirmation."""
+"""What a person has to know now, as sentences: a dead trainer, a mode without training, what waits for confirmation."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ class Tone(StrEnum):
 
 
 class Sentence(NamedTuple):
-    """Something to say."""
-
     text: str
     tone: Tone
 
 
 def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> list[Sentence]:
-    """Everything there is to say, the weightiest first.
+    """Every sentence that a state calls for, the weightiest first.
 
     Args:
-        state: of the run.
-        demos_path: tells where demonstrations are kept; asked when the trainer is gone.
-        key: tells the key of a binding, from its id and what to say if it has none.
+        demos_path: where demonstrations are kept; called when the trainer is gone.
+        key: the key of a binding, from its id and what to show if it has none.
     """
     if state.recorded:
         return _recorded(state)
@@ -58,17 +55,17 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
         return [Sentence(f"The trainer writes its checkpoint and ends. {again}", Tone.NOTE)]
-    said = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel, key)]
+    found = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":
         train = f"{key('mode', 't')} trains again."
-        said.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))
+        found.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))
     if state.phase == "paused":
         turn, update = key("advance.turn", "."), key("advance.update", "u")
         steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
-        said.append(Sentence(f"Paused. {key('pause', 'space')} goes on. {steps}", Tone.NOTE))
+        found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", Tone.NOTE))
     if state.warm_start.under_way:
-        said.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
-    return said + _awaited(state)
+        found.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
+    return found + _awaited(state)
 
 
 def _warm_start(training: WarmStartState) -> str:
@@ -78,7 +75,7 @@ def _warm_start(training: WarmStartState) -> str:
 
 
 def _recorded(state: RunState) -> list[Sentence]:
-    """What a replay shows at this moment, told as what was."""
+    """What a replay shows at this moment, in the past tense."""
     if state.failure:
         return [Sentence(f"Here the run failed: {state.failure}", Tone.ERROR)]
     if state.finished is not None:
@@ -89,32 +86,32 @@ def _recorded(state: RunState) -> list[Sentence]:
 
 
 def _awaited(state: RunState) -> list[Sentence]:
-    """What was asked for and is not there yet."""
-    said = []
+    """What was requested and is not there yet."""
+    found = []
     if state.mode_requested not in (None, state.mode):
-        said.append(Sentence(f"{state.mode_requested} mode is asked for; the trainer confirms it soon.", Tone.NOTE))
-    said += [Sentence(text, Tone.NOTE) for text in asked_texts(state)]
+        found.append(Sentence(f"{state.mode_requested} mode is requested; the trainer confirms it soon.", Tone.NOTE))
+    found += [Sentence(text, Tone.NOTE) for text in _pending_texts(state)]
     if state.prompt_requested is not None:
-        said.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
+        found.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
     elif state.prompt_awaits_reset:
-        said.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
-    return said
+        found.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
+    return found
 
 
-def asked_texts(state: RunState) -> list[str]:
+def _pending_texts(state: RunState) -> list[str]:
     """What is under way apart from the run, and what waits for an answer."""
     pending, texts = state.pending, []
     if state.phase == "evaluating":
         texts.append(f"Evaluating: {state.detail or 'it begins'}. The run goes on afterwards.")
     elif pending.evaluation is not None:
-        texts.append("An evaluation is asked for; the trainer begins it soon.")
+        texts.append("An evaluation is requested; the trainer begins it soon.")
     if pending.settings:
         names = ", ".join(f"{name} {value}" for name, value in pending.settings.items())
         texts.append(f"Pending, not confirmed yet: {names}.")
     if pending.checkpoint:
-        texts.append("A checkpoint is asked for; the trainer writes it soon.")
+        texts.append("A checkpoint is requested; the trainer writes it soon.")
     if pending.roll_back:
-        texts.append("A roll back is asked for; the trainer does it soon.")
+        texts.append("A roll back is requested; the trainer does it soon.")
     return texts
 
 
@@ -128,7 +125,7 @@ def _farewell(state: RunState) -> str:
 
 
 class Banner(Static):
-    """Sentences under the header, absent while there is nothing to say."""
+    """Sentences under the header; absent while there are none."""
 
     DEFAULT_CSS = """
     Banner {
@@ -143,21 +140,19 @@ class Banner(Static):
     """
 
     def __init__(self) -> None:
-        """A banner with nothing to say."""
         super().__init__(id="banner", markup=False)
-        self._said: list[Sentence] = []
+        self._found: list[Sentence] = []
         self._keys: dict[str, str] = {}
 
     def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
-        """Say what a state calls for."""
-        said = sentences(state, demos_path, self._key)
-        if said == self._said:
+        found = sentences(state, demos_path, self._key)
+        if found == self._found:
             return
-        self._said = said
-        self.display = bool(said)
+        self._found = found
+        self.display = bool(found)
         for tone in Tone:
-            self.set_class(bool(said) and said[0].tone is tone, tone.value)
-        self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in said]))
+            self.set_class(bool(found) and found[0].tone is tone, tone.value)
+        self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in found]))
 
     def _key(self, id: str, otherwise: str) -> str:
         """The key of a binding; looked up once, for keys are moved at the start alone."""

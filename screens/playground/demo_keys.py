@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
+
+from llamagym_tui.screens.playground.watch_keys import extra
 
 DEMO_KEYS: tuple[BindingType, ...] = (
-    Binding(
-        "d",
-        "app.demonstrations",
-        "Demonstrations",
-        tooltip="Look at what was recorded, and sort it out.",
-        show=False,
-        id="demonstrations",
-    ),
-    Binding(
-        "k",
-        "app.keep_episode",
-        "Keep",
-        tooltip="Keep the watched episode that ended last as a demonstration.",
-        show=False,
-        id="keep",
-    ),
-    Binding(
-        "K",
-        "app.keep_rule",
-        "Keep by rule",
-        tooltip="Keep every watched episode from some return on.",
-        show=False,
-        id="keep_rule",
-    ),
-    Binding(
-        "f",
-        "app.warm_start",
-        "Warm start",
-        tooltip="Train the model on demonstrations.",
-        show=False,
-        id="warm_start",
-    ),
+    extra("d", "app.demonstrations", "Demonstrations", "Look at what was recorded, and sort it out.", "demonstrations"),
+    extra("k", "app.keep_episode", "Keep", "Keep the watched episode that ended last as a demonstration.", "keep"),
+    extra("K", "app.keep_rule", "Keep by rule", "Keep every watched episode from some return on.", "keep_rule"),
+    extra("f", "app.warm_start", "Warm start", "Train the model on demonstrations.", "warm_start"),
 )
-"""Keys of the playground."""

@@ -21,8 +21,6 @@ LEAST_CURVE = 8
 
 
 class Figure(NamedTuple):
-    """A short name and a value."""
-
     name: str
     value: str
 
@@ -55,7 +53,7 @@ def recent_text(state: RunState) -> str:
 
 
 def return_name(state: RunState) -> str:
-    """The name of that mean return; it says what ± is where one is told."""
+    """The name of that mean return, with what its ± is where there is one."""
     return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
 
 
@@ -88,7 +86,6 @@ class FiguresStrip(StateText):
     """Mean return with its curve, and as many figures as fit in two rows, for a narrow terminal."""
 
     def content_at(self, width: int) -> Content:
-        """Three rows."""
         return Content("\n").join([self._curve(width), *self._rows(width)])
 
     def _curve(self, width: int) -> Content:

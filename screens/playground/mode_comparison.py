@@ -24,8 +24,6 @@ NAME_WIDTH, SIDE_WIDTH = 12, 15
 
 
 class Row(NamedTuple):
-    """A figure of both modes."""
-
     name: str
     train: str
     inference: str
@@ -54,7 +52,6 @@ def action_shares(state: RunState) -> list[ActionShares]:
 
 
 def rows(state: RunState) -> list[Row]:
-    """Everything that is compared."""
     sides = state.play.train, state.play.inference
     return [
         Row("counted", f"last {RECENT:,}", "since a change"),
@@ -84,7 +81,6 @@ class ComparisonColumn(StateText):
     """A table for the side of a wide terminal."""
 
     def content_at(self, width: int) -> Content:
-        """A row for each figure, under the names of the modes."""
         head = Content.assemble(
             (" " * NAME_WIDTH, NAME), (f"{'train':<{SIDE_WIDTH}}", "bold $text-success"), ("inference", "bold $warning")
         )
@@ -103,7 +99,6 @@ class ComparisonStrip(StateText):
     """Three rows for a narrow terminal: each mode, then the actions from training to inference."""
 
     def content_at(self, width: int) -> Content:
-        """As much of each row as fits."""
         state = self.state
         train, inference = state.play.train, state.play.inference
         modes = [
@@ -112,7 +107,7 @@ class ComparisonStrip(StateText):
         ]
         actions = Content.styled(f"{'± 95 %':<10}", NAME)
         for row in action_shares(state):
-            change = "→".join(NONE if part is None else f"{part:.0%}" for part in row[1:])
+            change = "→".join(NONE if part is None else share(part, 0) for part in row[1:])
             actions += Content.assemble((f"{row.name} ", NAME), (change, VALUE), "  ")
         return Content("\n").join([line.truncate(width, ellipsis=True) for line in (*modes, actions)])
 

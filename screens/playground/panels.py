@@ -1,4 +1,4 @@
-"""What stands around the conversation: sentences and the drawing above it, curve and figures beside or below it."""
+"""What stands around the conversation: sentences and the drawing above it, curve and figures next to it or below."""
 
 from __future__ import annotations
 
@@ -24,36 +24,28 @@ class SidePanel(Vertical):
     """Chart and figures of a wide terminal."""
 
     def __init__(self, state: RunState, drawing: StateDrawing) -> None:
-        """The panel of a run, with the drawing of its watched state."""
         super().__init__(id="side")
         self._state, self._drawing = state, drawing
 
     def compose(self) -> ComposeResult:
-        """The curve above the figures."""
         yield ReturnChart()
         yield FiguresColumn(self._state, id="figures-column")
         yield ComparisonColumn(self._state, id="comparison-column")
         yield self._drawing
 
     def show(self, state: RunState) -> None:
-        """Show the figures of another state; `show_chart` draws the curve."""
         for column in self.query(StateText).exclude("StateDrawing"):  # none in an app that is closing
             column.show(state)
+        for chart in self.query(ReturnChart):
+            chart.show(state)
         if not self.is_attached:
             return
         played = state.play.inference.manner is not None
         self.screen.set_class(state.mode == "inference", "-inference")
         self.screen.set_class(played and self.screen.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
 
-    def show_chart(self, state: RunState) -> None:
-        """Draw the curve of a state."""
-        for chart in self.query(ReturnChart):  # none in an app that is closing
-            chart.show(state)
-
 
 class Panels(NamedTuple):
-    """Everything around a conversation."""
-
     banner: Banner
     watch_line: WatchLine
     side: SidePanel

@@ -1,6 +1,6 @@
 """The playground: the watched conversation, the curve of mean return, PPO's figures, and the keys that steer a run.
 
-Composes and routes only: what it shows is a `RunState`, what a key asks for is posted as `CommandAsked`; the app
+Composes and routes only: what it shows is a `RunState`, what a key requests is posted as `CommandAsked`; the app
 talks to the trainer.
 """
 
@@ -32,13 +32,8 @@ from llamagym_tui.state.run import RunState
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
-CHART_S = 0.5
-"""Seconds between two drawings of the chart, at least."""
-
 
 class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
-    """A run, live."""
-
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,17 +41,9 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         Binding("space", "resume", "Go on", tooltip="Go on playing and training.", id="pause"),
         Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
         Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
-        Binding(
-            "r", "app.restart", "Restart", tooltip="Start the trainer again, from its last checkpoint.", id="restart"
-        ),
+        Binding("r", "app.restart", "Restart", tooltip="Start again from the last checkpoint.", id="restart"),
         Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes.", id="prompt"),
-        Binding(
-            "h",
-            "app.human_table",
-            "Play yourself",
-            tooltip="Take the agent's place at a table of your own.",
-            id="table",
-        ),
+        Binding("h", "app.human_table", "Play yourself", tooltip="Play at a table of your own.", id="table"),
         *STEERING_KEYS,
         *WATCHING_KEYS,
         *DEMO_KEYS,
@@ -66,17 +53,10 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     ]
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
-        """A screen for a run.
-
-        Args:
-            state: what is known of it.
-            demos_path: tells where demonstrations are kept.
-        """
         super().__init__()
         self._state = state
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
-        self._chart_due = False
         self._panels: Panels | None = None
 
     def compose(self) -> ComposeResult:
@@ -89,7 +69,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """The keys work at once."""
         self.query_one(ConversationView).focus()
         self.call_after_refresh(self._furnish)
 
@@ -108,7 +87,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.show(self._state)
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        """Catch up with what happened behind another screen."""
         self.show(getattr(self.app, "run_state", None) or self._state)
 
     def on_resize(self, event: Resize) -> None:
@@ -116,7 +94,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self.call_after_refresh(lambda: self.show(self._state))
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         panels = self._panels
         if panels is None:
@@ -132,9 +109,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         panels.comparison.show(state)
         panels.side.show(state)
         self.show_drawing()
-        if not self._chart_due:
-            self._chart_due = True
-            self.set_timer(CHART_S, self._draw_chart)
         keys = (
             state.live,
             state.pause_intended,
@@ -148,11 +122,6 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()
-
-    def _draw_chart(self) -> None:
-        self._chart_due = False
-        if self.is_current and self._panels is not None:
-            self._panels.side.show_chart(self._state)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what the trainer can do now; the key of the opposite state is hidden."""
@@ -185,6 +154,6 @@ def waiting_text(state: RunState, table_key: str = "h") -> str:
     if state.failure:
         return "No conversation."
     if state.recorded:
-        return "Nothing was said until here."
+        return "No conversation up to here."
     doing = one_line(state.detail) or PHASES[state.phase]
     return f"{doing} … {table_key} opens a table for you meanwhile"

@@ -1,7 +1,7 @@
-"""The drawing of the watched state: beside the conversation where there is room, else above it.
+"""The drawing of the watched state: next to the conversation where there is room, else above it.
 
 What is drawn is text of a user's code or of an environment: it is literal here, cut to the place that it has, and
-what the environment marks is told by reverse video, without colour.
+what the environment marks is shown in reverse video, without colour.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ NAME = "$foreground 60%"
 
 
 class StateDrawing(StateText):
-    """A title, and under it the state."""
-
     DEFAULT_CSS = """
     StateDrawing {
         display: none;
@@ -43,7 +41,6 @@ class StateDrawing(StateText):
     """
 
     def __init__(self, state: RunState, *, id: str) -> None:
-        """A place for drawings of a run."""
         super().__init__(state, id=id)
         self._lines = 1
 
@@ -71,13 +68,12 @@ class DrawingPlaces:
     """The two places of the drawing, of which one is used, and whether a person wants it."""
 
     def __init__(self, state: RunState) -> None:
-        """The places of a run, not mounted yet."""
         self.side = StateDrawing(state, id="side-drawing")
         self.pane = StateDrawing(state, id="pane-drawing")
         self._chosen = user_files.load_preferences(user_files.config_dir()).drawing
 
     def is_on(self, screen: Screen[None]) -> bool:
-        """Whether states are to be drawn: as it was chosen, else where there is room beside the conversation."""
+        """Whether states are to be drawn: as it was chosen, else where there is room next to the conversation."""
         return screen.size.width >= WIDE if self._chosen is None else self._chosen
 
     def choose(self, on: bool) -> None:
@@ -91,7 +87,6 @@ class DrawingPlaces:
         user_files.save_preferences(folder, replace(user_files.load_preferences(folder), drawing=on))
 
     def show(self, state: RunState, screen: Screen[None]) -> None:
-        """Show the drawing of a state, or hide it."""
         on = self.is_on(screen) and _has_drawings(state)
         beside = screen.size.width >= WIDE and screen.size.height >= HIGH
         for place, used in ((self.side, beside), (self.pane, not beside)):
@@ -112,8 +107,8 @@ def _title(state: RunState) -> Content:
         return Content.styled(f"state · episode {drawn.episode:,}, turn {drawn.turn + 1:,}", NAME)
     value = result.episode_return
     style, glyph = ("$text-success", "▲") if value > 0 else ("$text-error", "▼") if value < 0 else ("$foreground", "■")
-    told = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", NAME)
-    return told + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
+    title = Content.styled(f"state · episode {drawn.episode:,}, {result.end} ", NAME)
+    return title + Content.styled(f"{glyph} {number(value)}", f"bold {style}")
 
 
 def _drawn_lines(state: RunState) -> Iterator[Content]:

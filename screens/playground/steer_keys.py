@@ -1,6 +1,6 @@
 """Keys that steer a run beyond pause, mode and prompt: metrics, map, settings, evaluation, checkpoint, roll back.
 
-A mixin of the playground: it opens dialogs and posts what they ask for. What may be done now is one function of the
+A mixin of the playground: it opens dialogs and posts what they request. What may be done now is one function of the
 run state, `steering_allowed`, which keys and command palette share.
 """
 
@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 else:
     Base = object
 
+POLICY_MAP = "What the policy does in each state, and what is best."
 STEERING_KEYS: list[BindingType] = [
     Binding("m", "metrics", "Metrics", tooltip="Charts of every figure, and what is healthy.", id="metrics"),
-    Binding(
-        "g",
-        "policy_map",
-        "Policy map",
-        tooltip="What the policy does in each state, beside what is best.",
-        id="policy_map",
-    ),
+    Binding("g", "policy_map", "Policy map", tooltip=POLICY_MAP, id="policy_map"),
     Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
     Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
     Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),

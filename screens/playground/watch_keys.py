@@ -1,6 +1,6 @@
-"""Keys of whoever watches: which conversation is told, how fast, and one step at a time.
+"""Keys of whoever watches: which conversation is shown, how fast, and one step at a time.
 
-A mixin of the playground; what may be asked now is one function of the run state, `watching_allowed`.
+A mixin of the playground; what may be requested now is one function of the run state, `watching_allowed`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ else:
     Base = object
 
 
-def _key(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
+def extra(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
+    """A key that help lists, and the row of keys has no room for."""
     return Binding(key, action, name, show=False, tooltip=tooltip, id=id)
 
 
 WATCHING_KEYS: list[BindingType] = [
-    _key("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
-    _key("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
-    _key("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
-    _key("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
-    _key("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
-    _key("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
-    _key("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
-    _key("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
-    _key(
+    extra("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
+    extra("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
+    extra("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
+    extra("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
+    extra("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
+    extra("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
+    extra("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
+    extra("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
+    extra(
         "i", "inspect", "Inspect tokens", "The reply you look at, token by token: ratio, clip, alternatives.", "inspect"
     ),
-    _key("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
-    _key("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
-    _key("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
+    extra("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
+    extra("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
+    extra("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
 ]
 """For `BINDINGS` of a screen with `WatchingActions`."""
 
@@ -89,7 +90,7 @@ class WatchingActions(Base):
         self.post_message(CommandAsked(pace))
 
     def action_watch(self, by: int) -> None:
-        """Watch another environment; from an episode that is told again, back to the one before."""
+        """Watch another environment; from an episode that is shown again, back to the one before."""
 
         def other(state: RunState) -> Watch:
             watching = state.watching

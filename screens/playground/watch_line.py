@@ -1,4 +1,4 @@
-"""What is watched, and how fast, in words; absent while the first environment is watched at full speed."""
+"""A line on what is watched, and how fast; absent while the first environment is watched at full speed."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from llamagym_tui.state.watching import FIRST, Watching, watched_text
 
 
 def watch_sentences(state: RunState, back: str = "]", faster: str = "+") -> list[str]:
-    """What is watched and asked for, the longest words first; empty if that needs no words.
+    """What is watched and requested, the longest text first; empty if that needs no text.
 
     Args:
-        state: of the run.
         back: key that goes back to the play.
         faster: key that plays faster.
     """
     watching = state.watching
     what, brief, returns = [], [], []
     if watching.now != FIRST or watching.requested is not None:
-        asked = _asked(watching)
-        what, brief = [watched_text(watching.now, state.n_envs) + asked], [_brief(watching.now) + asked]
+        request = _request(watching)
+        what, brief = [watched_text(watching.now, state.n_envs) + request], [_brief(watching.now) + request]
     if watching.now.kind != "env" and not watching.now.awaits_failure:
         returns = [f"{back} goes back"]
     in_full = [*what, *[f"{words} to the play" for words in returns], *_speed(watching, f", {faster} faster")]
-    said = [in_full, [*brief, *returns, *_speed(watching)], [*brief, *returns]]
-    return list(dict.fromkeys(" · ".join(parts) for parts in said if parts))
+    texts = [in_full, [*brief, *returns, *_speed(watching)], [*brief, *returns]]
+    return list(dict.fromkeys(" · ".join(parts) for parts in texts if parts))
 
 
 def _brief(watched: WatchChanged) -> str:
-    """What is watched, in fewer words."""
+    """What is watched, in a shorter text."""
     where = f"environment {watched.env + 1:,}"
     if watched.awaits_failure:
         return "waiting for a reply without an action" + (f" · {where}" if watched.kind == "env" else "")
@@ -46,7 +45,7 @@ def _brief(watched: WatchChanged) -> str:
             return f"{watched.kind} episode of the last batch"
 
 
-def _asked(watching: Watching) -> str:
+def _request(watching: Watching) -> str:
     match watching.requested:
         case None:
             return ""
@@ -66,7 +65,7 @@ def _speed(watching: Watching, how_to: str = "") -> list[str]:
 
 
 class WatchLine(Widget):
-    """One line above a conversation, in as many words as it has room for."""
+    """One line above a conversation, the longest text for which it has room."""
 
     DEFAULT_CSS = """
     WatchLine {
@@ -81,24 +80,22 @@ class WatchLine(Widget):
     """
 
     def __init__(self) -> None:
-        """A line with nothing to say."""
         super().__init__()
         self._shown: tuple[object, ...] = ()
-        self._said: list[str] = []
+        self._texts: list[str] = []
 
     def show(self, state: RunState) -> None:
-        """Say what a state calls for."""
         shown = (state.live, state.watching, state.n_envs)
         if shown == self._shown:
             return
         self._shown = shown
         keys = (moved_key(self.app, "watch.next", "]"), moved_key(self.app, "pace.faster", "+"))
-        self._said = watch_sentences(state, *keys) if state.live else []
-        self.display = bool(self._said)
+        self._texts = watch_sentences(state, *keys) if state.live else []
+        self.display = bool(self._texts)
         self.refresh()
 
     def render(self) -> Content:
         """The longest of the sentences that fits, else the shortest."""
-        lines = [Content(words) for words in self._said]
+        lines = [Content(words) for words in self._texts]
         fitting = (line for line in lines if line.cell_length <= self.content_size.width)
         return next(fitting, lines[-1] if lines else Content(""))

@@ -26,7 +26,6 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import MINUS
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
@@ -162,7 +161,7 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
         pairs = zip(layout.panels, policy.counts, strict=True)
         panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
     change = count.agreeing - first.agreeing if first is not None else 0
-    signed = f" · {change:+,}".replace("-", MINUS)
+    signed = f" · {number(change)}"
     since = [f"{signed} since you opened it", f"{signed} since opened", signed] if change else [""]
     counts = [f"agrees on {count.agreeing:,}{of}" for of in (f" of {count.states:,} states", f"/{count.states:,}")]
     return [
@@ -178,12 +177,12 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
     if not cell.shares:
         return Content.styled("no action here" if cell.cell.sign else "not known", ASIDE)
     names = [one_line(name) for name in layout.action_names]
-    form = "{} {:.0%}" if layout.action is None else "P({}) {:.1%}"
-    parts = [form.format(name, share) for name, share in zip(names, cell.shares, strict=False)]
+    shares = zip(names, cell.shares, strict=False)
+    parts = [f"{n} {share(p, 0)}" if layout.action is None else f"P({n}) {share(p)}" for n, p in shares]
     if layout.action is not None:
         parts.insert(0, parts.pop(layout.action))
     if (rest := 1 - sum(cell.shares)) >= LEAST_REST:
-        parts.append(f"other replies {rest:.1%}")
+        parts.append(f"other replies {share(rest)}")
     if not cell.cell.best:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)

@@ -1,11 +1,11 @@
-"""Numbers as a screen shows them."""
+"""Numbers as screens show them: the one place for their formats, on top of `llamagym_tui.returns`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from llamagym_tui.returns import Point, thinned
+from llamagym_tui.returns import Point, real_minus, thinned
 from llamagym_tui.state.run import RunState
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -16,14 +16,24 @@ def plain(value: float) -> str:
     if value == 0:
         return "0"
     if not 0.001 <= abs(value) < 10_000:
-        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("-", MINUS)
+        return real_minus(f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e"))
     digits = 0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}".replace("-", MINUS)
+    return real_minus(f"{value:,.{digits}f}")
 
 
-def share(value: float) -> str:
+def share(value: float, decimals: int = 1) -> str:
     """A fraction as a percentage."""
-    return f"{value:.1%}"
+    return f"{value:.{decimals}%}"
+
+
+def seconds(value: float, decimals: int = 0) -> str:
+    """A duration."""
+    return f"{value:,.{decimals}f} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count and its noun, in the plural unless it is one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
@@ -44,14 +54,16 @@ BAR = 10
 """Cells of a bar that stands for certainty."""
 
 
-MINUS = "\N{MINUS SIGN}"
-
-
 def number(value: float, decimals: int | None = None) -> str:
-    """A signed number with a real minus sign; whole numbers have no decimals unless asked for."""
+    """A signed number with a real minus sign; whole numbers have no decimals unless some are wanted."""
     if decimals is None:
         decimals = 0 if float(value).is_integer() else 3
-    return f"{value:+,.{decimals}f}".replace("-", MINUS) if value else f"{0:.{decimals}f}"
+    return real_minus(f"{value:+,.{decimals}f}") if value else f"{0:.{decimals}f}"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals; 0 has no sign, however small it was before it was rounded."""
+    return real_minus(f"{round(value, decimals) or 0.0:.{decimals}f}")
 
 
 def bar(share: float) -> str:
@@ -59,3 +71,10 @@ def bar(share: float) -> str:
     within = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
     whole, eighths = divmod(round(8 * BAR * within), 8)
     return "█" * whole + (" ▏▎▍▌▋▊▉"[eighths] if eighths else "")
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels of an axis, with as many decimals as tell its ticks apart."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [real_minus(f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.0e}") for tick in ticks]

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.playground.playground import CHART_S
+from llamagym_tui.screens.widgets.plot import CHART_S
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
 from tests.screens.steps import caught_up, stands_still

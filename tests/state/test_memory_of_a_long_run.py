@@ -99,7 +99,7 @@ async def test_an_app_that_was_told_100_000_events_holds_no_more_than_after_half
         nonlocal goal
         goal = told_until
         view = app.screen.query_one(ConversationView)
-        while told < goal or view._rough or view._entries is not app.run_state.transcript.entries:
+        while told < goal or view.entries is not app.run_state.transcript.entries:
             await pilot.pause(0.1)
         gc.collect()
         return tracemalloc.get_traced_memory()[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.content import Content
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
@@ -54,9 +56,9 @@ def set_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     plain = typesetting.Typesetter.lines
 
-    def lines(self: Any, told: Any, mark: Any = None) -> Any:
-        found.append(told.entry.serial)
-        return plain(self, told, mark)
+    def lines(self: Any, block: Any, highlight: Any = None) -> Any:
+        found.append(block.entry.serial)
+        return plain(self, block, highlight)
 
     monkeypatch.setattr(typesetting.Typesetter, "lines", lines)
     return found
@@ -86,35 +88,45 @@ async def test_what_is_kept_of_a_conversation_is_bounded():
             transcript = hands(1000, transcript, 1000 * part, text=LONG if part == 5 else "x")
             app.view.show(transcript.entries)
         await sees(pilot, "(5999)")
-        await until(pilot, lambda: not app.view._rough, "measuring")
         for _ in range(50):
             app.view.scroll_relative(y=-40, animate=False)
             await pilot.pause()
-        assert len(app.view._blocks) == len(app.view._index) == len(transcript.entries) <= MAX_ENTRIES
+        assert len(app.view._blocks) == len(transcript.entries) <= MAX_ENTRIES
         assert len(app.view._set_lines) <= view.KEPT
 
 
-async def test_guessed_lines_become_exact_and_add_up():
+async def test_lines_that_are_counted_are_those_that_are_set():
     app = Bare()
     async with app.run_test(size=SIZE) as pilot:
         app.view.show(hands(150, text=LONG).entries)
-        await until(pilot, lambda: not app.view._rough, "measuring")
-        exact = [len(app.view._lines_of(at)) for at in range(len(app.view._blocks))]
-        assert [app.view._index.lines(at) for at in range(len(exact))] == exact
-        assert app.view.virtual_size.height == sum(exact)
+        await sees(pilot, "(149)")
+        lines = [app.view.line_at(number) for number in app.view.line_numbers]
+        assert None not in lines
+        text = " ".join(line.plain.strip() for line in lines if line is not None)
+        assert all(f"tonight. ({episode})" in text for episode in range(150))
+        assert text.count("cards are cold") == 3 * 150
+        assert app.view.virtual_size.height == len(lines)
+
+
+def test_lines_of_a_text_are_counted_as_they_are_wrapped():
+    rng = random.Random(5)
+    for _ in range(3000):
+        letters = rng.choice(["ab \n", "a ", "abc  ", "日a \n", "ab\t ", "a│▌ ", " \na"])
+        text = "".join(rng.choices(letters, k=rng.randrange(40)))
+        room = rng.randrange(2, 14)
+        assert typesetting.line_count(text, room) == len(Content(text).wrap(room)), (text, room)
 
 
 async def test_a_new_width_keeps_the_readers_place():
     app = Bare()
     async with app.run_test(size=SIZE) as pilot:
         app.view.show(hands(150, text=LONG).entries)
-        await until(pilot, lambda: not app.view._rough, "measuring")
-        app.view.scroll_to(y=900, animate=False, immediate=True)
-        await pilot.pause(0.1)
-        top = app.view._blocks[app.view._index.find(app.view._top)].entry.serial
+        await sees(pilot, "(149)")
+        first = next(n for n in app.view.line_numbers if (line := app.view.line_at(n)) and "episode 70 " in line.plain)
+        app.view.scroll_to(y=first, animate=False, immediate=True)
+        await sees(pilot, "episode 70 ")
         await pilot.resize_terminal(90, 20)
-        await until(pilot, lambda: not app.view._rough, "measuring")
-        assert app.view._blocks[app.view._index.find(app.view._top)].entry.serial == top
+        await until(pilot, lambda: "episode 70 " in shown(pilot).split("\n")[0], "the same place")
         assert not app.view.following
 
 
@@ -124,7 +136,6 @@ async def test_the_tail_is_followed_through_a_new_width():
         app.view.show(hands(150, text=LONG).entries)
         await sees(pilot, "(149)")
         await pilot.resize_terminal(90, 20)
-        await until(pilot, lambda: not app.view._rough, "measuring")
         await sees(pilot, "return  ▲ +1 · 1 turn, terminated")
         assert app.view.following
 
@@ -252,10 +263,9 @@ async def test_a_match_that_is_wrapped_is_marked_on_both_lines():
         await sees(pilot, "(0)")
         app.view.find(LONG[:60])
         await sees(pilot, "cards are")
-        current = app.view._typesetter
-        assert current is not None
-        lines = [line for n in app.view.line_numbers if (line := app.view.line_at(n)) and current.is_current(line)]
-        assert len(lines) == 2
+        lines = [line for n in app.view.line_numbers if (line := app.view.line_at(n))]
+        marked = [line for line in lines if any(span.style == view.CURRENT for span in line.spans)]
+        assert len(marked) == 2
 
 
 async def test_what_comes_while_one_searches_is_found_and_does_not_move_the_match():

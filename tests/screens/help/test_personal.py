@@ -88,7 +88,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
-        assert " ".join(line[16:] for line in told) == "What the policy does in each state, beside what is best."
+        assert " ".join(line[16:] for line in told) == "What the policy does in each state, and what is best."
 
 
 async def test_a_key_that_cannot_be_taken_is_told_in_a_sentence_and_the_rest_holds(make_app: MakeApp, config_dir: Path):
@@ -198,7 +198,7 @@ async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeAp
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")
         await pilot.press("m")
-        await sees(pilot, "gradient norm")
+        await sees(pilot, "grad norm  0.871")
         if theme.startswith("ansi"):
             assert colour_types(app) <= {"DEFAULT", "STANDARD"}
 
@@ -211,7 +211,7 @@ async def test_no_color_leaves_no_colour(make_app: MakeApp, config_dir: Path, mo
         await pilot.pause(0.3)
         assert colour_types(app) == {"DEFAULT"}
         await pilot.press("m")
-        await sees(pilot, "gradient norm")
+        await sees(pilot, "grad norm  0.871")
         assert colour_types(app) == {"DEFAULT"}
         chosen = app.screen.query_one(OptionList).get_visual_style("option-list--option-highlighted")
         assert chosen.underline, "the cursor is seen without colour, too"

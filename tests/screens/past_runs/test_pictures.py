@@ -54,7 +54,7 @@ def all_found(pilot: Pilot[None]) -> bool:
     """Whether all that is looked for in threads has been found."""
     screen = pilot.app.screen
     rows = [row for runs in screen.query(RunList) for row in runs.rows.values()]
-    models_found = all(len(models._here) == len(ENTRIES) for models in screen.query(ModelList))
+    models_found = all(len(models.here) == len(ENTRIES) for models in screen.query(ModelList))
     return len(rows) == 3 and all(row.summary for row in rows) and models_found
 
 
@@ -113,7 +113,7 @@ def test_tour(snap_compare: Any, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "1 of 5")
         home = pilot.app.screen_stack[0]
-        await until(pilot, lambda: len(home.query_one(ModelList)._here) == len(ENTRIES))
+        await until(pilot, lambda: len(home.query_one(ModelList).here) == len(ENTRIES))
         await until(pilot, lambda: home.query_one(RunList).rows)
         await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
 

@@ -68,7 +68,7 @@ async def test_runs_are_listed_with_how_they_went_the_latest_first():
         assert names(app) == ["late", "middle", "early"]
         lines = [line for line in shown(pilot).splitlines() if "blackjack " in line]
         assert ["1,024" in lines[0], "1,536" in lines[1], "512" in lines[2]] == [True] * 3
-        assert ["broken off" in lines[0], "finished" in lines[2]] == [True, True]
+        assert ["interrupted" in lines[0], "finished" in lines[2]] == [True, True]
 
 
 @pytest.mark.usefixtures("three_runs")
@@ -268,7 +268,8 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await sees(pilot, "episode 77")
-        assert app._state.live
+        assert app.run_state is not None
+        assert app.run_state.live
 
 
 async def test_the_run_that_is_open_is_listed_as_under_way():
@@ -279,4 +280,4 @@ async def test_the_run_that_is_open_is_listed_as_under_way():
         await pilot.press("o")
         await sees(pilot, "1,024")
         await sees(pilot, "under way")
-        assert "broken off" not in shown(pilot)
+        assert "interrupted" not in shown(pilot)

@@ -7,6 +7,7 @@ import pytest
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.screens.playground.return_chart import ReturnChart
+from llamagym_tui.screens.widgets.plot import Plot
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import sees, until
@@ -17,10 +18,11 @@ async def test_a_run_of_few_episodes_has_no_line_yet(make_app: MakeApp, episodes
     client = fakes.FakeClient([*fakes.opening_events(), fakes.counted([1.0, -1.0] * (episodes // 2), episodes)])
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await until(pilot, lambda: app._state.episodes == episodes)
+        await until(pilot, lambda: app.run_state.episodes == episodes)
         await sees(pilot, "The curve begins with the first episodes.")
-        await until(pilot, lambda: app.screen.query(ReturnChart) and not app.screen._chart_due)  # type: ignore[attr-defined]
-        assert app.screen.query_one(ReturnChart)._drawn is None
+        await until(pilot, lambda: app.screen.query(Plot) and not app.screen.query_one(Plot).due)
+        assert app.run_state is not None
+        assert not app.screen.query_one(ReturnChart).is_drawn(app.run_state)
 
 
 @pytest.mark.parametrize("episodes", [11, 30])
@@ -31,7 +33,7 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query(ReturnChart))
         chart = app.screen.query_one(ReturnChart)
-        await until(pilot, lambda: chart.is_drawn(app._state) and app._state.episodes == episodes)
+        await until(pilot, lambda: chart.is_drawn(app.run_state) and app.run_state.episodes == episodes)
 
 
 async def test_another_size_is_drawn_anew(make_app: MakeApp):
@@ -41,7 +43,7 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query(ReturnChart))
         chart = app.screen.query_one(ReturnChart)
-        await until(pilot, lambda: chart.is_drawn(app._state))
+        await until(pilot, lambda: chart.is_drawn(app.run_state))
         rows = chart.size.height
         client.tell(drawing)  # It takes rows from the chart, and no return is new.
-        await until(pilot, lambda: chart.size.height < rows and chart.is_drawn(app._state))
+        await until(pilot, lambda: chart.size.height < rows and chart.is_drawn(app.run_state))

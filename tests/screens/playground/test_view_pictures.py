@@ -53,7 +53,7 @@ def in_inference() -> Iterator[AnyEvent]:
 def test_the_watched_state(snap_compare: Any, make_app: MakeApp, size: tuple[int, int], drawing: str):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 20,494")
-        await until(pilot, lambda: app._state.view.drawn is not None)
+        await until(pilot, lambda: app.run_state.view.drawn is not None)
         if size[0] < WIDE:
             await pilot.press("v")
         await sees(pilot, "state · episode 20,494, turn 2")

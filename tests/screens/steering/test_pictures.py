@@ -95,7 +95,7 @@ def test_evaluation(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
     async def settled(pilot: Pilot[None]) -> None:
         await furnished(pilot)
         await pilot.press("e")
-        await sees(pilot, "95 % within")
+        await sees(pilot, "95 % interval")
 
     client = fakes.FakeClient([*fakes.opening_events(), EVALUATED, replace(EVALUATED, greedy=False)])
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)

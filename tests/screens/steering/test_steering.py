@@ -25,7 +25,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
-from llamagym_tui.screens.metrics.figure_wall import series
+from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_keys import steering_allowed
@@ -72,8 +72,9 @@ async def test_a_large_terminal_charts_several_figures(make_app: MakeApp):
     async with app.run_test(size=LARGE) as pilot:
         await sees(pilot, "episode 20,494")
         await pilot.press("m")
-        for title in ("mean return", "entropy", "clip fraction", "explained variance", "gradient norm"):
-            await sees(pilot, f"{title}  ")
+        for field in ("mean_return", "entropy", "clip_fraction", "explained_variance", "grad_norm"):
+            value = figure_value(field, getattr(app.run_state.stats, field))
+            await sees(pilot, f"{FIGURES[field].short}  {value}  ")
 
 
 async def test_the_metrics_follow_the_run(make_app: MakeApp):
@@ -144,7 +145,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("home", "shift+end", *"400", "enter")
-        await sees(pilot, "asked for; the trainer begins between two steps")
+        await sees(pilot, "requested; the trainer begins between two steps")
         assert client.asked == [Evaluate(episodes=400, greedy=True)]
         await pilot.press("enter")
         assert len(client.asked) == 1, "one at a time"
@@ -155,7 +156,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         client.tell(EVALUATED, PhaseChanged(phase="rolling_out"))
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
         await pilot.press("e")
-        await sees(pilot, "−0.100, 95 % within −0.198 … −0.002  400 greedy in 2.0 s")
+        await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
         await sees(pilot, "optimal −0.047")
 
 
@@ -204,11 +205,11 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("c", "c")
-        await sees(pilot, "A checkpoint is asked for; the trainer writes it soon.")
+        await sees(pilot, "A checkpoint is requested")
         assert client.asked == [SaveCheckpoint()]
         client.tell(CheckpointSaved(path="/runs/demo/model", update=3))
         await sees(pilot, "Checkpoint written, after update 3.")
-        assert "is asked for" not in shown(pilot)
+        assert "is requested" not in shown(pilot)
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
@@ -239,7 +240,7 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
         await pilot.pause()
         assert client.asked == asked
         if asked:
-            await sees(pilot, "A roll back is asked for")
+            await sees(pilot, "A roll back is requested")
             client.tell(RolledBack(update=2, path="good", reason="asked for"))
             await sees(pilot, "rolled back: to update 2; asked for")
 
@@ -258,7 +259,7 @@ def test_the_band_of_a_batch_is_half_a_confidence_interval():
     stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
     state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
     # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
-    assert series(state, "mean_return").errors == pytest.approx([1.96 / 2])
+    assert [point.half for point in samples(state, "mean_return")] == pytest.approx([1.96 / 2])
 
 
 def test_without_a_trainer_nothing_can_be_asked_for():
@@ -271,7 +272,7 @@ def test_without_a_trainer_nothing_can_be_asked_for():
 
 
 def test_the_interval_by_hand():
-    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % within +0.304 … +0.696"
+    assert interval(MeanReturn(0.5, 0.1, 100)) == "+0.500, 95 % interval +0.304 … +0.696"
     assert interval(MeanReturn(-1.0, 0.0, 1)) == "−1.000"
 
 

@@ -1,0 +1,260 @@
+"""A chart: curves over episodes with a band of error, dashed levels, marks, and labelled axes.
+
+Drawn with textual-plot, which is imported in a thread when there is something to draw and room for it, so that it
+costs neither the first frame nor a keystroke. A chart is drawn at most every `CHART_S` seconds, and only where it is
+seen. Curve, band, levels and marks differ by their glyphs; colour only helps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.widgets import Static
+
+from llamagym_tui.screens.widgets.look import plot_colors
+from llamagym_tui.screens.widgets.numbers import tick_labels
+
+if TYPE_CHECKING:
+    from textual_plot import PlotWidget
+
+CHART_S = 0.5
+"""Seconds between two drawings, at least."""
+MARGIN_LEFT = 8
+"""Cells for the labels of the y axis."""
+CELLS_PER_DASH = 2
+"""Cells of a level for each of its dashes."""
+FRAME = 4
+"""Rows of a chart that are no part of its inside."""
+
+
+class Curve(NamedTuple):
+    """A line, or dots."""
+
+    points: Sequence[tuple[float, float]]
+    """x and y, by rising x."""
+    color: str = "primary"
+    """Name of a colour of the theme."""
+    marker: str = ""
+    """What each point is drawn as; empty: a line in Braille dots."""
+
+
+class Level(NamedTuple):
+    """A dashed horizontal line."""
+
+    y: float
+    color: str
+
+
+class BandPoint(NamedTuple):
+    """A place of the band."""
+
+    x: float
+    y: float
+    """Its middle."""
+    half: float
+    """Half its height."""
+
+
+class Drawing(NamedTuple):
+    """What a chart shows."""
+
+    curves: Sequence[Curve]
+    """At least one point among them."""
+    band: Sequence[BandPoint] = ()
+    """By rising x; nothing is shaded where `half` is 0."""
+    levels: Sequence[Level] = ()
+    marks: Sequence[float] = ()
+    """x of vertical lines."""
+    fitted: Sequence[float] = ()
+    """Other values of y that have to be within the chart."""
+    left: float | None = None
+    """Where the x axis begins; None: with the first point."""
+
+
+class Plot(Vertical):
+    DEFAULT_CSS = """
+    Plot {
+        height: 1fr;
+        & > .plot-wait { height: 1fr; content-align: center middle; color: $foreground 60%; }
+        & > PlotWidget {
+            height: 1fr;
+            & > .plot--axis { color: $foreground 25%; }
+            & > .plot--tick { color: $foreground 60%; text-style: none; }
+        }
+    }
+    """
+
+    def __init__(self, wait: str, *, id: str | None = None) -> None:
+        """
+        Args:
+            wait: text in place of a chart that cannot be drawn yet.
+            id: id of the widget.
+        """
+        super().__init__(id=id)
+        self._wait = wait
+        self._plot: PlotWidget | None = None
+        self._of: object = None
+        self._make: Callable[[], Drawing | None] = lambda: None
+        self._drawn: tuple[object, Size] | None = None
+        self._draw_due = self._loading = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._wait, classes="plot-wait", markup=False)
+
+    def is_drawn(self, of: object) -> bool:
+        """Whether the chart of something is drawn, for the present size."""
+        return self._drawn == (of, self.size)
+
+    @property
+    def due(self) -> bool:
+        """Whether a drawing waits for its time."""
+        return self._draw_due
+
+    def show(self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False) -> None:
+        """Draw something else, within `CHART_S` seconds.
+
+        Args:
+            of: what the chart is of; the same is not drawn twice for one size.
+            make: makes the drawing; None: there is nothing to draw yet.
+            at_once: whether a person waits for it.
+        """
+        self._of, self._make = of, make
+        if at_once:
+            self._draw()
+        elif not self._draw_due:
+            self._draw_due = True
+            self.set_timer(CHART_S, self._draw_in_time)
+
+    def on_resize(self) -> None:
+        """Band and levels are laid out in cells: another size needs others."""
+        self._draw()
+
+    def _draw_in_time(self) -> None:
+        self._draw_due = False
+        if self.is_attached and self.screen.is_current:
+            self._draw()
+        elif self.is_attached:
+            self.show(self._of, self._make)  # another screen lies above: once more when it is gone
+
+    def _draw(self) -> None:
+        if not self.size or not self.is_attached or self.is_drawn(self._of):
+            return
+        drawing = self._make()
+        if drawing is not None and self._plot is None:
+            if not self._loading:
+                self._loading = True
+                self._load()
+            return
+        for wait in self.query(".plot-wait"):
+            wait.display = drawing is None
+        if self._plot is not None:
+            self._plot.display = drawing is not None
+            if drawing is not None:
+                self._fill(self._plot, drawing)
+                self._drawn = self._of, self.size
+
+    @work
+    async def _load(self) -> None:
+        library: Any = await asyncio.to_thread(importlib.import_module, "textual_plot")
+        if not self.is_attached:
+            return  # The screen was left meanwhile.
+        plot = library.PlotWidget(allow_pan_and_zoom=False)
+        plot.can_focus = False
+        await self.mount(plot)
+        if not plot.children:
+            return  # The app is closing: what is mounted now gets no parts any more.
+        plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
+        labels = {"get_labels_for_ticks": lambda _, ticks: tick_labels(ticks)}
+        formatter = type("Labels", (library.NumericAxisFormatter,), labels)()
+        plot.set_x_formatter(formatter)
+        plot.set_y_formatter(formatter)
+        self._plot = plot
+        self._draw()
+
+    def _fill(self, plot: PlotWidget, drawing: Drawing) -> None:
+        library: Any = importlib.import_module("textual_plot")
+        colors = plot_colors(self.app.theme_variables)
+        points = [point for curve in drawing.curves for point in curve.points]
+        left = min(x for x, _ in points) if drawing.left is None else drawing.left
+        right = max(x for x, _ in points)
+        with self.app.batch_update():
+            plot.clear()
+            rows = max(2, self.size.height - FRAME)
+            low, high = _set_scale(plot, left, right, [*(y for _, y in points), *drawing.fitted], min(5, rows // 2))
+            self._draw_band(plot, drawing.band, low, high, colors["secondary"])
+            dashes = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DASH)
+            across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
+            for level in drawing.levels:
+                if low <= level.y <= high:
+                    plot.scatter(across, [level.y] * dashes, marker="╌", marker_style=colors[level.color])
+            for mark in drawing.marks:
+                if left <= mark <= right:
+                    plot.add_v_line(mark, line_style=colors["accent"])
+            for curve in drawing.curves:
+                xs, ys = [x for x, _ in curve.points], [y for _, y in curve.points]
+                if curve.marker:
+                    plot.scatter(xs, ys, marker=curve.marker, marker_style=colors[curve.color])
+                elif xs:
+                    plot.plot(xs, ys, line_style=colors[curve.color], hires_mode=library.HiResMode.BRAILLE)
+        # The plot fits its canvas to its place only with a new layout, and its margins may just have moved it.
+        plot.refresh(layout=True)
+
+    def _draw_band(self, plot: PlotWidget, band: Sequence[BandPoint], low: float, high: float, color: str) -> None:
+        """Shade the band, cell by cell."""
+        columns, rows = max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - FRAME)
+        step = (high - low) / rows / 2
+        across: list[float] = []
+        up: list[float] = []
+        for x, y, half in _at_columns(band, columns):
+            bottom, top = max(low, y - half), min(high, y + half)
+            cells = max(1, math.ceil((top - bottom) / step)) if half and top > bottom else 0
+            across += [x] * cells
+            up += [bottom + (cell + 0.5) / cells * (top - bottom) for cell in range(cells)]
+        if across:
+            plot.scatter(across, up, marker="░", marker_style=color)
+
+
+def _set_scale(
+    plot: PlotWidget, left: float, right: float, values: Sequence[float], labels: int
+) -> tuple[float, float]:
+    """Set limits and labels of the axes, about so many labels up; the limits of y."""
+    pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
+    low, high = min(values) - pad, max(values) + pad
+    right = max(right, left + 1)
+    plot.set_ylimits(low, high)
+    plot.set_yticks(nice_ticks(low, high, labels))
+    plot.set_xlimits(left, right)
+    # A label near the end would be cut at the border.
+    plot.set_xticks(nice_ticks(left, right - 0.06 * (right - left), 4))
+    return low, high
+
+
+def nice_ticks(low: float, high: float, about: int) -> list[float]:
+    """Some `about` round numbers between two bounds: multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [round(index * step, 9) for index in range(first, last + 1)]
+
+
+def _at_columns(band: Sequence[BandPoint], columns: int) -> Iterator[BandPoint]:
+    """The band at the middle of each column, along the line between its neighbours."""
+    if len(band) < 2:
+        return
+    first, last, after = band[0].x, band[-1].x, 1
+    for column in range(columns):
+        x = first + (last - first) * (column + 0.5) / columns
+        while after < len(band) - 1 and band[after].x < x:
+            after += 1
+        left, right = band[after - 1], band[after]
+        share = (x - left.x) / max(right.x - left.x, 1)
+        yield BandPoint(x, left.y + share * (right.y - left.y), left.half + share * (right.half - left.half))

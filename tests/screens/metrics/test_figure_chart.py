@@ -1,0 +1,63 @@
+"""What the chart of a figure shows, before it is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llamagym_tui.protocol.events import UpdateFinished
+from llamagym_tui.screens.metrics.figure_wall import figure_drawing
+from llamagym_tui.screens.widgets.numbers import tick_labels
+from llamagym_tui.screens.widgets.plot import nice_ticks
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import RunState, initial_state
+from tests import fakes
+
+
+def after(field: str, *values: float) -> RunState:
+    """A run whose updates measured some values."""
+    state = initial_state(fakes.config(Path("/runs/demo")))
+    for number, value in enumerate(values, 1):
+        stats = replace(fakes.STATS, **{field: value})
+        state = reduce(state, UpdateFinished(update=number, episodes=10 * number, stats=stats))
+    return state
+
+
+def test_a_line_needs_two_finite_values():
+    assert figure_drawing(after("kl_ref", 0.1), "kl_ref") is None
+    assert figure_drawing(after("kl_ref", 0.1, float("nan"), float("inf")), "kl_ref") is None
+    drawing = figure_drawing(after("kl_ref", 0.1, float("nan"), 0.2), "kl_ref")
+    assert drawing is not None
+    assert drawing.curves[0].points == [(10, 0.1), (30, 0.2)]
+
+
+def test_a_bound_far_off_does_not_flatten_the_line():
+    near, far = (figure_drawing(after("kl_ref", 0.1, high), "kl_ref") for high in (0.25, 0.101))
+    assert near is not None
+    assert far is not None
+    assert [level.y for level in near.levels] == [-0.02, 0.3]
+    assert list(far.levels) == []
+    assert max(far.fitted) == 0.101
+
+
+def test_the_band_of_a_mean_return_fits_into_its_chart():
+    state = after("mean_return", -0.5, -0.25)
+    drawing = figure_drawing(state, "mean_return")
+    assert drawing is not None
+    assert drawing.band[0].half > 0
+    assert min(drawing.fitted) == pytest.approx(min(point.y - point.half for point in drawing.band))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (-0.5, 0.5, ["−0.5", "0.0", "0.5"]),
+        (0.0001, 0.0009, ["0.0002", "0.0004", "0.0006", "0.0008"]),
+        (0.0, 19_000.0, ["0", "5,000", "10,000", "15,000"]),
+        (1e-7, 4e-7, ["1e−07", "2e−07", "3e−07", "4e−07"]),
+    ],
+)
+def test_ticks_are_round_and_their_labels_tell_them_apart(low: float, high: float, labels: list[str]):
+    assert tick_labels(nice_ticks(low, high, 4)) == labels
