@@ -304,7 +304,7 @@ class Change(Struct, frozen=True):
     """As it is now."""
 
 
-def spelt_out(changes: Mapping[str, Value]) -> dict[str, Value]:
+def with_final_values(changes: Mapping[str, Value]) -> dict[str, Value]:
     """Changes, with the final values that follow from them."""
     finals = {FINAL[name]: value for name, value in changes.items() if name in FINAL}
     return {**finals, **changes}
@@ -342,7 +342,7 @@ def changes_since(began: RunConfig, now: RunConfig) -> dict[str, Change]:
     return {name: change for name, change in pairs.items() if change.before != change.after}
 
 
-def changes_to_take_back(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
+def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict[str, Value]:
     """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}

@@ -202,14 +202,14 @@ class FakeClient:
 
     def __init__(self, events: Iterator[AnyEvent] | None = None, *, confirms: bool = True) -> None:
         self.log_path: Path | None = Path("/runs/demo/trainer.log")
-        self.asked: list[AnyCommand] = []
+        self.sent: list[AnyCommand] = []
         self.started: RunConfig | None = None
         self.stopped = False
         self.stop_takes_s = 0.0
         self.confirms = confirms
         self.prompt_version = 1
         self._queue: asyncio.Queue[AnyEvent | Exception | None] = asyncio.Queue()
-        self.tell(*(events or ()))
+        self.emit(*(events or ()))
         self._pauses = self.pauses(self._queue.qsize())
         self._pausing = False
 
@@ -217,9 +217,9 @@ class FakeClient:
         self.started = config
 
     async def send(self, command: AnyCommand) -> None:
-        self.asked.append(command)
+        self.sent.append(command)
         if self.confirms and (answer := self._answer(command)) is not None:
-            self.tell(answer)
+            self.emit(answer)
 
     async def events(self) -> AsyncIterator[AnyEvent]:
         told = 0
@@ -243,7 +243,7 @@ class FakeClient:
         """Whether the app has taken in all that was told."""
         return self._queue.empty() and not self._pausing
 
-    def tell(self, *events: AnyEvent) -> None:
+    def emit(self, *events: AnyEvent) -> None:
         for event in events:
             self._queue.put_nowait(event)
 

@@ -16,9 +16,9 @@ from llamagym_tui.config import (
     begins_new_batch,
     changed,
     changes_since,
-    changes_to_take_back,
-    spelt_out,
+    changes_to_restore,
     value_of,
+    with_final_values,
 )
 from llamagym_tui.errors import ConfigError
 
@@ -36,8 +36,8 @@ def test_a_change_touches_what_it_names_and_nothing_else() -> None:
 
 
 def test_a_setting_on_a_line_stands_still_once_it_is_changed() -> None:
-    assert spelt_out({"ppo.lr": 3e-4}) == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
-    assert spelt_out({"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}) == {"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}
+    assert with_final_values({"ppo.lr": 3e-4}) == {"ppo.lr": 3e-4, "ppo.lr_final": 3e-4}
+    assert with_final_values({"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}) == {"ppo.lr": 3e-4, "ppo.lr_final": 1e-5}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ def test_only_what_decides_the_distribution_or_the_environments_begins_a_new_bat
 def test_a_resumed_run_takes_back_what_was_not_said_anew() -> None:
     changes = changes_since(CONFIG, changed(CONFIG, {"n_envs": 8, "ppo.target_kl": 0.05}))
     assert changes == {"ppo.target_kl": Change(None, 0.05), "n_envs": Change(16, 8)}
-    assert changes_to_take_back(CONFIG, changes) == {"ppo.target_kl": 0.05, "n_envs": 8}
+    assert changes_to_restore(CONFIG, changes) == {"ppo.target_kl": 0.05, "n_envs": 8}
     said = msgspec.structs.replace(CONFIG, n_envs=32, generation=GenerationConfig())
-    assert changes_to_take_back(said, changes) == {"ppo.target_kl": 0.05}
+    assert changes_to_restore(said, changes) == {"ppo.target_kl": 0.05}

@@ -125,7 +125,7 @@ class DemoActions(PersonalApp):
     def action_demonstrations(self) -> None:
         self._open_demonstrations(self._agent)
 
-    def on_home_screen_demonstrations_asked(self, message: HomeScreen.DemonstrationsAsked) -> None:
+    def on_home_screen_demonstrations_requested(self, message: HomeScreen.DemonstrationsRequested) -> None:
         self._open_demonstrations(RunAgent(message.spec))
 
     def _open_demonstrations(self, agent: RunAgent) -> None:

@@ -66,16 +66,16 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.screens.past_runs.runs import RunsScreen
 
         state = self.run_state
-        beside = None if state is None else state.run_dir if state.live and not state.recorded else ""
-        self.push_screen(RunsScreen(beside=beside))
+        open_run_dir = None if state is None else state.run_dir if state.live and not state.recorded else ""
+        self.push_screen(RunsScreen(open_run_dir=open_run_dir))
 
-    def on_run_list_replay_asked(self, message: RunList.ReplayAsked) -> None:
+    def on_run_list_replay_requested(self, message: RunList.ReplayRequested) -> None:
         try:
             self.push_screen(self.make_replay(message.row.info.run_dir))
         except LlamaGymError as error:
             self.show_error(error)
 
-    def on_run_list_resume_asked(self, message: RunList.ResumeAsked) -> None:
+    def on_run_list_resume_requested(self, message: RunList.ResumeRequested) -> None:
         """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
         from llamagym_tui.setup.run_config import run_config
 
@@ -114,7 +114,7 @@ class PastRunActions(PersonalApp):
         except LlamaGymError as error:
             self.show_error(error)
 
-    def on_runs_screen_compare_asked(self, message: RunsScreen.CompareAsked) -> None:
+    def on_runs_screen_compare_requested(self, message: RunsScreen.CompareRequested) -> None:
         from llamagym_tui.screens.past_runs.compare import CompareScreen
 
         self.push_screen(CompareScreen(message.first, message.second))

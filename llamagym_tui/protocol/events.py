@@ -120,7 +120,7 @@ class ActionsWeighed(Event, frozen=True, kw_only=True):
     names: list[str]
     """Of the actions."""
     shares: list[float]
-    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other words."""
+    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
     before: list[float] = []
     """The same under the policy before the last update; empty: there is nothing to compare with."""
 
@@ -281,7 +281,7 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
     """Of the system prompt."""
     shares: list[list[float]]
     """Of each state, panel by panel and row by row: probability of each action's canonical reply; where replies are
-    sampled, the rest to 1 are other words."""
+    sampled, the rest to 1 are other replies."""
 
 
 class PolicyMapWatched(Event, frozen=True, kw_only=True):
@@ -429,7 +429,7 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     names: list[str]
     """Of the actions; empty: the agent names none, so there is nothing to weigh."""
     shares: list[float]
-    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other words."""
+    """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
     policy_version: int
     """Updates made before, and roll backs."""
     why_not: str = ""

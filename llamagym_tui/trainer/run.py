@@ -16,8 +16,8 @@ from llamagym_tui.config import (
     begins_new_batch,
     changed,
     changes_since,
-    changes_to_take_back,
-    spelt_out,
+    changes_to_restore,
+    with_final_values,
 )
 from llamagym_tui.errors import ConfigError, RunStoreError
 from llamagym_tui.protocol import events
@@ -68,7 +68,7 @@ class Run:
         self._warned_at: dict[tuple[str, tuple[str, ...]], int] = {}
         """Update at which each finding was reported last."""
         self._roll_backs = 0
-        self._apply(changed(config, changes_to_take_back(config, start.changed)))
+        self._apply(changed(config, changes_to_restore(config, start.changed)))
         if start.generation == self.config.generation:
             self._monitor.recall(start.best)
 
@@ -155,7 +155,7 @@ class Run:
         Raises:
             ConfigError: nothing was changed; the message says why.
         """
-        changes = spelt_out(requested)
+        changes = with_final_values(requested)
         config = changed(self.config, changes)
         self._check(config)
         self.report_episodes()  # what was played by the settings before

@@ -90,7 +90,7 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
     if len(order) > MOST_ACTIONS:
         pieces.append(Piece(f"{len(order) - MOST_ACTIONS} more actions  ", "aside"))
     if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
-        pieces.append(Piece(f"other words {share(rest, 0)}", "aside"))
+        pieces.append(Piece(f"other replies {share(rest, 0)}", "aside"))
     return Paragraph("updated" if weighed.before else "policy", "label", tuple(pieces))
 
 

@@ -138,7 +138,7 @@ class ConversationView(ScrollView, can_focus=True):
         self._entries = entries
         self._update()
 
-    def say_while_empty(self, placeholder: str) -> None:
+    def set_placeholder(self, placeholder: str) -> None:
         """Change the text that is shown while there are no entries."""
         if placeholder != self._placeholder:
             self._placeholder = placeholder

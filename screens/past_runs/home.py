@@ -47,7 +47,7 @@ class HomeScreen(Fitted, Screen[None]):
         model: str
 
     @dataclass
-    class DemonstrationsAsked(Message):
+    class DemonstrationsRequested(Message):
         """The demonstrations of an agent are to be looked at."""
 
         spec: str
@@ -100,7 +100,7 @@ class HomeScreen(Fitted, Screen[None]):
 
     def action_demonstrations(self) -> None:
         if (option := self.query_one(AgentList).highlighted_option) is not None:
-            self.post_message(self.DemonstrationsAsked(str(option.id)))
+            self.post_message(self.DemonstrationsRequested(str(option.id)))
 
     @on(OptionList.OptionSelected, "#agents")
     def play(self, event: OptionList.OptionSelected) -> None:

@@ -50,13 +50,13 @@ class RunList(OptionList):
     ]
 
     @dataclass
-    class ReplayAsked(Message):
+    class ReplayRequested(Message):
         """A run is to be watched."""
 
         row: RunRow
 
     @dataclass
-    class ResumeAsked(Message):
+    class ResumeRequested(Message):
         """A run is to go on."""
 
         row: RunRow
@@ -64,15 +64,15 @@ class RunList(OptionList):
     class Changed(Message):
         """Rows, order, marks or the cursor are others now."""
 
-    def __init__(self, *, at_most: int | None = None, beside: str | None = None, id: str | None = None) -> None:
+    def __init__(self, *, at_most: int | None = None, open_run_dir: str | None = None, id: str | None = None) -> None:
         """
         Args:
             at_most: runs that are shown, the latest. None: all of them.
-            beside: the run that is open, while none may be replayed or resumed; empty: a recorded one is open.
+            open_run_dir: the run that is open, while none may be replayed or resumed; empty: a recorded one is open.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
-        self._beside = beside
+        self._open_run_dir = open_run_dir
         self.rows: dict[str, RunRow] = {}
         """By their folders, in the order shown."""
         self.marked: list[str] = []
@@ -96,7 +96,7 @@ class RunList(OptionList):
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
         known = self.rows
-        open_run = Path(self._beside).absolute() if self._beside else None
+        open_run = Path(self._open_run_dir).absolute() if self._open_run_dir else None
         rows = [RunRow(info=info, under_way=info.run_dir.absolute() == open_run) for info in infos[: self._at_most]]
         self.loaded = True
         self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
@@ -126,7 +126,7 @@ class RunList(OptionList):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
-        if self._beside is not None and action in ("resume", "select"):
+        if self._open_run_dir is not None and action in ("resume", "select"):
             return None
         if action == "resume":
             return True if row is not None and row.info.has_checkpoint else None
@@ -136,13 +136,13 @@ class RunList(OptionList):
 
     def action_resume(self) -> None:
         if (row := self.chosen) is not None:
-            self.post_message(self.ResumeAsked(row))
+            self.post_message(self.ResumeRequested(row))
 
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        if (row := self.chosen) is not None and not row.fault and self._beside is None:
-            self.post_message(self.ReplayAsked(row))
+        if (row := self.chosen) is not None and not row.fault and self._open_run_dir is None:
+            self.post_message(self.ReplayRequested(row))
 
     @on(OptionList.OptionHighlighted)
     def follow_cursor(self, event: OptionList.OptionHighlighted) -> None:

@@ -36,24 +36,24 @@ class RunsScreen(Screen[None]):
     ]
 
     @dataclass
-    class CompareAsked(Message):
+    class CompareRequested(Message):
         """Two runs are to be compared."""
 
         first: RunRow
         second: RunRow
 
-    def __init__(self, *, beside: str | None = None) -> None:
+    def __init__(self, *, open_run_dir: str | None = None) -> None:
         """
         Args:
-            beside: the run that is open, while none can be replayed or resumed; empty: a recorded one is open.
+            open_run_dir: the run that is open, while none can be replayed or resumed; empty: a recorded one is open.
         """
         super().__init__()
-        self._beside = beside
+        self._open_run_dir = open_run_dir
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
-        runs = RunList(id="runs", beside=self._beside)
+        runs = RunList(id="runs", open_run_dir=self._open_run_dir)
         yield RunHeading(runs)
         yield runs
         yield Static(id="runs-chosen", markup=False)
@@ -74,7 +74,7 @@ class RunsScreen(Screen[None]):
         """Titles, how many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
-        only = " to look at and compare while a run is open ·" if self._beside is not None else ""
+        only = " to look at and compare while a run is open ·" if self._open_run_dir is not None else ""
         header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())
@@ -104,7 +104,7 @@ class RunsScreen(Screen[None]):
 
     def action_compare(self) -> None:
         if pair := self._pair():
-            self.post_message(self.CompareAsked(*pair))
+            self.post_message(self.CompareRequested(*pair))
 
     def action_leave(self) -> None:
         self.dismiss()

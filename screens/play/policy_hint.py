@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ConversationWeighed
+from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 4
 """Actions shown, the most probable first."""
 LEAST_SHOWN = 0.005
-"""Probability of other words, which name no action, from which it is shown."""
+"""Probability of other replies, which name no action, from which it is shown."""
 
 
 class PolicyHint:
@@ -78,13 +79,9 @@ def probabilities_text(weighed: ConversationWeighed) -> str:
     if not weighed.names:
         return "its actions have no names, so it has no probabilities to show"
     ranked = sorted(zip(weighed.shares, weighed.names, strict=True), key=lambda pair: -pair[0])
-    named = [f"{name} {percent(share)}" for share, name in ranked[:MOST_NAMED]]
+    named = [f"{name} {share(probability, 0)}" for probability, name in ranked[:MOST_NAMED]]
     if len(ranked) > MOST_NAMED:
         named.append("…")
     if (rest := 1 - sum(weighed.shares)) >= LEAST_SHOWN:
-        named.append(f"other words {percent(rest)}")
+        named.append(f"other replies {share(rest, 0)}")
     return ", ".join(named)
-
-
-def percent(share: float) -> str:
-    return f"{share * 100:.0f} %"

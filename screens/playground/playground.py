@@ -100,7 +100,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
             return
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
-            conversation.say_while_empty(waiting_text(state, key_of(self, "table", "h")))
+            conversation.set_placeholder(waiting_text(state, key_of(self, "table", "h")))
         conversation.show(state.transcript.entries)
         self.query_one(RunHeader).show(state)
         panels.banner.show(state, self._demos_path)

@@ -108,7 +108,7 @@ class InspectedClient(fakes.FakeClient):
     @property
     def inspected(self) -> list[tuple[int, int]]:
         """Episodes and turns that were asked for."""
-        return [(each.episode, each.turn) for each in self.asked if isinstance(each, InspectTurn)]
+        return [(each.episode, each.turn) for each in self.sent if isinstance(each, InspectTurn)]
 
     def _answer(self, command: AnyCommand) -> AnyEvent | None:
         if isinstance(command, InspectTurn):

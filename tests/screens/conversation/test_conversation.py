@@ -330,7 +330,7 @@ async def test_who_speaks_what_was_done_and_how_it_was_read_are_told_in_words():
 @pytest.mark.parametrize(
     ("before", "shares", "words"),
     [
-        ([], [0.25, 0.7], "policy  hit 70% ███████  stick 25% ██▌  other words 5%"),
+        ([], [0.25, 0.7], "policy  hit 70% ███████  stick 25% ██▌  other replies 5%"),
         ([0.5, 0.5], [0.25, 0.75], "updated hit 50% → 75% ███████▌  stick 50% → 25% ██▌"),
         ([], [0.999, 0.0], "policy  stick 100% ██████████  hit 0%"),
     ],

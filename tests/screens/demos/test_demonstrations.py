@@ -262,20 +262,20 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await pilot.press("enter")
         await sees(pilot, "requested; first the evaluation")
         evaluate = Evaluate(episodes=300, greedy=True)
-        assert client.asked == [evaluate, WarmStart(sft_data=str(path)), evaluate]
-        client.tell(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
-        client.tell(WarmStartProgressed(step=1, steps=4, loss=2.5), WarmStartProgressed(step=2, steps=4, loss=0.5))
+        assert client.sent == [evaluate, WarmStart(sft_data=str(path)), evaluate]
+        client.emit(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
+        client.emit(WarmStartProgressed(step=1, steps=4, loss=2.5), WarmStartProgressed(step=2, steps=4, loss=0.5))
         await sees(pilot, " 2 of 4")
         assert "loss 2.50 → 0.500" in shown(pilot)
         await pilot.press("enter")
-        assert len(client.asked) == 3, "one at a time"
+        assert len(client.sent) == 3, "one at a time"
         await pilot.press("escape")
         await sees(pilot, "A warm start is under way: step 2 of 4. f shows it.")
         await pilot.press("f")
         await sees(pilot, " 2 of 4")
         await pilot.press("c", "c")
-        assert client.asked[3:] == [CancelWarmStart()]
-        client.tell(
+        assert client.sent[3:] == [CancelWarmStart()]
+        client.emit(
             WarmStartFinished(
                 path=str(path),
                 episodes=0,
@@ -312,10 +312,10 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await sees(pilot, "recorded by you: refused")
         assert "line 4: Turn 2: the reply says 0" in " ".join(shown(pilot).split())
         await pilot.press("enter")
-        assert client.asked == []
+        assert client.sent == []
         await pilot.press("down", "v", "enter")
-        await until(pilot, lambda: client.asked, "the other file")
-        assert [type(command) for command in client.asked] == [WarmStart]
+        await until(pilot, lambda: client.sent, "the other file")
+        assert [type(command) for command in client.sent] == [WarmStart]
 
 
 async def test_episodes_are_kept_by_rule(make_app: MakeApp):
@@ -328,7 +328,7 @@ async def test_episodes_are_kept_by_rule(make_app: MakeApp):
         await pilot.press(*"0.5", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, PlaygroundScreen))
         for episode, final in enumerate([-1.0, 1.0, 0.0, 1.0]):
-            client.tell(*fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final))
+            client.emit(*fakes.hand(episode, [(f"Your total: {episode}.", '{"action": 0}', "json")], final))
         await until(pilot, lambda: path.exists() and len(demo_files.read(path)) == 2, "two are kept")
     assert [demo.episode_return for demo in demo_files.read(path)] == [1.0, 1.0]
 

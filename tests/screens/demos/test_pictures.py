@@ -52,11 +52,11 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         await pilot.press("s", "s")
         await sees(pilot, "chosen by you")
         await pilot.press("enter", "ctrl+e")
-        await until(pilot, lambda: client.asked, "the question to the policy")
-        [question] = client.asked
+        await until(pilot, lambda: client.sent, "the question to the policy")
+        [question] = client.sent
         assert isinstance(question, WeighActions)
         weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71], "policy_version": 3}
-        client.tell(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
+        client.emit(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
         await sees(pilot, "hit 71 %")
         await pilot.press("h", "tab", *"Low enough.")
 
@@ -114,9 +114,9 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "refused")
         await pilot.press("down", "enter")
         await sees(pilot, "requested")
-        client.tell(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+        client.emit(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
         for step in range(30):
-            client.tell(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
+            client.emit(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
         await sees(pilot, "30 of 40")
 
     record_some()

@@ -48,11 +48,11 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
         await sees(pilot, "f5 Pause")
         await sees(pilot, "rolling out · episode")
         await pilot.press("space", "c")
-        assert client.asked == []
+        assert client.sent == []
         await pilot.press("f5")
         await sees(pilot, "f5 Go on")
         await pilot.press("f5", "f6")
-        await until(pilot, lambda: client.asked == [Pause(), Resume(), SaveCheckpoint()])
+        await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
 
 
 async def test_a_moved_key_keeps_its_place_in_the_row_and_help_its_own(make_app: MakeApp, config_dir: Path):
@@ -121,7 +121,7 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: Make
         await pilot.press(*"checkp")
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
         await pilot.press("enter")
-        await until(pilot, lambda: client.asked == [SaveCheckpoint()])
+        await until(pilot, lambda: client.sent == [SaveCheckpoint()])
 
 
 async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, config_dir: Path):
@@ -284,7 +284,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
     app = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
         await sees(pilot, "loading the model … z opens a table for you meanwhile")
-        client.tell(*list(fakes.opening_events())[2:])
+        client.emit(*list(fakes.opening_events())[2:])
         await sees(pilot, "rolling out")
         await pilot.press("f5", "y")
         await sees(pilot, "no episode enters a batch. y trains again.")

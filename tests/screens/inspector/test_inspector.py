@@ -82,10 +82,10 @@ async def test_r_asks_again_and_so_does_every_update(make_app: MakeApp):
         await opened(pilot, client)
         await pilot.press("down", "r")
         await until(pilot, lambda: len(client.inspected) == 2)
-        client.tell(UpdateFinished(update=41, episodes=30_000, stats=fakes.STATS))
+        client.emit(UpdateFinished(update=41, episodes=30_000, stats=fakes.STATS))
         await until(pilot, lambda: client.inspected == [(LAST, 0)] * 3)
         client.confirms = False
-        client.tell(told(LAST, 0, policy=41))
+        client.emit(told(LAST, 0, policy=41))
         await sees(pilot, "now policy 41")
         await sees(pilot, "token 3 of 4")  # the cursor stays
 
@@ -103,7 +103,7 @@ async def test_figures_stay_with_a_sentence_when_nothing_more_can_be_told(make_a
     client = InspectedClient()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await opened(pilot, client)
-        client.tell(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        client.emit(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
         await sees(pilot, "These figures are of policy 40. Episode 20,494 is of another time.")
         assert "1.400" in shown(pilot)
 
@@ -114,7 +114,7 @@ async def test_a_reply_that_is_not_kept_is_refused_in_a_sentence(make_app: MakeA
         await sees(pilot, "Dealer shows: 10")
         await pilot.press("i")
         await sees(pilot, "Reply 1 of episode 20,494: requested; the trainer answers between two steps.")
-        client.tell(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
+        client.emit(TurnInspected(episode=LAST, turn=0, why_not="Episode 20,494 is of another time."))
         await sees(pilot, "Reply 1 of episode 20,494: Episode 20,494 is of another time.")
         assert "most probable under" not in shown(pilot)
 
@@ -144,7 +144,7 @@ async def test_a_reply_chosen_by_score_shows_the_replies_and_says_so(make_app: M
         await pilot.press("i")
         await sees(pilot, "requested; the trainer answers")
         assert isinstance(pilot.app.focused, TokenTable), "or no key would move anything"
-        client.tell(scored(told(LAST, 0)))
+        client.emit(scored(told(LAST, 0)))
         await sees(pilot, "chosen by its score from 2 replies; advantage")
         await sees(pilot, "+0.83, clipped.")
         lines = shown(pilot).splitlines()
@@ -159,7 +159,7 @@ async def test_tokens_are_literal_whatever_they_say(make_app: MakeApp):
         await sees(pilot, "Dealer shows: 10")
         await pilot.press("i")
         hostile = msgspec.structs.replace(TOKENS[1], text="\x1b[2J[/b][@click=app.quit]x")
-        client.tell(told(LAST, 0, tokens=[hostile, *TOKENS[1:]]))
+        client.emit(told(LAST, 0, tokens=[hostile, *TOKENS[1:]]))
         await sees(pilot, "␛[2J[/b][@click=app.quit]x")
         await pilot.press("down", "down")
         await sees(pilot, "␛[2J[b]")
@@ -247,8 +247,8 @@ async def test_during_an_update_it_is_said_what_the_answer_waits_for(make_app: M
     async with make_app(client).run_test(size=(80, 24)) as pilot:
         await opened(pilot, client)
         client.confirms = False
-        client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
+        client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 2"))
         await pilot.press("right_square_bracket")
         await sees(pilot, "Reply 2 of episode 20,494: requested; an update is under way, epoch 1 of 2")
-        client.tell(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
+        client.emit(PhaseChanged(phase="updating", detail="epoch 2 of 2"))
         await sees(pilot, "an update is under way, epoch 2 of 2")

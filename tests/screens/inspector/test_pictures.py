@@ -27,7 +27,7 @@ def test_a_reply_token_by_token(snap_compare: Any, make_app: MakeApp, size: tupl
 
     async def settled(pilot: Pilot[None]) -> None:
         await asked(pilot)
-        client.tell(told(LAST, 0))
+        client.emit(told(LAST, 0))
         await sees(pilot, "token 2 of 4")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
@@ -39,7 +39,7 @@ def test_a_reply_chosen_by_score(snap_compare: Any, make_app: MakeApp, size: tup
 
     async def settled(pilot: Pilot[None]) -> None:
         await asked(pilot)
-        client.tell(scored(told(LAST, 0)))
+        client.emit(scored(told(LAST, 0)))
         await sees(pilot, "score −0.412 nats")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)

@@ -262,7 +262,7 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         assert isinstance(app.screen, RunsScreen)
         await pilot.press("space", "down", "c")
         await until(pilot, lambda: isinstance(app.screen, CompareScreen))
-        client.tell(fakes.counted([1.0], 77))
+        client.emit(fakes.counted([1.0], 77))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunsScreen))
         await pilot.press("escape")

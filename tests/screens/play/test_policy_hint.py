@@ -31,9 +31,9 @@ def running(tmp_path: Path) -> RunState:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (weighed(stick=0.29, hit=0.71), "hit 71 %, stick 29 %"),
-        (weighed(stick=0.5, hit=0.2), "stick 50 %, hit 20 %, other words 30 %"),
-        (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40 %, d 25 %, c 20 %, a 10 %, …"),
+        (weighed(stick=0.29, hit=0.71), "hit 71%, stick 29%"),
+        (weighed(stick=0.5, hit=0.2), "stick 50%, hit 20%, other replies 30%"),
+        (weighed(a=0.1, b=0.4, c=0.2, d=0.25, e=0.05), "b 40%, d 25%, c 20%, a 10%, …"),
         (weighed(), "its actions have no names, so it has no probabilities to show"),
         (replaced(weighed(), why_not="the model cannot say: too long"), "the model cannot say: too long"),
     ],

@@ -54,7 +54,7 @@ async def test_the_table_opens_while_the_model_loads_and_saves_what_is_played(ma
 
 async def test_the_table_uses_the_prompt_that_the_trainer_confirmed(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
-    client.tell(PromptChanged(prompt_version=2, system_prompt="Be bold."))
+    client.emit(PromptChanged(prompt_version=2, system_prompt="Be bold."))
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "prompt v2: taken")
         await pilot.press("h")
@@ -224,7 +224,7 @@ async def test_the_state_is_drawn_and_the_experts_hint_is_hidden_until_requested
 
 
 def questions(client: fakes.FakeClient) -> list[WeighActions]:
-    return [command for command in client.asked if isinstance(command, WeighActions)]
+    return [command for command in client.sent if isinstance(command, WeighActions)]
 
 
 def weighed(ticket: int, *shares: float) -> ConversationWeighed:
@@ -245,7 +245,7 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         [question] = questions(client)
         assert [message["role"] for message in question.messages] == ["system", "user"]
         assert question.messages[1]["content"].startswith("Your total:")
-        client.tell(weighed(question.ticket, 0.29, 0.71))
+        client.emit(weighed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
         await pilot.press("s", "s")
         await sees(pilot, "agreed with the policy 0 of 1")
@@ -261,12 +261,12 @@ async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requ
         await pilot.press("s", "s", "enter")
         await until(pilot, lambda: len(questions(client)) == 2)
         first, second = questions(client)
-        client.tell(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
-        client.tell(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
+        client.emit(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
+        client.emit(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
         await until(pilot, lambda: len(questions(client)) == 3)
         assert questions(client)[2].messages == second.messages
         assert "stick 90 %" not in shown(pilot)
-        client.tell(weighed(questions(client)[2].ticket, 0.2, 0.8))
+        client.emit(weighed(questions(client)[2].ticket, 0.2, 0.8))
         await sees(pilot, "policy: hit 80 %, stick 20 %")
 
 
@@ -277,7 +277,7 @@ async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_ther
         await sees(pilot, "loading the model")
         await pilot.press("h", "ctrl+e")
         await sees(pilot, "policy: the model is still loading; expert: ")
-        client.tell(fakes.run_started())
+        client.emit(fakes.run_started())
         await until(pilot, lambda: questions(client))
 
 
@@ -289,7 +289,7 @@ async def test_k_keeps_the_watched_episode_once(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("k")
         assert not path.exists()
-        client.tell(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
+        client.emit(*fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
         await sees(pilot, "return  ▼ −1")
         await pilot.press("k", "k")
         await until(pilot, path.exists)
@@ -304,7 +304,7 @@ async def test_an_episode_whose_reply_names_no_action_is_not_kept(make_app: Make
     app = make_app(client)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await sees(pilot, "rolling out")
-        client.tell(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
+        client.emit(*fakes.hand(7, [("Your total: 14.", "I think", "failed")], -1.0))
         await sees(pilot, "return  ▼ −1")
         await pilot.press("k")
         await sees(pilot, "was not kept")

@@ -49,18 +49,18 @@ class Trainer(fakes.FakeClient):
 
     async def send(self, command: AnyCommand) -> None:
         if isinstance(command, self.silent):
-            self.asked.append(command)
+            self.sent.append(command)
             return
         await super().send(command)
         match command:
             case TakeWheel():
-                self.tell(WheelTaken(env=0, choices=CHOICES), *self.hand())
+                self.emit(WheelTaken(env=0, choices=CHOICES), *self.hand())
             case Act():
-                self.tell(*self.acted(command))
+                self.emit(*self.acted(command))
                 self.episode += 1
-                self.tell(*self.hand())
+                self.emit(*self.hand())
             case LetGo():
-                self.tell(WheelLetGo())
+                self.emit(WheelLetGo())
 
     def hand(self) -> list[AnyEvent]:
         start = EpisodeStarted(episode=self.episode, system_prompt=fakes.PROMPT, prompt_version=1, mode="train")
@@ -97,7 +97,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         assert f"The agent would choose hit; its reply: {HIT}" in shown(pilot)
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
-        assert client.asked == [TakeWheel(), Act(episode=7, turn=0, action=0)]
+        assert client.sent == [TakeWheel(), Act(episode=7, turn=0, action=0)]
         for text in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
             assert text in shown(pilot)
 
@@ -122,7 +122,7 @@ async def test_it_stays_the_persons_until_they_let_go(make_app: MakeApp):
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
         await sees(pilot, "The agent acts again.")
-        assert client.asked[-1] == LetGo()
+        assert client.sent[-1] == LetGo()
 
 
 async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
@@ -132,7 +132,7 @@ async def test_actions_keys_mean_actions_and_nothing_else(make_app: MakeApp):
         client.silent = (Act,)
         await pilot.press("h", "s", "h")
         await sees(pilot, "▶ hit ◀")
-        assert client.asked[1:] == [Act(episode=7, turn=0, action=1)], "one turn, one action"
+        assert client.sent[1:] == [Act(episode=7, turn=0, action=1)], "one turn, one action"
         assert isinstance(pilot.app.screen, WheelScreen), "h opens no table and s no settings"
 
 
@@ -143,7 +143,7 @@ async def test_a_sentence_goes_before_the_action(make_app: MakeApp):
         await pilot.press("tab", *"she has six")
         await sees(pilot, "she has six")
         await sees(pilot, "after enter a key takes its action at once")
-        assert client.asked == [TakeWheel()], "s and h are letters now"
+        assert client.sent == [TakeWheel()], "s and h are letters now"
         await pilot.press("enter", "s")
         await sees(pilot, f"you     she has six {STICK}")
         assert pilot.app.screen.query_one(SentenceInput).value == ""
@@ -155,7 +155,7 @@ async def test_a_refusal_is_shown_and_the_sentence_stays(make_app: MakeApp):
         await take(pilot)
         client.silent = (Act,)
         await pilot.press("tab", *"hit", "enter", "s")
-        client.tell(WarningRaised(message="The agent would read hit, not stick.", refused="wheel"))
+        client.emit(WarningRaised(message="The agent would read hit, not stick.", refused="wheel"))
         await sees(pilot, "The agent would read hit, not stick.")
         assert pilot.app.screen.query_one(SentenceInput).value == "hit"
         client.silent = ()
@@ -169,7 +169,7 @@ async def test_an_action_is_clicked(make_app: MakeApp):
         await take(pilot)
         await pilot.click("#wheel-choices", offset=(2, 0))
         await sees(pilot, "episode 8, turn 1")
-        assert client.asked[-1] == Act(episode=7, turn=0, action=0)
+        assert client.sent[-1] == Act(episode=7, turn=0, action=0)
 
 
 async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app: MakeApp):
@@ -180,12 +180,12 @@ async def test_before_the_trainer_has_confirmed_nothing_is_the_persons(make_app:
         await pilot.press("w")
         await sees(pilot, "WHEEL REQUESTED")
         await pilot.press("h")
-        client.tell(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
+        client.emit(PhaseChanged(phase="updating", detail="epoch 1 of 4"))
         await sees(pilot, "updating epoch 1 of 4")
-        client.tell(WarningRaised(message="Its actions are no keys.", refused="wheel"))
+        client.emit(WarningRaised(message="Its actions are no keys.", refused="wheel"))
         await sees(pilot, "Warning: Its actions are no keys.")
         assert not isinstance(pilot.app.screen, WheelScreen)
-        assert client.asked == [TakeWheel()]
+        assert client.sent == [TakeWheel()]
 
 
 async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(make_app: MakeApp):
@@ -202,17 +202,17 @@ async def test_while_the_others_play_or_the_model_learns_it_is_not_your_turn(mak
         await sees(pilot, "not your turn yet")
         await sees(pilot, "The other environments of the batch are playing")
         await pilot.press("h")
-        assert len(client.asked) == 2
+        assert len(client.sent) == 2
 
 
 async def test_a_pause_is_ended_by_space(make_app: MakeApp):
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
-        client.tell(PhaseChanged(phase="paused"))
+        client.emit(PhaseChanged(phase="paused"))
         await sees(pilot, "Paused: space resumes.")
         await pilot.press("space")
-        await until(pilot, lambda: client.asked[-1] == Resume(), "going on")
+        await until(pilot, lambda: client.sent[-1] == Resume(), "going on")
         await sees(pilot, "a key takes its action at once")
 
 
@@ -228,7 +228,7 @@ async def test_when_the_trainer_lets_go_the_playground_shows_why(make_app: MakeA
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await take(pilot)
-        client.tell(WheelLetGo(reason="the episodes under way were dropped"))
+        client.emit(WheelLetGo(reason="the episodes under way were dropped"))
         await sees(pilot, "The agent acts again: the episodes under way were dropped.")
         assert not isinstance(pilot.app.screen, WheelScreen)
 
@@ -240,7 +240,7 @@ async def test_a_trainer_that_dies_takes_the_wheel_with_it(make_app: MakeApp):
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
         await pilot.press("w")
-        assert client.asked == [TakeWheel()]
+        assert client.sent == [TakeWheel()]
 
 
 async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app: MakeApp):
@@ -254,9 +254,9 @@ async def test_who_does_not_wait_for_the_trainer_finds_the_wheel_again(make_app:
         await sees(pilot, "The wheel is let go as soon as the trainer confirms it.")
         await pilot.press("w")
         await sees(pilot, "LETTING GO")
-        client.tell(WheelLetGo())
+        client.emit(WheelLetGo())
         await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
-        assert client.asked == [TakeWheel(), LetGo()]
+        assert client.sent == [TakeWheel(), LetGo()]
 
 
 @pytest.mark.parametrize("kind", ["best", "worst"])
@@ -264,10 +264,10 @@ async def test_an_episode_that_is_shown_again_has_no_wheel(make_app: MakeApp, ki
     client = Trainer()
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
-        client.tell(WatchChanged(kind=kind, env=0))
+        client.emit(WatchChanged(kind=kind, env=0))
         await sees(pilot, "shown again")
         await pilot.press("w", "space")
-        assert client.asked == [Pause()]
+        assert client.sent == [Pause()]
 
 
 async def test_a_corrected_episode_is_on_disk_at_once(make_app: MakeApp, tmp_path: Path):

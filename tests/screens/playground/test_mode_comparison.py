@@ -70,14 +70,14 @@ def test_of_many_actions_those_are_told_that_changed_most():
 async def test_in_inference_a_wide_terminal_compares_in_place_of_ppos_figures(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=(120, 34)) as pilot:
-        client.tell(TRAINED, UpdateFinished(update=1, episodes=4, stats=fakes.STATS))
+        client.emit(TRAINED, UpdateFinished(update=1, episodes=4, stats=fakes.STATS))
         await sees(pilot, "KL ref")
         assert "temperature" not in shown(pilot)
-        client.tell(ModeChanged(mode="inference"), PLAYED)
+        client.emit(ModeChanged(mode="inference"), PLAYED)
         await sees(pilot, "hit         25.0%          80.0%")
         await sees(pilot, "Inference: nothing is trained")
         assert "KL ref" not in shown(pilot)
-        client.tell(ModeChanged(mode="train"))
+        client.emit(ModeChanged(mode="train"))
         await sees(pilot, "KL ref")
         await until(pilot, lambda: "temperature" not in shown(pilot))
 

@@ -40,9 +40,9 @@ async def test_the_watched_conversation_streams(make_app: MakeApp):
     app = make_app(client)
     async with app.run_test(size=SMALL) as pilot:
         hand = list(fakes.hand(7, [("Your total: 14.", '{"action": 1}', "json")], -1.0))
-        client.tell(*hand[:3])
+        client.emit(*hand[:3])
         await sees(pilot, 'agent   {"ac▌')
-        client.tell(*hand[3:])
+        client.emit(*hand[3:])
         await sees(pilot, "return  ▼ −1 · 1 turn, terminated")
         screen = shown(pilot)
         assert "episode 7 · train · prompt v1" in screen
@@ -105,7 +105,7 @@ async def test_space_pauses_and_goes_on(make_app: MakeApp):
         await sees(pilot, "space Go on")
         await pilot.press("space")
         await sees(pilot, "space Pause")
-        assert client.asked == [Pause(), Resume()]
+        assert client.sent == [Pause(), Resume()]
 
 
 async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_app: MakeApp):
@@ -115,7 +115,7 @@ async def test_a_pause_is_shown_as_pending_until_the_trainer_confirms_it(make_ap
         await pilot.press("space")
         await sees(pilot, "rolling out, pausing")
         assert "Paused." not in shown(pilot)
-        client.tell(PhaseChanged(phase="paused"))
+        client.emit(PhaseChanged(phase="paused"))
         await sees(pilot, "Paused.")
 
 
@@ -125,12 +125,12 @@ async def test_t_switches_to_inference_and_says_so_in_words(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("t")
         await sees(pilot, "TRAIN → inference?")
-        assert client.asked == [SetMode(mode="inference")]
-        client.tell(ModeChanged(mode="inference"))
+        assert client.sent == [SetMode(mode="inference")]
+        client.emit(ModeChanged(mode="inference"))
         await sees(pilot, "INFERENCE  Blackjack")
         await sees(pilot, "Inference: nothing is trained, no episode enters a batch.")
         await pilot.press("t")
-        assert client.asked[-1] == SetMode(mode="train")
+        assert client.sent[-1] == SetMode(mode="train")
 
 
 async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(make_app: MakeApp):
@@ -143,11 +143,11 @@ async def test_a_prompt_is_pending_until_confirmed_and_then_awaits_its_episode(m
         app.screen.query_one(TextArea).text = "Hit below 13."
         await pilot.press("ctrl+s")
         await sees(pilot, "The new system prompt is pending")
-        assert client.asked == [SetSystemPrompt(system_prompt="Hit below 13.")]
-        client.tell(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
+        assert client.sent == [SetSystemPrompt(system_prompt="Hit below 13.")]
+        client.emit(PromptChanged(prompt_version=2, system_prompt="Hit below 13."))
         await sees(pilot, "Prompt v2 is taken; the next episode has it.")
         new = EpisodeStarted(episode=30_000, system_prompt="Hit below 13.", prompt_version=2, mode="train")
-        client.tell(new)
+        client.emit(new)
         await sees(pilot, "system  Hit below 13.")
         assert "is taken; the next" not in shown(pilot).split("\n")[1]
 
@@ -161,7 +161,7 @@ async def test_escape_leaves_the_prompt_as_it_is(make_app: MakeApp):
         await until(pilot, lambda: isinstance(app.screen, PromptEditor))
         await pilot.press("x", "q", "space", "escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
-        assert client.asked == []
+        assert client.sent == []
 
 
 async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
@@ -213,7 +213,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         if end == "death":
             client.die(DEATH)
         else:
-            client.tell(SessionFailed(message=DEATH))
+            client.emit(SessionFailed(message=DEATH))
         await sees(pilot, "NO TRAINER")
         await until(pilot, lambda: "The trainer died (killed by SIGKILL)." in " ".join(shown(pilot).split()))
         flat = " ".join(shown(pilot).split())
@@ -221,7 +221,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         assert "Your demonstrations are safe in" in flat
         assert "You are playing Blackjack" in flat, "the conversation stays readable"
         await pilot.press("space", "t")
-        assert client.asked == []
+        assert client.sent == []
         await pilot.press("h")
         await until(pilot, lambda: isinstance(app.screen, HumanTableScreen))
         await sees(pilot, "Your total:")
@@ -238,7 +238,7 @@ async def test_the_conversation_follows_its_tail_until_it_is_scrolled(make_app: 
         assert view.following
         await pilot.press("pageup")
         top = view.scroll_offset.y
-        client.tell(*fakes.hand(20_600, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        client.emit(*fakes.hand(20_600, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "▼ 2 new messages below")
         assert view.scroll_offset.y == top
         assert "episode 20,600" not in shown(pilot)

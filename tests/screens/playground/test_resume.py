@@ -41,7 +41,7 @@ async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
         assert ["over 1,024" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
         assert "active" not in shown(pilot)
         again = taken_up(folder, 1032, prompt_version=2, system_prompt="Win.")
-        client.tell(again, fakes.counted([1.0] * 4, 1036, prompt_version=2))
+        client.emit(again, fakes.counted([1.0] * 4, 1036, prompt_version=2))
         await sees(pilot, "v2 active  train +1.000")
         await sees(pilot, "over 12")
         await pilot.press("escape", "m")

@@ -45,5 +45,5 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
         chart = app.screen.query_one(ReturnChart)
         await until(pilot, lambda: chart.is_drawn(app.run_state))
         rows = chart.size.height
-        client.tell(drawing)  # It takes rows from the chart, and no return is new.
+        client.emit(drawing)  # It takes rows from the chart, and no return is new.
         await until(pilot, lambda: chart.size.height < rows and chart.is_drawn(app.run_state))

@@ -52,16 +52,16 @@ async def test_a_wide_terminal_draws_the_state_of_the_step_on_show(make_app: Mak
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=WIDE) as pilot:
         await sees(pilot, "The next observation is drawn here.")
-        await until(pilot, lambda: client.asked == [DrawStates(on=True)])
+        await until(pilot, lambda: client.sent == [DrawStates(on=True)])
         first = list(told_with_drawings())
-        client.tell(*first[:3])
+        client.emit(*first[:3])
         await sees(pilot, "state · episode 7, turn 1")
         await sees(pilot, "│ 10 │ │ ░░ │     │ 12 │")
         assert places(pilot) == ["side-drawing"]
-        client.tell(*first[3:])
+        client.emit(*first[3:])
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         assert "│ 22 │" in shown(pilot)
-        client.tell(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "Your total: 9.")
         await until(pilot, lambda: "│ 22 │" not in shown(pilot))
 
@@ -72,16 +72,16 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out")
-        assert client.asked == []
+        assert client.sent == []
         await pilot.press("v")
-        await until(pilot, lambda: client.asked == [DrawStates(on=True)])
-        client.tell(*told_with_drawings())
+        await until(pilot, lambda: client.sent == [DrawStates(on=True)])
+        client.emit(*told_with_drawings())
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await sees(pilot, "action  hit · read as JSON")
         assert places(pilot) == ["pane-drawing"]
         assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True)
         await pilot.press("v")
-        await until(pilot, lambda: client.asked == [DrawStates(on=True), DrawStates(on=False)])
+        await until(pilot, lambda: client.sent == [DrawStates(on=True), DrawStates(on=False)])
         await until(pilot, lambda: places(pilot) == [])
         assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
 
@@ -92,9 +92,9 @@ async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_a
     app = make_app(client)
     async with app.run_test(size=WIDE) as pilot:
         await sees(pilot, "rolling out")
-        client.tell(*told_with_drawings())
+        client.emit(*told_with_drawings())
         await sees(pilot, "return  ▲ +1")
-        assert (places(pilot), client.asked) == ([], [])
+        assert (places(pilot), client.sent) == ([], [])
         app.theme = "nord"
         await until(
             pilot, lambda: user_files.load_preferences(tmp_path / "config") == Preferences(theme="nord", drawing=False)
@@ -104,16 +104,16 @@ async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_a
 async def test_the_drawing_moves_with_the_size_of_the_terminal(make_app: MakeApp):
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=WIDE) as pilot:
-        client.tell(*told_with_drawings())
+        client.emit(*told_with_drawings())
         await sees(pilot, "│ 22 │")
         await pilot.resize_terminal(120, 24)
         await until(pilot, lambda: places(pilot) == ["pane-drawing"])
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: places(pilot) == [])
-        await until(pilot, lambda: client.asked[1:] == [DrawStates(on=False)])
+        await until(pilot, lambda: client.sent[1:] == [DrawStates(on=False)])
         await pilot.resize_terminal(160, 45)
         await until(pilot, lambda: places(pilot) == ["side-drawing"])
-        await until(pilot, lambda: [command.on for command in client.asked] == [True, False, True])
+        await until(pilot, lambda: [command.on for command in client.sent] == [True, False, True])
 
 
 @pytest.mark.parametrize("size", [SMALL, WIDE])
@@ -122,9 +122,9 @@ async def test_v_does_nothing_where_no_state_can_be_drawn(make_app: MakeApp, siz
     async with make_app(client).run_test(size=size) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("v")
-        client.tell(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
+        client.emit(*fakes.hand(8, [("Your total: 9.", '{"action": 1}', "json")], 1.0))
         await sees(pilot, "Your total: 9.")
-        assert (places(pilot), client.asked) == ([], [])
+        assert (places(pilot), client.sent) == ([], [])
 
 
 async def test_a_new_trainer_is_asked_again(make_app: MakeApp):
@@ -157,7 +157,7 @@ async def test_a_replay_of_a_run_in_which_nothing_was_drawn_keeps_no_place_for_i
 async def test_what_is_marked_is_told_in_reverse_video(make_app: MakeApp):
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=WIDE) as pilot:
-        client.tell(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
+        client.emit(drawn(0, 0, "SFFF\nFHFH", marks=[(6, 7)]))
         await sees(pilot, "FHFH")
         place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
         marked = [segment.text for segment in place.render_line(2) if segment.style and segment.style.reverse]
@@ -176,7 +176,7 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(make_
         if size[0] < 120:
             await pilot.press("v")
         for turn, text in enumerate(hostile):
-            client.tell(drawn(3, turn, text, marks=[(0, 3), (-4, 10**9), (2, 1)]))
+            client.emit(drawn(3, turn, text, marks=[(0, 3), (-4, 10**9), (2, 1)]))
             await sees(pilot, f"state · episode 3, turn {turn + 1}")
             (place,) = [each for each in app.screen.query(StateDrawing) if each.region.area]
             assert place.region.height <= size[1] // 2
@@ -189,14 +189,14 @@ async def test_a_hostile_drawing_steers_no_terminal_and_stays_in_its_place(make_
 async def test_the_place_of_the_drawing_does_not_jump(make_app: MakeApp):
     client = fakes.FakeClient(opening())
     async with make_app(client).run_test(size=WIDE) as pilot:
-        client.tell(drawn(0, 0, "a\nb\nc\nd\ne"))
+        client.emit(drawn(0, 0, "a\nb\nc\nd\ne"))
         await sees(pilot, "turn 1")
         place = pilot.app.screen.query_one("#side-drawing", StateDrawing)
         await until(pilot, lambda: place.region.height == 6)
-        client.tell(drawn(0, 1, "a"))
+        client.emit(drawn(0, 1, "a"))
         await sees(pilot, "turn 2")
         assert place.region.height == 6
-        client.tell(EpisodeStarted(episode=1, system_prompt="p", prompt_version=1, mode="train"))
-        client.tell(ObservationShown(episode=1, turn=0, text="not drawn"))
+        client.emit(EpisodeStarted(episode=1, system_prompt="p", prompt_version=1, mode="train"))
+        client.emit(ObservationShown(episode=1, turn=0, text="not drawn"))
         await sees(pilot, "The next observation is drawn here.")
         assert place.region.height == 6

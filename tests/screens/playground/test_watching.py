@@ -37,7 +37,7 @@ async def test_a_key_asks_and_the_trainers_word_is_shown(make_app: MakeApp, key:
         await sees(pilot, "rolling out")
         await pilot.press(key)
         await sees(pilot, words)
-        assert client.asked == [command]
+        assert client.sent == [command]
 
 
 async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
@@ -46,8 +46,8 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("right_square_bracket", "right_square_bracket", "minus")
         await sees(pilot, "watching environment 1 of 128 → 3? · full speed → 0.5 s?")
-        assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
-        client.tell(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
+        assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5)]
+        client.emit(WatchChanged(kind="env", env=1), WatchChanged(kind="env", env=2), PaceChanged(turn_s=0.5))
         await sees(pilot, "watching environment 3 of 128 · 0.5 s a turn, + faster")
 
 
@@ -85,8 +85,8 @@ async def test_keys_that_come_together_count_each(make_app: MakeApp):
         for key in ("right_square_bracket", "right_square_bracket", "minus", "minus", "full_stop", "full_stop"):
             pilot.app.post_message(Key(key, None))  # as a terminal hands them over: none waits for the one before
         await sees(pilot, "→ 3?")
-        await until(pilot, lambda: len(client.asked) == 5, "all requests")
-        assert client.asked == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5), SetPace(turn_s=1.5), Step()]
+        await until(pilot, lambda: len(client.sent) == 5, "all requests")
+        assert client.sent == [Watch(env=1), Watch(env=2), SetPace(turn_s=0.5), SetPace(turn_s=1.5), Step()]
 
 
 async def test_speeds_end_at_both_ends(make_app: MakeApp):
@@ -99,17 +99,17 @@ async def test_speeds_end_at_both_ends(make_app: MakeApp):
             await sees(pilot, f"{turn_s} s a turn")
         await pilot.press("minus", "equals_sign")
         await sees(pilot, "1.5 s a turn")
-        assert [command.turn_s for command in client.asked] == [0.5, 1.5, 4.0, 1.5]
+        assert [command.turn_s for command in client.sent] == [0.5, 1.5, 4.0, 1.5]
 
 
 async def test_from_an_episode_that_is_told_again_a_bracket_goes_back_to_the_play(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
-    client.tell(WatchChanged(kind="best", env=6))
+    client.emit(WatchChanged(kind="best", env=6))
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "the best episode")
         await pilot.press("right_square_bracket")
         await sees(pilot, "watching environment 7 of 128")
-        assert client.asked == [Watch(env=6)]
+        assert client.sent == [Watch(env=6)]
 
 
 async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_the_first(make_app: MakeApp):
@@ -117,13 +117,13 @@ async def test_no_step_to_an_update_in_inference_mode_and_no_second_step_before_
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("full_stop", "full_stop", "space")
-        client.tell(PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"))
+        client.emit(PhaseChanged(phase="rolling_out"), PhaseChanged(phase="paused"))
         await sees(pilot, "Paused.")
         await pilot.press("t")
-        client.tell(ModeChanged(mode="inference"))
+        client.emit(ModeChanged(mode="inference"))
         await sees(pilot, "INFERENCE")
         await pilot.press("u")
-        assert client.asked == [Step(), Pause(), SetMode(mode="inference")]
+        assert client.sent == [Step(), Pause(), SetMode(mode="inference")]
 
 
 async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp):
@@ -135,5 +135,5 @@ async def test_nothing_can_be_asked_of_a_trainer_that_is_gone(make_app: MakeApp)
         client.die("The trainer died.")
         await sees(pilot, "NO TRAINER")
         await pilot.press("minus", "x", "full_stop", "u", "b", "B", "right_square_bracket")
-        assert client.asked == [SetPace(turn_s=0.5)]
+        assert client.sent == [SetPace(turn_s=0.5)]
         assert "s a turn" not in shown(pilot)

@@ -22,7 +22,7 @@ def test_blackjack(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
         await pilot.press("g")
         await sees(pilot, "agrees on 224")
         await sees(pilot, "live")
-        client.tell(hitting(16.5, update=13))
+        client.emit(hitting(16.5, update=13))
         await sees(pilot, "agrees on 244")
         await pilot.press(*["down"] * 5, *["right"] * 5)
         await sees(pilot, "Your total: 16. Usable ace: no. Dealer shows: 7.")

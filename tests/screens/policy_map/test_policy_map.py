@@ -28,7 +28,7 @@ async def test_g_opens_the_map_and_asks_for_it_closely_and_seldom_again_when_it_
         await sees(pilot, "update 12 · prompt v1 · live")
         await pilot.press("g")
         await sees(pilot, "Prompt")
-        await until(pilot, lambda: client.asked == [WatchPolicyMap(on=True), WatchPolicyMap(on=False)])
+        await until(pilot, lambda: client.sent == [WatchPolicyMap(on=True), WatchPolicyMap(on=False)])
 
 
 async def test_states_on_which_policy_and_optimal_strategy_agree_are_counted(make_app: MakeApp):
@@ -44,11 +44,11 @@ async def test_the_map_follows_the_training_and_tells_what_changed_since_it_was_
     async with rolling_out(make_app(client), WIDE) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 224 of 280")
-        client.tell(hitting(16.5, update=13))
+        client.emit(hitting(16.5, update=13))
         # Now wrong: hard 12 against 4 to 6 and 13 to 16 against 2 to 6; soft 17, and 18 against 9, 10 and ace.
         await sees(pilot, "agrees on 244 of 280 states · hard 157/180 · soft 87/100 · +20 since you opened it")
         await sees(pilot, "update 13")
-        client.tell(hitting(3.0, update=14))
+        client.emit(hitting(3.0, update=14))
         # Never hits: hard 4 to 11, 12 but against 4 to 6, 13 to 16 against 7 to ace; soft 12 to 17, and three of 18.
         await sees(pilot, "agrees on 110 of 280 states · hard 73/180 · soft 37/100 · −114 since you opened it")
 
@@ -58,21 +58,21 @@ async def test_a_change_is_named_as_one_since_the_map_was_opened_in_a_small_term
     async with rolling_out(make_app(client), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 110 of 280")
-        client.tell(hitting(16.5, update=13))
+        client.emit(hitting(16.5, update=13))
         await sees(pilot, "agrees on 244/280 · hard 157/180 · soft 87/100 · +134 since opened   v1 · live")
 
 
 async def test_what_changed_before_the_map_was_opened_is_not_told_as_a_change_since(make_app: MakeApp):
     client = fakes.FakeClient(blackjack(3.0, update=4))  # nobody looked since; the run is at update twelve
-    client.tell(UpdateFinished(update=12, episodes=6_144, stats=fakes.STATS))
+    client.emit(UpdateFinished(update=12, episodes=6_144, stats=fakes.STATS))
     async with make_app(client).run_test(size=WIDE) as pilot:
         await sees(pilot, "clip frac")
         await pilot.press("g")
         await sees(pilot, "agrees on 110 of 280")
-        client.tell(hitting(14.5, update=12))
+        client.emit(hitting(14.5, update=12))
         await sees(pilot, "agrees on 224 of 280")
         assert "since you opened it" not in shown(pilot)
-        client.tell(hitting(16.5, update=13))
+        client.emit(hitting(16.5, update=13))
         await sees(pilot, "+20 since you opened it")
 
 
@@ -137,7 +137,7 @@ async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app
     async with rolling_out(make_app(client), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "No map: this environment has no policy_map()")
-        client.tell(layout, mapped)
+        client.emit(layout, mapped)
         await sees(pilot, "agrees on 224")
         await sees(pilot, "o Optimal")
 
@@ -174,7 +174,7 @@ async def test_another_prompt_is_told_until_its_map_has_come(make_app: MakeApp):
         await sees(pilot, "prompt v1 · live")
         app.post_message(CommandAsked(SetSystemPrompt(system_prompt="Hit.")))
         await sees(pilot, "prompt v1 (v2 to come) · live")
-        client.tell(hitting(20.0, update=12, prompt_version=2))
+        client.emit(hitting(20.0, update=12, prompt_version=2))
         await sees(pilot, "update 12 · prompt v2 · live")
 
 
@@ -192,7 +192,7 @@ async def test_where_there_is_no_map_a_sentence_says_why(make_app: MakeApp, even
         await sees(pilot, "rolling out" if events else "starting the trainer")
         await pilot.press("g")
         await sees(pilot, words)
-        assert client.asked == [] or events
+        assert client.sent == [] or events
 
 
 async def test_a_long_reason_why_there_is_no_map_is_told_in_full(make_app: MakeApp):
@@ -210,7 +210,7 @@ async def test_the_map_that_is_not_confirmed_is_not_called_live(make_app: MakeAp
         await pilot.press("g")
         await sees(pilot, "prompt v1")
         assert "live" not in shown(pilot)
-        client.tell(PolicyMapWatched(on=True))
+        client.emit(PolicyMapWatched(on=True))
         await sees(pilot, "prompt v1 · live")
 
 

@@ -74,7 +74,7 @@ async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
         await sees(pilot, "Compared with v2: [-removed-] {+added+}.")
         await sees(pilot, "[-Hit-]{+You+}")
         await pilot.press("escape", "ctrl+s")
-        await until(pilot, lambda: client.asked == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
+        await until(pilot, lambda: client.sent == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
 
 
 async def test_a_draft_survives_a_crash_and_is_forgotten_by_escape(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
@@ -105,7 +105,7 @@ async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypa
         draft.text = "Stick."
         await until(pilot, lambda: Draft("blackjack").read() == "Stick.")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: client.asked == [SetSystemPrompt(system_prompt="Stick.")])
+        await until(pilot, lambda: client.sent == [SetSystemPrompt(system_prompt="Stick.")])
         assert Draft("blackjack").read() is None
 
 

@@ -82,7 +82,7 @@ async def test_the_metrics_follow_the_run(make_app: MakeApp):
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("m")
         await sees(pilot, "The line begins with the second update.")
-        client.tell(*fakes.learning(12))
+        client.emit(*fakes.learning(12))
         await sees(pilot, "1,536 episodes")
 
 
@@ -95,9 +95,9 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
         await sees(pilot, "ppo.lr takes a number above 0.")
         await pilot.press("enter", *"1e-4", "enter")
         await sees(pilot, "→ 0.0001, pending")
-        assert client.asked == [ChangeSettings(changes={"ppo.lr": 0.0001})]
+        assert client.sent == [ChangeSettings(changes={"ppo.lr": 0.0001})]
         await sees(pilot, "0.0005")
-        client.tell(SettingsChanged(changes={"ppo.lr": 0.0001, "ppo.lr_final": 0.0001}, update=0, episodes=0))
+        client.emit(SettingsChanged(changes={"ppo.lr": 0.0001, "ppo.lr_final": 0.0001}, update=0, episodes=0))
         await sees(pilot, "0.0001        changed")
         assert "pending" not in shown(pilot)
         await pilot.press("escape")
@@ -114,7 +114,7 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
         assert isinstance(app.screen.focused, Input)
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
-        assert client.asked == []
+        assert client.sent == []
 
 
 async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
@@ -122,7 +122,7 @@ async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("s", "down", "enter", *"0.5", "enter")
         await sees(pilot, "→ 0.5, pending")
-        client.tell(WarningRaised(message="Nothing was changed: no reference.", refused="settings"))
+        client.emit(WarningRaised(message="Nothing was changed: no reference.", refused="settings"))
         await until(pilot, lambda: "pending" not in shown(pilot))
         await pilot.press("escape")
         await sees(pilot, "Warning: Nothing was changed: no reference.")
@@ -146,14 +146,14 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("home", "shift+end", *"400", "enter")
         await sees(pilot, "requested; the trainer begins between two steps")
-        assert client.asked == [Evaluate(episodes=400, greedy=True)]
+        assert client.sent == [Evaluate(episodes=400, greedy=True)]
         await pilot.press("enter")
-        assert len(client.asked) == 1, "one at a time"
-        client.tell(PhaseChanged(phase="evaluating", detail="128 of 400 episodes"))
+        assert len(client.sent) == 1, "one at a time"
+        client.emit(PhaseChanged(phase="evaluating", detail="128 of 400 episodes"))
         await sees(pilot, "playing: 128 of 400 episodes")
         await pilot.press("escape")
         await sees(pilot, "Evaluating: 128 of 400 episodes. The run goes on afterwards.")
-        client.tell(EVALUATED, PhaseChanged(phase="rolling_out"))
+        client.emit(EVALUATED, PhaseChanged(phase="rolling_out"))
         await sees(pilot, "Evaluation: mean return −0.100 ± 0.098 over 400 greedy episodes; 95 %")
         await pilot.press("e")
         await sees(pilot, "−0.100, 95 % interval −0.198 … −0.002  400 greedy in 2.0 s")
@@ -168,8 +168,8 @@ async def test_whether_it_is_greedy_is_told_without_colour(make_app: MakeApp):
         await pilot.press("tab", "space")
         await sees(pilot, "▐ ▌ greedy")
         await pilot.press("shift+tab", "enter")
-        await until(pilot, lambda: client.asked)
-        assert client.asked == [Evaluate(episodes=1000, greedy=False)]
+        await until(pilot, lambda: client.sent)
+        assert client.sent == [Evaluate(episodes=1000, greedy=False)]
 
 
 async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeApp):
@@ -179,14 +179,14 @@ async def test_e_again_cancels_the_evaluation_that_is_under_way(make_app: MakeAp
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("e")
-        assert client.asked == [], "there is none to cancel"
+        assert client.sent == [], "there is none to cancel"
         await pilot.press("enter")
-        client.tell(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
+        client.emit(PhaseChanged(phase="evaluating", detail="128 of 1000 episodes"))
         await sees(pilot, "playing: 128 of 1000 episodes · e cancels")
         await pilot.press("e", "e")
         await sees(pilot, "cancelled; it ends between two steps")
-        assert client.asked == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
-        client.tell(EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out"))
+        assert client.sent == [Evaluate(episodes=1000, greedy=True), CancelEvaluation()]
+        client.emit(EvaluationCancelled(played=130, episodes=1000), PhaseChanged(phase="rolling_out"))
         await sees(pilot, "enter begins")
         await pilot.press("escape")
         await sees(pilot, "The evaluation was cancelled after 130 of 1,000 episodes.")
@@ -198,7 +198,7 @@ async def test_episodes_that_are_no_number_are_told_at_once(make_app: MakeApp):
         await pilot.press("e", "home", "shift+end", "0")
         await sees(pilot, "Episodes are a whole number from 1 to 1,000,000.")
         await pilot.press("enter")
-        assert client.asked == []
+        assert client.sent == []
 
 
 async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
@@ -206,8 +206,8 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
     async with rolling_out(make_app(client), SMALL) as pilot:
         await pilot.press("c", "c")
         await sees(pilot, "A checkpoint is requested")
-        assert client.asked == [SaveCheckpoint()]
-        client.tell(CheckpointSaved(path="/runs/demo/model", update=3))
+        assert client.sent == [SaveCheckpoint()]
+        client.emit(CheckpointSaved(path="/runs/demo/model", update=3))
         await sees(pilot, "Checkpoint written, after update 3.")
         assert "is requested" not in shown(pilot)
 
@@ -225,7 +225,7 @@ async def test_a_question_is_answered_by_a_click_too(make_app: MakeApp, answer: 
         await pilot.click(offset=(row.index(f" {answer}  ") + 1, y))
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await pilot.pause()
-        assert client.asked == asked
+        assert client.sent == asked
 
 
 @pytest.mark.parametrize(("answer", "asked"), [("y", [RollBack()]), ("n", [])])
@@ -238,10 +238,10 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
         await pilot.press(answer)
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await pilot.pause()
-        assert client.asked == asked
+        assert client.sent == asked
         if asked:
             await sees(pilot, "A roll back is requested")
-            client.tell(RolledBack(update=2, path="good", reason="asked for"))
+            client.emit(RolledBack(update=2, path="good", reason="asked for"))
             await sees(pilot, "rolled back: to update 2; asked for")
 
 
@@ -252,7 +252,7 @@ async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_y
         await sees(pilot, " n  stay")
         await until(pilot, lambda: shown(pilot).splitlines()[-1].strip() == "y ⏎ Yes  n esc No", "the dialog's keys")
         await pilot.press("enter")
-        await until(pilot, lambda: client.asked == [RollBack()])
+        await until(pilot, lambda: client.sent == [RollBack()])
 
 
 def test_the_band_of_a_batch_is_half_a_confidence_interval():
@@ -285,11 +285,11 @@ async def test_what_is_typed_in_one_burst_is_taken_in_order(make_app: MakeApp):
         burst(app, "down", "down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen.focused, Input))
         burst(app, "0", "full_stop", "1", "enter")
-        await until(pilot, lambda: client.asked == [ChangeSettings(changes={"ppo.clip_range": 0.1})])
+        await until(pilot, lambda: client.sent == [ChangeSettings(changes={"ppo.clip_range": 0.1})])
         await pilot.press("escape", "e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         burst(app, "home", "shift+end", "3", "0", "enter")
-        await until(pilot, lambda: client.asked[1:] == [Evaluate(episodes=30, greedy=True)])
+        await until(pilot, lambda: client.sent[1:] == [Evaluate(episodes=30, greedy=True)])
 
 
 def burst(app: App[None], *keys: str) -> None:

@@ -136,9 +136,9 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with app.run_test(size=(160, 45)) as pilot:
-        client.tell(PhaseChanged(phase="rolling_out", detail=text), WarningRaised(message=text))
-        client.tell(PromptChanged(prompt_version=2, system_prompt=text))
-        client.tell(*fakes.hand(1, [(text, text, "keyword")], 1.0, system_prompt=text))
+        client.emit(PhaseChanged(phase="rolling_out", detail=text), WarningRaised(message=text))
+        client.emit(PromptChanged(prompt_version=2, system_prompt=text))
+        client.emit(*fakes.hand(1, [(text, text, "keyword")], 1.0, system_prompt=text))
         await sees(pilot, "episode 1 ")
         assert harmful(shown(pilot)) == []
         await pilot.press("slash")
@@ -151,7 +151,7 @@ async def test_no_screen_shows_an_escape(make_app: MakeApp, text: str):
         await pilot.pause()
         assert harmful(shown(pilot)) == []
         await pilot.press("escape")
-        client.tell(SessionFailed(message=text))
+        client.emit(SessionFailed(message=text))
         await sees(pilot, "NO TRAINER")
         assert harmful(shown(pilot)) == []
 
@@ -173,7 +173,7 @@ async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
 async def test_a_line_of_a_megabyte_is_shown_without_delay(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     async with make_app(client).run_test(size=(80, 24)) as pilot:
-        client.tell(*fakes.hand(1, [("x" * 1_000_000, '{"action": 0}', "json")], 1.0))
+        client.emit(*fakes.hand(1, [("x" * 1_000_000, '{"action": 0}', "json")], 1.0))
         await sees(pilot, "more characters)")
 
 
@@ -231,7 +231,7 @@ async def test_tokens_and_replies_that_are_inspected_are_literal(
     monkeypatch.setattr(client, "_answer", lambda command: answers[len(client.inspected) - 1])
     app = make_app(client)
     async with app.run_test(size=size) as pilot:
-        client.tell(*fakes.hand(1, [("12", text[:200], "failed")], 1.0))
+        client.emit(*fakes.hand(1, [("12", text[:200], "failed")], 1.0))
         await sees(pilot, "episode 1 ")
         await pilot.press("i")
         await sees(pilot, "sampled by policy 39")
@@ -268,13 +268,13 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
         await sees(pilot, "rolling out")
         await pilot.press("g")
         for action in (None, 1):
-            client.tell(PolicyMapLaidOut(**laid, action=action), mapped)
+            client.emit(PolicyMapLaidOut(**laid, action=action), mapped)
             await sees(pilot, "of 4")
             for key in ("down", "right", "tab", "o"):
                 await pilot.press(key)
                 assert isinstance(app.screen, PolicyMapScreen)
                 assert await harmless(pilot)
-        client.tell(PolicyMapLaidOut(why_not=text))
+        client.emit(PolicyMapLaidOut(why_not=text))
         await pilot.pause(0.15)
         assert await harmless(pilot)
 
@@ -287,16 +287,16 @@ async def test_what_stands_at_the_wheel_is_literal(make_app: MakeApp, text: str)
     async with app.run_test(size=SIZES[0]) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("w")
-        client.tell(WheelTaken(env=0, choices=[Choice("s", 0, text), Choice(text[:1], 1, text)]))
-        client.tell(*list(fakes.hand(3, [(text, text[:200], "failed")], 0.0))[:2])
-        client.tell(ActionAwaited(episode=3, turn=0, reply=text * 100, action_name=text))
+        client.emit(WheelTaken(env=0, choices=[Choice("s", 0, text), Choice(text[:1], 1, text)]))
+        client.emit(*list(fakes.hand(3, [(text, text[:200], "failed")], 0.0))[:2])
+        client.emit(ActionAwaited(episode=3, turn=0, reply=text * 100, action_name=text))
         await sees(pilot, "your turn, all others wait")
         assert isinstance(app.screen, WheelScreen)
         assert await harmless(pilot)
         await pilot.press("tab")
         app.screen.query_one(Input).post_message(Paste(text))
         await until(pilot, lambda: app.screen.query_one(Input).value)
-        client.tell(PhaseChanged(phase="updating", detail=text), WarningRaised(message=text))
+        client.emit(PhaseChanged(phase="updating", detail=text), WarningRaised(message=text))
         await pilot.pause(0.15)
         assert await harmless(pilot)
 
@@ -311,9 +311,9 @@ async def test_names_of_actions_and_drawings_are_literal(make_app: MakeApp, text
         if size == SIZES[0]:
             await pilot.press("v")
         start, observation, *_ = fakes.hand(1, [(text, text[:200], "failed")], 0.0)
-        client.tell(start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation)
-        client.tell(ActionsWeighed(episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]))
-        client.tell(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
-        client.tell(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
+        client.emit(start, StateDrawn(episode=1, turn=0, text=text, marks=[(0, 1), (3, 10**6)]), observation)
+        client.emit(ActionsWeighed(episode=1, turn=0, names=[text, text], shares=[0.5, 0.5], before=[0.4, 0.6]))
+        client.emit(fakes.counted([1.0, -1.0], 4, actions=[3, 1]), ModeChanged(mode="inference"))
+        client.emit(fakes.counted([1.0, -1.0], 8, actions=[1, 3], mode="inference"))
         await sees(pilot, "+0.000 ± 1.960")
         assert harmful(shown(pilot)) == []
