@@ -341,4 +341,4 @@ def parting_text(config: RunConfig, state: RunState) -> str:
     import shlex
 
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", state.run_dir])
-    return f"The run is kept. Go on with: {again}"
+    return f"The run is kept. Resume with: {again}"

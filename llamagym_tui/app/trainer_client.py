@@ -159,7 +159,7 @@ class TrainerClient:
         else:
             how = f"The trainer died ({_cause(self.exit_code)})."
         resume = shlex.join(["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir])
-        return f"{how} Its log is {self.log_path}. Go on from the last checkpoint with: {resume}"
+        return f"{how} Its log is {self.log_path}. Resume from the last checkpoint with: {resume}"
 
 
 def _cause(exit_code: int | None) -> str:

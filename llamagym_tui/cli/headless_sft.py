@@ -85,7 +85,7 @@ class _Script:
             before, after = (headless.return_text(evaluated_return(each), 3) for each in (self._before, self._after))
             played = f" Greedy return {before} before, {after} after, over {self._hands:,} episodes."
         go_on = f"llamagym-tui train --resume --run-dir {self._config.run_dir}"
-        return f"{warm_start_text(self._trained)}.{played} Go on with `{go_on}`."
+        return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."
 
 
 def _figures_of(evaluation: EvaluationFinished | None) -> dict[str, float] | None:

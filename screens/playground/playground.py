@@ -38,7 +38,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause", "Pause", tooltip="Hold still between two steps.", id="pause"),
-        Binding("space", "resume", "Go on", tooltip="Go on playing and training.", id="pause"),
+        Binding("space", "resume", "Resume", tooltip="Resume playing and training.", id="pause"),
         Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
         Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
         Binding("r", "app.restart", "Restart", tooltip="Start again from the last checkpoint.", id="restart"),

@@ -55,7 +55,7 @@ def test_without_hands_it_only_trains_and_shows_how_to_go_on(
     out = capfd.readouterr().out
     assert out == (
         "3 demonstrations, trained in 4 steps and 2 s; loss 1.000 → 0.250. "
-        f"Go on with `llamagym-tui train --resume --run-dir {config.run_dir}`.\n"
+        f"Continue with `llamagym-tui train --resume --run-dir {config.run_dir}`.\n"
     )
     assert seen(config, EvaluationFinished) == []
 

@@ -44,5 +44,5 @@ def test_a_faulty_file_is_refused_by_its_line(few: Path) -> None:
 
 
 def test_a_file_without_a_warm_start_is_refused(few: Path) -> None:
-    with pytest.raises(ConfigError, match="say sft_warm_start=True too"):
+    with pytest.raises(ConfigError, match="set sft_warm_start=True too"):
         BlackjackAgent(sft_data=str(few))

@@ -50,7 +50,7 @@ async def test_a_moved_key_does_what_the_old_one_did_and_is_shown(make_app: Make
         await pilot.press("space", "c")
         assert client.sent == []
         await pilot.press("f5")
-        await sees(pilot, "f5 Go on")
+        await sees(pilot, "f5 Resume")
         await pilot.press("f5", "f6")
         await until(pilot, lambda: client.sent == [Pause(), Resume(), SaveCheckpoint()])
 
@@ -288,7 +288,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
         await sees(pilot, "rolling out")
         await pilot.press("f5", "y")
         await sees(pilot, "no episode enters a batch. y trains again.")
-        await sees(pilot, "Paused. f5 goes on. 1 makes one turn, 2 one update.")
+        await sees(pilot, "Paused. f5 resumes. 1 makes one turn, 2 one update.")
         await pilot.press("p")
         await sees(pilot, "f9 applies the draft from the next reset on.")
         await pilot.press("escape")

@@ -246,7 +246,7 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         assert [message["role"] for message in question.messages] == ["system", "user"]
         assert question.messages[1]["content"].startswith("Your total:")
         client.emit(weighed(question.ticket, 0.29, 0.71))
-        await sees(pilot, "policy: hit 71 %, stick 29 %; expert: ")
+        await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
         await pilot.press("s", "s")
         await sees(pilot, "agreed with the policy 0 of 1")
 
@@ -265,9 +265,9 @@ async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requ
         client.emit(UpdateFinished(update=1, episodes=1, stats=fakes.STATS))
         await until(pilot, lambda: len(questions(client)) == 3)
         assert questions(client)[2].messages == second.messages
-        assert "stick 90 %" not in shown(pilot)
+        assert "stick 90%" not in shown(pilot)
         client.emit(weighed(questions(client)[2].ticket, 0.2, 0.8))
-        await sees(pilot, "policy: hit 80 %, stick 20 %")
+        await sees(pilot, "policy: hit 80%, stick 20%")
 
 
 async def test_while_the_model_loads_the_hint_waits_and_requests_once_it_is_there(make_app: MakeApp):

@@ -101,8 +101,8 @@ async def test_space_pauses_and_goes_on(make_app: MakeApp):
     async with make_app(client).run_test(size=SMALL) as pilot:
         await sees(pilot, "rolling out")
         await pilot.press("space")
-        await sees(pilot, "Paused. space goes on.")
-        await sees(pilot, "space Go on")
+        await sees(pilot, "Paused. space resumes.")
+        await sees(pilot, "space Resume")
         await pilot.press("space")
         await sees(pilot, "space Pause")
         assert client.sent == [Pause(), Resume()]
@@ -305,7 +305,7 @@ def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
     assert parting_text(config, state) == ""
     state = reduce(state, CheckpointSaved(at_s=1.0, path="/runs/demo/model", update=3))
     again = "llamagym-tui './my cliff.py' --resume --run-dir /runs/demo"
-    assert parting_text(config, state) == f"The run is kept. Go on with: {again}"
+    assert parting_text(config, state) == f"The run is kept. Resume with: {again}"
 
 
 def test_the_shell_is_told_why_a_run_failed():

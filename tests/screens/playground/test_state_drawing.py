@@ -132,11 +132,11 @@ async def test_a_new_trainer_is_asked_again(make_app: MakeApp):
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
     async with app.run_test(size=WIDE) as pilot:
-        await until(pilot, lambda: clients[0].asked == [DrawStates(on=True)])
+        await until(pilot, lambda: clients[0].sent == [DrawStates(on=True)])
         clients[0].die("The trainer died.")
         await sees(pilot, "r Restart")
         await pilot.press("r")
-        await until(pilot, lambda: clients[1].asked == [DrawStates(on=True)])
+        await until(pilot, lambda: clients[1].sent == [DrawStates(on=True)])
 
 
 async def test_a_replay_shows_what_was_drawn_and_v_hides_it(tmp_path: Path):

@@ -27,7 +27,7 @@ SIZE = (100, 30)
         ("b", WatchNext(kind="best"), "the best episode of the last batch, shown again · ] goes back to the play"),
         ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
-        ("full_stop", Step(), "Paused. space goes on. A period makes one turn, u one update."),
+        ("full_stop", Step(), "Paused. space resumes. A period makes one turn, u one update."),
         ("u", Step(unit="update"), "Paused."),
     ],
 )
