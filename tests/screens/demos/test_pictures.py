@@ -57,7 +57,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         assert isinstance(question, WeighActions)
         weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71], "policy_version": 3}
         client.emit(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
-        await sees(pilot, "hit 71 %")
+        await sees(pilot, "hit 71%")
         await pilot.press("h", "tab", *"Low enough.")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
