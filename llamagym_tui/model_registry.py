@@ -160,7 +160,7 @@ def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def is_here(name: str) -> bool:
-    """Whether a model's weights are on this machine, all of them; without asking any hub."""
+    """Whether a model's weights are on this machine, all of them; without contacting any hub."""
     if name == BUNDLED:
         return True
     from huggingface_hub import try_to_load_from_cache

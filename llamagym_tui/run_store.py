@@ -32,7 +32,7 @@ MODEL_DIR = "model"
 GOOD_MODEL_DIR = "good"
 """The last checkpoint after which nothing was wrong."""
 OLD_MODEL_DIR = "model.old"
-"""What a crash amid a checkpoint leaves; the engine resumes from it."""
+"""What a crash during a checkpoint leaves; the engine resumes from it."""
 LOCK_FILE = ".lock"
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 

@@ -66,7 +66,7 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
 
 
 def _parsed(content: bytes) -> dict[str, object] | str:
-    """The line's object, or a sentence that says why there is none."""
+    """The line's object, or a sentence that explains why there is none."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:

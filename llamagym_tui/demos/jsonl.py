@@ -48,7 +48,7 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
     Args:
         path: the file; made if absent.
         content: without its end.
-        is_whole: whether a last line without an end says all it should; if not, it goes to ``<path>.torn``.
+        is_whole: whether a last line without an end is complete; if not, it goes to ``<path>.torn``.
     Raises:
         OSError: the line cannot be written; the file then has what it had.
         filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
@@ -68,7 +68,7 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
 
 
 def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], bool]) -> None:
-    """Write a file anew from the lines that it has, while no other writer can add one; until it is whole the old one
+    """Write a file again from the lines that it has, while no other writer can add one; until it is whole the old one
     stays.
 
     Args:

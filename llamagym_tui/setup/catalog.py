@@ -1,6 +1,6 @@
 """Finds agents: by name, by ``path.py[:Class]``, or a generic one for any Gymnasium id.
 
-Imports neither torch nor, before an environment is asked for, gymnasium. Every refusal is a `UsageError` in one
+Imports neither torch nor, before an environment is needed, gymnasium. Every refusal is a `UsageError` in one
 sentence.
 """
 

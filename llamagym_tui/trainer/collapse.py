@@ -117,7 +117,7 @@ class CollapseMonitor:
 
     @property
     def best(self) -> Best | None:
-        """What the run was at its best so far; None: too few updates to say."""
+        """What the run was at its best so far; None: too few updates to know."""
         return None if self._best is None else Best(*self._best, self._largest_spread)
 
     def recall(self, best: Best | None) -> None:

@@ -67,7 +67,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     """Estimate a run by its model's configuration; None if that cannot be read, which loading will explain.
 
     Raises:
-        ModelTooLargeError: it does not fit; the message says what would.
+        ModelTooLargeError: it does not fit; the message names what would.
         ModelLoadError: the device or the model's folder is not there.
         EnvError: the environment cannot be made.
     """

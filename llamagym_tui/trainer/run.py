@@ -153,7 +153,7 @@ class Run:
         """Use other settings from now on, all that are requested or none; a checkpoint comes first.
 
         Raises:
-            ConfigError: nothing was changed; the message says why.
+            ConfigError: nothing was changed; the message gives the reason.
         """
         changes = with_final_values(requested)
         config = changed(self.config, changes)

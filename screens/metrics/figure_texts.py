@@ -1,7 +1,7 @@
 """What each figure of a PPO update means and when it is healthy: one line each, and a verdict.
 
 The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds the two together. Figures without a
-fixed range are judged against the run's own past where that says something, and left to the reader where it does not.
+fixed range are judged against the run's own past where that is meaningful, and left to the reader where it does not.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ FIGURES: dict[str, FigureText] = {
         "entropy",
         "entropy",
         "Nats a token: how undecided the next token is.",
-        "above 0, falls slowly; a rise past its start says that the format dissolves",
+        "above 0, falls slowly; a rise past its start means that the format dissolves",
         0.001,
     ),
     "action_entropy": FigureText(
@@ -89,7 +89,7 @@ FIGURES: dict[str, FigureText] = {
         "parse failures",
         "parse fail",
         "Share of turns whose reply named no action.",
-        "near 0, here below 0.05; a rise says that the format dissolves",
+        "near 0, here below 0.05; a rise means that the format dissolves",
         0.0,
         0.05,
     ),
@@ -117,7 +117,7 @@ FIGURES: dict[str, FigureText] = {
     ),
     "value_loss": FigureText("value loss", "value loss", "Half the critic's mean squared error.", "falls"),
     "policy_loss": FigureText(
-        "policy loss", "policy loss", "PPO's clipped surrogate.", "around 0; its size says little"
+        "policy loss", "policy loss", "PPO's clipped surrogate.", "around 0; its size means little"
     ),
     "skipped_steps": FigureText(
         "skipped steps", "skipped", "Optimizer steps left out: the gradient was not finite.", "0", 0.0, 0.0
@@ -147,7 +147,7 @@ FIGURES: dict[str, FigureText] = {
 }
 """By field of `UpdateStats`, the most telling first."""
 OF_REPLAY = ("replay_loss", "replay_episodes")
-"""Figures that say something only where a replay buffer is kept."""
+"""Figures that mean something only where a replay buffer is kept."""
 
 CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
@@ -156,7 +156,7 @@ STILL = ("approx_kl", "clip_fraction", "grad_norm")
 
 
 def shown_figures(config: RunConfig) -> tuple[str, ...]:
-    """Figures that say something under a run's settings."""
+    """Figures that mean something under a run's settings."""
     return tuple(field for field in FIGURES if config.ppo.replay_episodes or field not in OF_REPLAY)
 
 

@@ -27,7 +27,7 @@ from llamagym_tui.state.run import RunState
 
 class FigureList(OptionList):
     HELP = (
-        "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out say whether it is healthy."
+        "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out show whether it is healthy."
     )
 
 

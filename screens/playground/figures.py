@@ -1,4 +1,4 @@
-"""The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` says what each means."""
+"""The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` explains each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Play in training and in inference side by side, in place of PPO's figures, which stand still in inference.
 
-`llamagym_tui.state.play_counts` says which episodes each side is of.
+`llamagym_tui.state.play_counts` defines which episodes each side is of.
 """
 
 from __future__ import annotations

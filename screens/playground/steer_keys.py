@@ -63,19 +63,19 @@ class Steering(Base):
         self.app.push_screen(MetricsScreen(self._state))
 
     def action_policy_map(self) -> None:
-        """Open the policy on its map; the trainer is asked to follow it closely meanwhile."""
+        """Open the policy on its map; meanwhile the trainer computes it often."""
         from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 
         self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
-        """Open the settings; each change is asked for as it is entered."""
+        """Open the settings; each change is requested as it is entered."""
         from llamagym_tui.screens.steering.settings import SettingsDialog
 
         self.app.push_screen(SettingsDialog(self._state))
 
     def action_evaluate(self) -> None:
-        """Open the evaluations; one begins when it is asked for there."""
+        """Open the evaluations; one begins when it is requested there."""
         from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 
         self.app.push_screen(EvaluationDialog(self._state))

@@ -82,7 +82,7 @@ def read(config: RunConfig, name: str, text: str) -> Value:
     """The value that was typed, if the setting can be changed to it.
 
     Raises:
-        ConfigError: it cannot; the message says what it takes.
+        ConfigError: it cannot; the message names what it takes.
     """
     text = text.strip()
     try:

@@ -1,6 +1,6 @@
 """Finding and loading models: the bundled one, local folders, and hub ids.
 
-The bundled model and local folders are loaded without asking any hub. Only safetensors are read and no model's own
+The bundled model and local folders are loaded without contacting any hub. Only safetensors are read and no model's own
 code is run.
 """
 
@@ -26,7 +26,7 @@ from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
 
 LARGEST_FULLY_TRAINED = 50_000_000
-"""Parameters up to which all weights are trained unless the user says otherwise; larger models get an adapter."""
+"""Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class PolicyMapper:
         self._watched = False
         self._began_at = clock()
         self._ended_at: float | None = None
-        """When the last map was emitted. None: none was, or it is out of date whatever its version says."""
+        """When the last map was emitted. None: none was, or it is out of date whatever its version."""
         self._took_s = 0.0
         self._spent_s = 0.0
         self._key: tuple[object, ...] | None = None
@@ -163,7 +163,7 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     """A map as plain records.
 
     Raises:
-        ValueError: it cannot be drawn; the message says why.
+        ValueError: it cannot be drawn; the message gives the reason.
     """
     names = list(agent.action_names)
     signs = [str(sign) for sign in policy_map.signs] or _signs(names)
