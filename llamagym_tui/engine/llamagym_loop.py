@@ -170,7 +170,7 @@ class LlamaGymLoop:
     def _index(self, env: int | None) -> int:
         if env is None and len(self.slots) > 1:
             raise ConfigError(
-                f"{len(self.slots)} environments are played: name the one whose episode ended, terminate_episode(env=0)."
+                f"{len(self.slots)} environments are played: name the one that ended, terminate_episode(env=0)."
             )
         if not 0 <= int(env or 0) < len(self.slots):
             raise ConfigError(f"There is no environment {env}: act was given {len(self.slots)}, counted from 0.")

@@ -26,9 +26,7 @@ from llamagym_tui.state.run import RunState
 
 
 class FigureList(OptionList):
-    HELP = (
-        "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out show whether it is healthy."
-    )
+    HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
 
 
 class MetricsScreen(Fitted, Screen[None]):

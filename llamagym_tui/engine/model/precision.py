@@ -1,8 +1,8 @@
 """bf16 products: linear layers multiply in bf16, and everything else stays as it is.
 
 It pays where a processor multiplies bf16 in hardware (AMX, avx512_bf16) and rows are many, as each forward rounds the
-weights again. Unlike autocast this leaves attention in fp32, which on CPUs is the faster of the two, and the LM head, so
-that log-probabilities are not rounded.
+weights again. Unlike autocast this leaves attention in fp32, which on CPUs is the faster of the two, and the LM head,
+so that log-probabilities are not rounded.
 """
 
 from __future__ import annotations
