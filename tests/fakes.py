@@ -276,7 +276,7 @@ class FakeClient:
             case ChangeSettings():
                 return SettingsChanged(changes=command.changes, update=0, episodes=0)
             case RollBack():
-                return RolledBack(update=0, path="good", reason="asked for")
+                return RolledBack(update=0, path="good", reason="requested")
             case _:
                 return None
 

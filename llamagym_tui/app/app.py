@@ -20,6 +20,7 @@ from textual import work
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
 
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
@@ -95,7 +96,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._client: Client | None = None
-        self._paint_due = False
+        self._paint_timer: Timer | None = None
         self._leaving = False
         self._replay = replay
         self._tour = tour
@@ -199,12 +200,13 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         self._paint_soon()
 
     def _paint_soon(self) -> None:
-        if not self._paint_due:
-            self._paint_due = True
-            self.set_timer(PAINT_S, self._paint)
+        if self._paint_timer is None:
+            self._paint_timer = self.set_timer(PAINT_S, self._paint)
 
     def _paint(self) -> None:
-        self._paint_due = False
+        if self._paint_timer is not None:
+            self._paint_timer.stop()
+            self._paint_timer = None
         for screen in reversed(self.screen_stack):
             if not screen.is_mounted:  # it has just been opened
                 self._paint_soon()

@@ -105,7 +105,9 @@ def _write(file: FileIO, data: bytes) -> None:
 
 def _mend_tail(file: FileIO, path: Path, is_whole: Callable[[bytes], bool]) -> int:
     """Make the file end at a line's end; returns its length in bytes."""
-    start, end = torn_line_start(file), file.seek(0, os.SEEK_END)
+    with path.open("rb") as whole:  # buffered: an unbuffered file may give less than is read of it
+        start = torn_line_start(whole)
+    end = file.seek(0, os.SEEK_END)
     if start == end:
         return end
     file.seek(start)

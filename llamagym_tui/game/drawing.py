@@ -43,7 +43,7 @@ def draws(agent: AgentBase) -> bool:
 
 def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     """Whether an environment could be made so that it renders text, and no other mode was chosen."""
-    return "render_mode" not in env_kwargs and "ansi" in (env.metadata.get("render_modes") or ())
+    return "render_mode" not in env_kwargs and "ansi" in ((env.metadata or {}).get("render_modes") or ())
 
 
 def drawn(agent: AgentBase, env: Any, observation: Any) -> Drawing:

@@ -41,10 +41,14 @@ class Wheel:
                 return replace(self, requested=command, fault="")
             case LetGo() if self.is_wanted and not isinstance(self.requested, LetGo):
                 return replace(self, requested=command, fault="")
-            case Act() if self.is_persons_turn:
+            case Act(episode=episode, turn=turn) if self.is_persons_turn and self._awaits(episode, turn):
                 return replace(self, acted=command, fault="")
             case _:
                 return self
+
+    def _awaits(self, episode: int, turn: int) -> bool:
+        """Whether that is the turn that waits: a second press may come after the next turn has begun to wait."""
+        return self.awaited is not None and (self.awaited.episode, self.awaited.turn) == (episode, turn)
 
     def after(self, event: AnyEvent) -> Wheel:
         match event:
@@ -55,9 +59,8 @@ class Wheel:
                 return Wheel()
             case ActionAwaited():
                 return replace(self, awaited=event, acted=None, fault="")
-            case TurnFinished(episode=episode, turn=turn) if self.awaited is not None:
-                was_awaited = (self.awaited.episode, self.awaited.turn) == (episode, turn)
-                return replace(self, awaited=None, acted=None, fault="") if was_awaited else self
+            case TurnFinished(episode=episode, turn=turn) if self._awaits(episode, turn):
+                return replace(self, awaited=None, acted=None, fault="")
             case WarningRaised(refused="wheel", message=message):
                 requested = None if isinstance(self.requested, TakeWheel) else self.requested
                 return replace(self, requested=requested, acted=None, fault=message)

@@ -78,7 +78,7 @@ def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
 
 def line_count(text: str, room: int) -> int:
     """How many lines `Content.wrap` makes of a text."""
-    if "\t" in text or not text.isascii():
+    if "\t" in text or not (text.isascii() or all(cell_len(each) == 1 for each in set(text) - {"\n"})):
         fits = "\n" not in text and "\t" not in text and cell_len(text) <= room
         return 1 if fits else len(Content(text).wrap(room))
     return sum(1 + _breaks(line, room) for line in text.split("\n"))

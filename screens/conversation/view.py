@@ -204,6 +204,7 @@ class ConversationView(ScrollView, can_focus=True):
         first = self._entries[0].serial if self._entries else None
         count = 0
         while count < len(self._blocks) and (first is None or self._blocks[count].entry.serial < first):
+            self._set_lines.discard(self._blocks[count].entry.serial)
             count += 1
         del self._blocks[:count]
         self._index.drop_first(count)
@@ -289,7 +290,7 @@ class ConversationView(ScrollView, can_focus=True):
 
     def find_next(self, by: int) -> None:
         """Go to the next match, or the one before."""
-        if self._search is not None and len(self._search):
+        if self._search is not None and len(self._search) and self._blocks:
             left = self._search.current
             self._search.step(by)
             self._go_to_match(left)
@@ -359,7 +360,8 @@ class ConversationView(ScrollView, can_focus=True):
         if not self._blocks or number not in self.line_numbers:
             return None
         at = self._index.find(number)
-        return self._lines_of(at)[number - self._index.start(at)]
+        lines, within = self._lines_of(at), number - self._index.start(at)
+        return lines[within] if within < len(lines) else None
 
     def pointed_at(self) -> Entry | None:
         """The entry of the selected text, else of the match, else the lowest one in view; None: at the tail."""

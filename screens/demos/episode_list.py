@@ -117,6 +117,15 @@ class EpisodeList(OptionList):
     ]
     rows: Sequence[Row] = ()
 
+    def action_cursor_up(self) -> None:
+        """One row up; the list does not wrap around."""
+        if self.highlighted:
+            super().action_cursor_up()
+
+    def action_cursor_down(self) -> None:
+        if self.highlighted is None or self.highlighted < self.option_count - 1:
+            super().action_cursor_down()
+
     @property
     def row(self) -> Row | None:
         """The row under the cursor."""

@@ -63,7 +63,7 @@ class WarmStartDialog(ModalScreen[None]):
         with VerticalScroll(id="warm-start") as frame:
             frame.border_title = "warm start"
             yield Static(id="offers", markup=False)
-            yield Static(id="teaching", markup=False)
+            yield Static(id="warm-start-state", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -87,7 +87,7 @@ class WarmStartDialog(ModalScreen[None]):
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
-        self.query_one("#teaching", Static).update(warm_start_text(state.warm_start, width))
+        self.query_one("#warm-start-state", Static).update(warm_start_text(state.warm_start, width))
         self.refresh_bindings()
 
     @property

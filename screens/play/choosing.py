@@ -47,6 +47,10 @@ class ChoosingScreen(Screen[ScreenResultType]):
                 event.prevent_default()
                 self.action_choose(index)
                 return
+        self.other_key(event)
+
+    def other_key(self, event: Key) -> None:
+        """A key that is none of the agent's."""
 
     @on(DescendantFocus)
     def _focus_moved(self) -> None:

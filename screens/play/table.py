@@ -94,7 +94,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             if self._game.over and not self._game.returns:
                 self._game.deal()
 
-    def on_key(self, event: Key) -> None:
+    def other_key(self, event: Key) -> None:
         """Space is a second key for the next episode."""
         if event.key == "space":
             self.action_next()

@@ -17,7 +17,7 @@ from textual.events import ScreenResume
 from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
-from llamagym_tui.protocol.commands import Act, LetGo, Resume, TakeWheel
+from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_text, header_text
@@ -36,7 +36,7 @@ class WheelHeader(StateText):
 
 
 class WheelScreen(ChoosingScreen[None]):
-    """A person at the wheel, which it requests when it opens."""
+    """A person at the wheel, which was requested when the screen was opened."""
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
@@ -74,7 +74,6 @@ class WheelScreen(ChoosingScreen[None]):
         self.query_one(ConversationView).focus()
         self.query_one(ConversationView).show(self._state.transcript.entries)
         self.draw()
-        self.post_message(CommandAsked(TakeWheel()))
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """The wheel may have been let go behind another screen."""
@@ -137,10 +136,11 @@ class WheelScreen(ChoosingScreen[None]):
         """Leave the sentence; or let the agent act again. A second press does not wait for the trainer."""
         if self.writing:
             self.action_end_reason()
-        elif isinstance(self._state.wheel.requested, LetGo) or not self._state.wheel.is_wanted:
+            return
+        # Posted by the app: a dismissed screen posts nothing. Not sent where nobody has or wants the wheel.
+        self.app.post_message(CommandAsked(LetGo()))
+        if isinstance(self._state.wheel.requested, LetGo) or not self._state.wheel.is_wanted:
             self.dismiss()
-        else:
-            self.post_message(CommandAsked(LetGo()))
 
     def draw(self) -> None:
         state = self._state

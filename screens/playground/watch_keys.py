@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.binding import Binding, BindingType
 
-from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, Watch, WatchNext
+from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.literal import literal
@@ -113,6 +113,7 @@ class WatchingActions(Base):
         """Act in the agent's place; if that is so already, go back to it."""
         from llamagym_tui.screens.play.wheel import WheelScreen
 
+        self.app.post_message(CommandAsked(TakeWheel()))
         self.app.push_screen(WheelScreen(self._state))
 
     def action_view(self) -> None:

@@ -157,9 +157,10 @@ class Plot(Vertical):
             wait.display = drawing is None
         if self._plot is not None:
             self._plot.display = drawing is not None
+            # What is hidden is drawn again, even if it is the same.
+            self._drawn = None if drawing is None else (self._of, self.size)
             if drawing is not None:
                 self._fill(self._plot, drawing)
-                self._drawn = self._of, self.size
 
     @work
     async def _load(self) -> None:

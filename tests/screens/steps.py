@@ -70,7 +70,7 @@ async def caught_up(pilot: Pilot[None]) -> None:
     """Wait until the app has read and shown all events of its scripted trainer."""
     await until(
         pilot,
-        lambda: not _unread_events(pilot) and not getattr(pilot.app, "_paint_due", False),
+        lambda: not _unread_events(pilot) and not getattr(pilot.app, "_paint_timer", None),
         "an app that has shown all events",
     )
 

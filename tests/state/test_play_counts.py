@@ -100,7 +100,7 @@ def test_episodes_of_an_older_prompt_count_in_neither():
 
 
 def test_nothing_counts_of_a_policy_that_was_rolled_back():
-    state = after(counted([1.0], 1, 0), RolledBack(update=0, path="good", reason="asked for"))
+    state = after(counted([1.0], 1, 0), RolledBack(update=0, path="good", reason="requested"))
     assert state.play == PlayCounts()
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
@@ -173,6 +174,8 @@ def test_the_wheel_is_the_persons_once_the_trainer_has_confirmed_it_and_a_turn_o
     assert wheel.requesting(ACTED) is wheel, "one key, one action"
     wheel = wheel.after(TURN)
     assert (wheel.awaited, wheel.acted, wheel.taken) == (None, None, TAKEN)
+    next_turn = wheel.after(msgspec.structs.replace(AWAITED, turn=AWAITED.turn + 1))
+    assert next_turn.requesting(ACTED) is next_turn, "a second press that comes after the next turn has begun"
 
 
 def test_what_is_refused_can_be_tried_again() -> None:

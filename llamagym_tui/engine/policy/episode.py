@@ -1,6 +1,6 @@
 """Building a trajectory while it happens: what to feed the sampler next, and what to keep of each turn.
 
-The vectorised trainer and LlamaGym's seed loop share this builder. Where the template rewrites history, each turn is
+The vectorised trainer and LlamaGym's loop share this builder. Where the template rewrites history, each turn is
 a segment of its own; elsewhere an episode is one.
 """
 

@@ -111,10 +111,24 @@ async def test_lines_that_are_counted_are_those_that_are_set():
 def test_lines_of_a_text_are_counted_as_they_are_wrapped():
     rng = random.Random(5)
     for _ in range(3000):
-        letters = rng.choice(["ab \n", "a ", "abc  ", "日a \n", "ab\t ", "a│▌ ", " \na"])
+        letters = rng.choice(["ab \n", "a ", "abc  ", "日a \n", "ab\t ", "a│▌ ", " \na", "é’— \n"])
         text = "".join(rng.choices(letters, k=rng.randrange(40)))
         room = rng.randrange(2, 14)
         assert typesetting.line_count(text, room) == len(Content(text).wrap(room)), (text, room)
+
+
+async def test_lines_of_entries_that_are_gone_are_forgotten_with_them():
+    app = Bare()
+    async with app.run_test(size=(60, 12)) as pilot:
+        whole = hands(40, text=LONG)
+        app.view.show(whole.entries)
+        await sees(pilot, "(39)")
+        app.view.show(whole.entries[20:])
+        # Back again: the prompt of the first episode is now shown in full, in more lines.
+        app.view.show(whole.entries[16:])
+        lines = [app.view.line_at(number) for number in app.view.line_numbers]
+        assert None not in lines
+        assert app.view.virtual_size.height == len(lines)
 
 
 async def test_a_new_width_keeps_the_readers_place():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from llamagym_tui.game.choices import Choice
@@ -100,6 +101,17 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         assert client.sent == [TakeWheel(), Act(episode=7, turn=0, action=0)]
         for text in ("you     ", "stick · chosen by you", "instead the agent", "counts in no mean"):
             assert text in shown(pilot)
+
+
+@pytest.mark.parametrize("second", ["escape", "w"])
+async def test_two_keys_at_once_take_the_wheel_and_let_go_of_it(make_app: MakeApp, second: str):
+    client = Trainer()
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        for key in ("w", second):
+            pilot.app.post_message(Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: client.sent == [TakeWheel(), LetGo()], "both requests")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, WheelScreen), "the playground")
 
 
 async def test_a_narrow_header_leaves_out_what_the_others_do(make_app: MakeApp):

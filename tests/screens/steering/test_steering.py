@@ -241,8 +241,8 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
         assert client.sent == asked
         if asked:
             await sees(pilot, "A roll back is requested")
-            client.emit(RolledBack(update=2, path="good", reason="asked for"))
-            await sees(pilot, "rolled back: to update 2; asked for")
+            client.emit(RolledBack(update=2, path="good", reason="requested"))
+            await sees(pilot, "rolled back: to update 2; requested")
 
 
 async def test_a_question_shows_its_own_keys_in_the_bottom_row_and_enter_means_yes(make_app: MakeApp):

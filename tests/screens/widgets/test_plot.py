@@ -1,0 +1,28 @@
+"""The chart that all screens share: what it shows when there is nothing to draw, and afterwards."""
+
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+
+from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot
+from tests.screens.steps import until
+
+RISING = Drawing(curves=[Curve([(0.0, -1.0), (1.0, 1.0)], color="primary")])
+
+
+class ChartApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Plot("nothing yet")
+
+
+async def test_a_chart_that_had_nothing_to_draw_comes_back_with_the_same_drawing():
+    async with ChartApp().run_test(size=(80, 24)) as pilot:
+        chart = pilot.app.query_one(Plot)
+        wait = chart.query_one(".plot-wait")
+        for _ in range(2):
+            chart.show("rising", lambda: RISING, at_once=True)
+            await until(pilot, lambda: chart.is_drawn("rising") and not wait.display, "the chart")
+            assert chart.query_one("PlotWidget").display
+            chart.show("nothing", lambda: None, at_once=True)
+            await until(pilot, lambda: wait.display, "the text in its place")
+            assert not chart.is_drawn("nothing")
