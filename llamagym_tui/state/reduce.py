@@ -23,7 +23,10 @@ from llamagym_tui.state.wheel import Wheel
 
 MAX_EVALUATIONS = 8
 """Results of evaluations kept; the oldest go first."""
-CORRECTED = "You acted in this episode: it is a demonstration now, counts in no mean, and your turns are in no update."
+CORRECTED = (
+    "You acted in this episode: it is saved as a demonstration and left out of the mean return; your turns are not "
+    "trained on."
+)
 """Note at the end of an episode in which a person acted."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""

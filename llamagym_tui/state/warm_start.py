@@ -57,7 +57,7 @@ class WarmStartState:
     def requesting(self, command: WarmStart | CancelWarmStart, *, evaluates: bool) -> WarmStartState:
         if isinstance(command, CancelWarmStart):
             return self if self.cancelling else replace(self, cancelling=True)
-        waiting = "the trainer begins between two steps"
+        waiting = "it starts when the current step ends"
         return self if self.under_way else WarmStartState(stage=Stage.REQUESTED, evaluates=evaluates, detail=waiting)
 
     def after(self, event: AnyEvent) -> WarmStartState:

@@ -53,7 +53,7 @@ class DemonstrationsScreen(Screen[None]):
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
-        Binding("escape,q", "leave", "Back", tooltip="Ends a filter; back to where you came from.", id="demos.leave"),
+        Binding("escape,q", "leave", "Back", tooltip="Clear the filter, or go back.", id="demos.leave"),
     ]
 
     def __init__(self, path: Path, agent: AgentBase, title: str) -> None:

@@ -30,7 +30,7 @@ HINTS = (
     (
         "Learning",
         "The curve is the mean return over episodes; dotted lines are random and optimal play. The figures are those "
-        "of the last update of the policy; {help} explains each.",
+        "of the last update of the policy; {help} explains most of them.",
     ),
     (
         "Steer",

@@ -117,7 +117,7 @@ class EvaluationDialog(ModalScreen[None]):
         if state.phase == "evaluating":
             return Content.styled(f"playing: {one_line(state.detail)} · e cancels", "bold $primary")
         if state.pending.evaluation is not None:
-            return Content.styled("requested; the trainer begins between two steps", "$accent")
+            return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
         if self._episodes() is None:

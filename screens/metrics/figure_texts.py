@@ -48,7 +48,7 @@ FIGURES: dict[str, FigureText] = {
     "approx_kl": FigureText(
         "KL of the update",
         "KL",
-        "Nats a token that one update moved the policy.",
+        "How far one update moved the policy, in nats per token.",
         "0.0001 to 0.02; above 0.05 steps are too large",
         0.0001,
         0.02,
@@ -65,7 +65,7 @@ FIGURES: dict[str, FigureText] = {
         "entropy",
         "entropy",
         "Nats a token: how undecided the next token is.",
-        "above 0, falls slowly; a rise past its start means that the format dissolves",
+        "above 0, falls slowly; a rise past its start means that the reply format is being lost",
         0.001,
     ),
     "action_entropy": FigureText(
@@ -89,7 +89,7 @@ FIGURES: dict[str, FigureText] = {
         "parse failures",
         "parse fail",
         "Share of turns whose reply named no action.",
-        "near 0, here below 0.05; a rise means that the format dissolves",
+        "near 0, here below 0.05; a rise means that the reply format is being lost",
         0.0,
         0.05,
     ),
@@ -110,7 +110,7 @@ FIGURES: dict[str, FigureText] = {
     "first_ratio": FigureText(
         "error of the first ratio",
         "ratio error",
-        "Distance from 1 of ratios that should be 1: sampling and scoring agree.",
+        "How far ratios that should be 1 are from 1; 0: sampling and scoring agree.",
         "0 up to rounding, below 0.001",
         0.0,
         0.001,
@@ -175,7 +175,7 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
     if value != value:
         return Health(False, "not a number")
     if text.low is None and high is None:
-        return Health(None, "no fixed range")
+        return Health(None, "no healthy range defined")
     if text.low is not None and value < text.low:
         return Health(False, "below its healthy range")
     if high is not None and value > high:

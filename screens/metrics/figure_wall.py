@@ -117,7 +117,7 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         lines.append(Content.styled("░ 95 % confidence of each batch's mean", ASIDE))
     if state.marks:
         marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in state.marks[-MOST_MARKS:])
-        lines.append(Content.assemble(("│ ", "$accent"), (f"changes  {marks}", ASIDE)))
+        lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))
     return lines
 
 

@@ -60,7 +60,7 @@ class ReplayScreen(PlaygroundScreen):
     SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        _key("space", "play", "Play/pause", "Play, or hold still.", shown="space"),
+        _key("space", "play", "Play/pause", "Play or pause.", shown="space"),
         _key("right", "jump(1)", "Jump", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
         _key("left", "jump(-1)", "Jump back", "Five seconds back."),
         _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),

@@ -30,7 +30,7 @@ class RunsScreen(Screen[None]):
         Binding("space", "mark", "Mark", id="runs.mark", tooltip="Mark a run, to compare two."),
         Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
-        Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="The other way round."),
+        Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]

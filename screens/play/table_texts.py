@@ -65,7 +65,7 @@ def hint_text(game: HumanGame, policy: str) -> Content:
 
 def score_text(game: HumanGame, hint: PolicyHint) -> Content:
     """This return, the mean so far, and how often the person took the policy's most probable action."""
-    text = f"return {number(game.score)}"
+    text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
         plural = "" if mean.episodes == 1 else "s"
         total = number(sum(game.returns))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.events import Resize, ScreenResume
 from textual.screen import Screen
@@ -18,9 +18,9 @@ from textual.screen import Screen
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.playground.demo_keys import DEMO_KEYS
-from llamagym_tui.screens.playground.steer_keys import STEERING_KEYS, Steering, steering_allowed
-from llamagym_tui.screens.playground.watch_keys import WATCHING_KEYS, WatchingActions, watching_allowed
+from llamagym_tui.screens.playground.keys import KEYS
+from llamagym_tui.screens.playground.steer_actions import Steering, steering_allowed
+from llamagym_tui.screens.playground.watch_actions import WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
@@ -36,21 +36,7 @@ if TYPE_CHECKING:
 class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause", tooltip="Hold still between two steps.", id="pause"),
-        Binding("space", "resume", "Resume", tooltip="Resume playing and training.", id="pause"),
-        Binding("t", "mode('inference')", "Inference", tooltip="Only play: nothing is trained.", id="mode"),
-        Binding("t", "mode('train')", "Train", tooltip="Train the model on what it plays.", id="mode"),
-        Binding("r", "app.restart", "Restart", tooltip="Start again from the last checkpoint.", id="restart"),
-        Binding("p", "app.edit_prompt", "Prompt", tooltip="Edit the system prompt of the next episodes.", id="prompt"),
-        Binding("h", "app.human_table", "Play yourself", tooltip="Play at a table of your own.", id="table"),
-        *STEERING_KEYS,
-        *WATCHING_KEYS,
-        *DEMO_KEYS,
-        Binding("o", "app.runs", "Past runs", show=False, tooltip="Look at past runs, compare two.", id="runs"),
-        Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
-        Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The policy map (key `g`, bound in `playground.steer_keys`): what the policy does in every state that its agent
+"""The policy map (key `g`, bound in `playground.keys`): what the policy does in every state that its agent
 lists, live, next to the optimal strategy.
 
 It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the

@@ -216,4 +216,4 @@ def status_text(state: RunState, apply_key: str) -> str:
     active = f"v{state.prompt_version} is active"
     if state.prompt_requested is not None:
         return f"{active}, a newer one is pending. {apply_key} replaces the pending one."
-    return f"{active}. {apply_key} applies the draft from the next reset on."
+    return f"{active}. {apply_key} applies the draft from the next episode on."

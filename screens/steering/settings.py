@@ -1,4 +1,4 @@
-"""Dialog to change settings of a live run (key `s`, bound in `playground.steer_keys`).
+"""Dialog to change settings of a live run (key `s`, bound in `playground.keys`).
 
 Input is checked while it is typed; enter requests the change. A value is shown as current only once the trainer has
 confirmed it. Titles and meanings are in `setting_texts`.
@@ -107,7 +107,7 @@ class SettingsDialog(ModalScreen[None]):
         pending = f"  → {one_line(value_text(requested[name]))}, pending" if name in requested else ""
         mark = "  changed" if name in state.settings and not pending else ""
         return Content.assemble(
-            f"{SETTINGS[name].title:<25}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent")
+            f"{SETTINGS[name].title:<26}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent")
         )
 
     @on(Input.Changed)

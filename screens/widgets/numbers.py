@@ -16,7 +16,7 @@ def plain(value: float) -> str:
     if value == 0:
         return "0"
     if not 0.001 <= abs(value) < 10_000:
-        return real_minus(f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e"))
+        return scientific(value)
     digits = 0 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
     return real_minus(f"{value:,.{digits}f}")
 
@@ -75,6 +75,15 @@ def bar(share: float) -> str:
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
     """Labels of an axis, with as many decimals as tell its ticks apart."""
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else abs(ticks[0]) if ticks and ticks[0] else 1.0
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    return [real_minus(f"{tick:,.{decimals}f}" if decimals < 6 else f"{tick:.0e}") for tick in ticks]
+    if decimals < 6:
+        return [real_minus(f"{tick:,.{decimals}f}") for tick in ticks]
+    largest = max(abs(tick) for tick in ticks)
+    digits = max(0, math.floor(math.log10(largest)) + decimals)
+    return [scientific(tick, digits) if tick else "0" for tick in ticks]
+
+
+def scientific(value: float, digits: int = 0) -> str:
+    """A number as 3e−9."""
+    return real_minus(f"{value:.{digits}e}".replace("e-0", "e-").replace("e+0", "e"))

@@ -196,9 +196,11 @@ class Plot(Vertical):
             for level in drawing.levels:
                 if low <= level.y <= high:
                     plot.scatter(across, [level.y] * dashes, marker="╌", marker_style=colors[level.color])
+            # Not the library's vertical lines, which cover the curve.
+            up = [low + (high - low) * (row + 0.5) / rows for row in range(rows)]
             for mark in drawing.marks:
                 if left <= mark <= right:
-                    plot.add_v_line(mark, line_style=colors["accent"])
+                    plot.scatter([mark] * rows, up, marker="┊", marker_style=colors["accent"])
             for curve in drawing.curves:
                 xs, ys = [x for x, _ in curve.points], [y for _, y in curve.points]
                 if curve.marker:
@@ -244,7 +246,8 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
     first, last = math.ceil(low / step), math.floor(high / step)
-    return [round(index * step, 9) for index in range(first, last + 1)]
+    digits = 2 - math.floor(math.log10(step))
+    return [round(index * step, digits) for index in range(first, last + 1)]
 
 
 def _at_columns(band: Sequence[BandPoint], columns: int) -> Iterator[BandPoint]:

@@ -292,7 +292,7 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
             EvaluationCancelled(played=0, episodes=300),
         )
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
-        await sees(pilot, "greedy, before it only")
+        await sees(pilot, "greedy; not evaluated after it")
         assert "→ …" not in shown(pilot)
 
 
@@ -301,7 +301,7 @@ def test_an_evaluation_is_awaited_only_while_it_can_come():
     assert " → … greedy" in warm_start_text(warm_start, 80).plain
     over = replace(warm_start, stage=Stage.OVER, evaluated_after=evaluation(-0.05))
     assert " → −0.050" in warm_start_text(over, 80).plain
-    assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy, before it only")
+    assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy; not evaluated after it")
     assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy, after it only")
 
 

@@ -158,7 +158,7 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
     write_keys(config_dir, '[keys]\npause = "f5"\n')
     async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), SMALL) as pilot:
         await pilot.press("question_mark")
-        await sees(pilot, "f5              Hold still between two steps.")
+        await sees(pilot, "f5              Pause after the current step.")
 
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
@@ -227,7 +227,7 @@ async def test_without_colour_a_scroll_bar_runs_on_a_line(
     async with app.run_test(size=SMALL) as pilot:
         await sees(pilot, "episode 20,494")
         await pilot.press("question_mark")
-        await sees(pilot, "Hold still between two steps.")
+        await sees(pilot, "Pause after the current step.")
         bar = app.screen.query_one("VerticalScroll").vertical_scrollbar
         assert ("││" in widget_text(bar)) is no_color
 
@@ -290,7 +290,7 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
         await sees(pilot, "no episode enters a batch. y trains again.")
         await sees(pilot, "Paused. f5 resumes. 1 makes one turn, 2 one update.")
         await pilot.press("p")
-        await sees(pilot, "f9 applies the draft from the next reset on.")
+        await sees(pilot, "f9 applies the draft from the next episode on.")
         await pilot.press("escape")
         client.die("The trainer died.")
         await sees(pilot, "z still opens the table.")

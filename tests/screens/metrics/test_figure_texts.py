@@ -57,7 +57,7 @@ def test_texts_fit_their_places():
         ("explained_variance", -0.1, "below its healthy range"),
         ("parse_failure_rate", float("nan"), "not a number"),
         ("policy_loss", float("nan"), "not a number"),
-        ("mean_return", -1.0, "no fixed range"),
+        ("mean_return", -1.0, "no healthy range defined"),
     ],
 )
 def test_a_value_is_judged_in_words(field: str, value: float, words: str):

@@ -171,7 +171,7 @@ async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
         await sees(pilot, "rolling out")
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpDialog))
-        await sees(pilot, "Hold still between two steps.")
+        await sees(pilot, "Pause after the current step.")
         await pilot.press("end")
         await sees(pilot, "Share of turns whose reply named no action")
         await pilot.press("escape")
@@ -266,7 +266,7 @@ async def test_every_key_has_a_tooltip_and_can_be_clicked(make_app: MakeApp):
         assert keys[-2:] == ["question_mark", "q"]
         assert all(key.tooltip and key.tooltip != key.description for key in bar.keys)
         await pilot.hover(KeyBar, offset=(3, 0))
-        assert bar.tooltip == "Hold still between two steps."
+        assert bar.tooltip == "Pause after the current step."
         await pilot.click(KeyBar, offset=(3, 0))
         await sees(pilot, "Paused.")
 

@@ -28,7 +28,7 @@ from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.playground.steer_keys import steering_allowed
+from llamagym_tui.screens.playground.steer_actions import steering_allowed
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.reduce import reduce
@@ -145,7 +145,7 @@ async def test_e_evaluates_tells_the_progress_and_the_confidence_interval(make_a
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
         await pilot.press("home", "shift+end", *"400", "enter")
-        await sees(pilot, "requested; the trainer begins between two steps")
+        await sees(pilot, "requested; it starts when the current step ends")
         assert client.sent == [Evaluate(episodes=400, greedy=True)]
         await pilot.press("enter")
         assert len(client.sent) == 1, "one at a time"

@@ -1,4 +1,4 @@
-"""Keys of whoever watches: which conversation is shown, how fast, and one step at a time.
+"""Actions of whoever watches: which conversation is shown, how fast, and one step at a time.
 
 A mixin of the playground; what may be requested now is one function of the run state, `watching_allowed`.
 """
@@ -6,8 +6,6 @@ A mixin of the playground; what may be requested now is one function of the run 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
-
-from textual.binding import Binding, BindingType
 
 from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
@@ -23,30 +21,6 @@ if TYPE_CHECKING:
     Base = Screen[None]
 else:
     Base = object
-
-
-def extra(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
-    """A key that help lists, and the row of keys has no room for."""
-    return Binding(key, action, name, show=False, tooltip=tooltip, id=id)
-
-
-WATCHING_KEYS: list[BindingType] = [
-    extra("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
-    extra("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
-    extra("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
-    extra("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
-    extra("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
-    extra("left_square_bracket", "watch(-1)", "Environment before", "Watch the environment before.", "watch.previous"),
-    extra("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
-    extra("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
-    extra(
-        "i", "inspect", "Inspect tokens", "The reply you look at, token by token: ratio, clip, alternatives.", "inspect"
-    ),
-    extra("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
-    extra("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
-    extra("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
-]
-"""For `BINDINGS` of a screen with `WatchingActions`."""
 
 
 def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
@@ -68,7 +42,7 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
 
 
 class WatchingActions(Base):
-    """Actions of `WATCHING_KEYS`, for a screen that knows a run state."""
+    """Actions of whoever watches, for a screen that knows a run state."""
 
     _state: RunState
     _panels: Panels | None

@@ -1,4 +1,4 @@
-"""Keys that steer a run beyond pause, mode and prompt: metrics, map, settings, evaluation, checkpoint, roll back.
+"""Actions that steer a run: metrics, policy map, settings, evaluation, checkpoint, roll back.
 
 A mixin of the playground: it opens dialogs and posts what they request. What may be done now is one function of the
 run state, `steering_allowed`, which keys and command palette share.
@@ -7,8 +7,6 @@ run state, `steering_allowed`, which keys and command palette share.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from textual.binding import Binding, BindingType
 
 from llamagym_tui.protocol.commands import RollBack, SaveCheckpoint
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -20,19 +18,6 @@ if TYPE_CHECKING:
     Base = Screen[None]
 else:
     Base = object
-
-POLICY_MAP = "What the policy does in each state, and what is best."
-STEERING_KEYS: list[BindingType] = [
-    Binding("m", "metrics", "Metrics", tooltip="Charts of every figure, and what is healthy.", id="metrics"),
-    Binding("g", "policy_map", "Policy map", tooltip=POLICY_MAP, id="policy_map"),
-    Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
-    Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
-    Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),
-    Binding(
-        "ctrl+r", "roll_back", "Roll back", tooltip="Back to the last good checkpoint; asks first.", id="roll_back"
-    ),
-]
-"""For `BINDINGS` of a screen with `Steering`."""
 
 
 def steering_allowed(action: str, state: RunState) -> bool | None:
@@ -52,7 +37,7 @@ def steering_allowed(action: str, state: RunState) -> bool | None:
 
 
 class Steering(Base):
-    """Actions of `STEERING_KEYS`, for a screen that knows a run state."""
+    """Actions that steer a run, for a screen that knows a run state."""
 
     _state: RunState
 
