@@ -122,8 +122,8 @@ def _evaluations(warm_start: WarmStartState) -> Content:
     before, after = warm_start.evaluated_before, warm_start.evaluated_after
     figures = [(_mean(before), "bold"), (" → ", ASIDE), (_mean(after), "bold"), (" greedy", ASIDE)]
     if not warm_start.under_way and (before is None or after is None):
-        when = "after" if before is None else "before"
-        figures = [(_mean(before or after), "bold"), (f" greedy, {when} it only", ASIDE)]
+        other = "before" if before is None else "after"
+        figures = [(_mean(before or after), "bold"), (f" greedy; not evaluated {other} it", ASIDE)]
     return Content.assemble(("mean return ±95% ", ASIDE), *figures)
 
 

@@ -182,7 +182,7 @@ def test_what_does_not_belong_together_is_refused():
         agent.assign_reward(1.0)
     with pytest.raises(ConfigError, match="as many rewards"):
         agent.assign_reward([1.0])
-    with pytest.raises(ConfigError, match="whose episode ended"):
+    with pytest.raises(ConfigError, match="name the one that ended"):
         agent.terminate_episode()
     with pytest.raises(ConfigError, match="no environment 2"):
         agent.terminate_episode(env=2)

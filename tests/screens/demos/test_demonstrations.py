@@ -302,7 +302,7 @@ def test_an_evaluation_is_awaited_only_while_it_can_come():
     over = replace(warm_start, stage=Stage.OVER, evaluated_after=evaluation(-0.05))
     assert " → −0.050" in warm_start_text(over, 80).plain
     assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy; not evaluated after it")
-    assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy, after it only")
+    assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy; not evaluated before it")
 
 
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):

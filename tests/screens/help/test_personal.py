@@ -83,7 +83,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=(width, 34)) as pilot:
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
-        await sees(pilot, "Hold still")
+        await sees(pilot, "Pause after")
         text = widget_text(pilot.app.screen.query(HelpRows).first()).split("\n")
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
@@ -139,7 +139,7 @@ async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_
         await sees(pilot, "episode 20,494")
         await pilot.press("m", "f1")
         await until(pilot, lambda: isinstance(app.screen, FocusHelp))
-        await sees(pilot, "say whether it is healthy.")
+        await sees(pilot, "whether it is healthy.")
         await sees(pilot, "Back to the conversation.")
         await pilot.press("f1")
         await until(pilot, lambda: not isinstance(app.screen, HelpDialog))

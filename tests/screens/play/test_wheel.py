@@ -99,7 +99,7 @@ async def test_w_hands_over_the_wheel_and_a_key_takes_its_action_at_once(make_ap
         await pilot.press("s")
         await sees(pilot, "episode 8, turn 1")
         assert client.sent == [TakeWheel(), Act(episode=7, turn=0, action=0)]
-        for text in ("you     ", "stick · chosen by you", "instead the agent", "left out of the mean return"):
+        for text in ("you     ", "stick · chosen by you", "instead the agent", "left out of the mean"):
             assert text in shown(pilot)
 
 

@@ -53,7 +53,7 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
         await pilot.press("down")
         await sees(pilot, "KL of the update")
         await sees(pilot, "0.004  in its healthy range")
-        await sees(pilot, "Nats a token that one update moved the")
+        await sees(pilot, "How far one update moved the policy")
         assert "20,480 episodes" in shown(pilot)
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
