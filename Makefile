@@ -50,7 +50,7 @@ imports: $(DEV_STAMP) ## import rules
 	$(BIN)/lint-imports --no-logo --no-cache
 
 pytest: $(DEV_STAMP) ## the tests that are not marked slow
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not gpu" --durations=10
 
 wheel: $(DEV_STAMP) ## dist/*.whl
 	rm -rf build
