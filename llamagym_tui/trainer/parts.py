@@ -49,8 +49,7 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     start = checkpoints.restore(policy, ppo) if config.resume else Counters(system_prompt=agent.get_system_prompt())
     start = start.with_prompt(config.system_prompt)
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
-    # A resumed run does not see its first episodes again.
-    rollout = builders.rollout(agent, policy, seed=config.seed + start.episodes, emit=emitter.emit)
+    rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
     rollout.mode = config.mode
     rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps)
     rollout.set_system_prompt(start.system_prompt, start.prompt_version)

@@ -8,11 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+def episode_seed(run_seed: int, episode: int) -> int:
+    """The seed with which an episode's environment is reset, whichever environment that is, so that it can be repeated.
+
+    `episode` counts from 0 over all sessions of a run.
+    """
+    return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,6 @@ class EnvSlot:
 
     index: int
     env: gymnasium.Env[Any, Any]
-    seed: int | None
     episode: Episode | None = None
     number: int = 0
     mode: Mode = "train"

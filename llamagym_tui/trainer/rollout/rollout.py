@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
@@ -24,7 +22,7 @@ from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import EndedEpisode, EnvSlot
+from llamagym_tui.trainer.rollout.environments import EndedEpisode, EnvSlot, episode_seed
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel, episode_corrected
@@ -71,7 +69,7 @@ class Rollout:
         Args:
             max_turns: after which an episode is truncated.
             batch_turns: turns of a training batch, at least.
-            seed: of the environments.
+            seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched.
             greedy: take the most probable token instead of sampling.
             episode_limit: episodes to end since the run began. None: no limit.
@@ -212,11 +210,8 @@ class Rollout:
         Raises:
             EnvError: an environment cannot be made; those there are stay.
         """
-        more = max(0, n_envs - len(self.slots))
-        entropy = [self._seed, self._started] if self._started else self._seed  # none sees its first episodes again
-        seeds = np.random.SeedSequence(entropy).generate_state(more)
-        for env_seed in seeds:
-            self.slots.append(EnvSlot(len(self.slots), self._make_env(), int(env_seed)))
+        for _ in range(len(self.slots), n_envs):
+            self.slots.append(EnvSlot(len(self.slots), self._make_env()))
         self.emit_corrections()
         for slot in self.slots[n_envs:]:
             slot.env.close()
@@ -302,10 +297,9 @@ class Rollout:
 
     def _reset(self, slot: EnvSlot) -> None:
         try:
-            observation, _ = slot.env.reset(seed=slot.seed)
+            observation, _ = slot.env.reset(seed=episode_seed(self._seed, self._started))
         except Exception as error:
             raise EnvError(f"{self.agent.env_id} failed to reset: {type(error).__name__}: {error}.") from error
-        slot.seed = None
         slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
         slot.number, slot.mode, slot.prompt_version = self._started, self._mode, self.prompt_version
         slot.length, slot.episode_return, slot.parse_failures = 0, 0.0, 0

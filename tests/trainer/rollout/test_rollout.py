@@ -11,6 +11,7 @@ from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.text_stream import TextStream
@@ -204,12 +205,15 @@ def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_actio
     assert all(event.action == 0 for event in shown)
 
 
-def test_environments_get_different_seeds_once(make_rollout):
-    rollout, _ = make_rollout()
+@pytest.mark.parametrize("n_envs", [1, 4])
+def test_an_episodes_seed_follows_from_the_runs_seed_and_its_number_alone(make_rollout, n_envs):
+    rollout, _ = make_rollout(n_envs=n_envs, seed=7)
+    rollout.set_counters(episodes=3, env_steps=6)
     fill(rollout)
-    seeds = [seat.env.unwrapped.seeds for seat in rollout.slots]
-    assert len({first[0] for first in seeds}) == 4
-    assert all(set(rest) <= {None} for _, *rest in seeds)
+    seeds = {seed for slot in rollout.slots for seed in slot.env.unwrapped.seeds}
+    assert seeds == {episode_seed(7, number) for number in range(3, rollout.episodes)}
+    assert len(seeds) == rollout.episodes - 3
+    assert not seeds & {episode_seed(8, number) for number in range(20)}
 
 
 def test_an_action_that_the_environment_refuses_is_named(make_rollout):
@@ -321,7 +325,7 @@ def test_a_restart_drops_the_batch_and_what_is_under_way(make_rollout):
 def test_another_number_of_environments_plays_on_with_seeds_of_its_own(make_rollout, n_envs):
     rollout, _ = make_rollout()
     fill(rollout)
-    seeds = {seat.env.unwrapped.seeds[0] for seat in rollout.slots}
+    seeds = {seed for seat in rollout.slots for seed in seat.env.unwrapped.seeds}
     closed: list[int] = []
     for number, seat in enumerate(rollout.slots):
         seat.env.close = lambda number=number: closed.append(number)
