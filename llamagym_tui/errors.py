@@ -21,6 +21,18 @@ class AgentFileError(UsageError):
     """A user's agent file does not load; the message names the file and the line."""
 
 
+class UntrustedAgent(UsageError):
+    """A run folder names code that this user has not agreed to execute."""
+
+    def __init__(self, spec: str, code: str, digest: str) -> None:
+        """The spec as the folder names it, its file or module, and the SHA-256 that an agreement is bound to."""
+        super().__init__(
+            f"The run names an agent of its own, {code} (SHA-256 {digest[:16]}…), which would be executed; "
+            f"read it, then add --trust-agent, or name it: {spec}."
+        )
+        self.spec, self.code, self.digest = spec, code, digest
+
+
 class ModelLoadError(LlamaGymError):
     """A model could not be found, reached or loaded."""
 

@@ -13,7 +13,7 @@ from textual.worker import Worker
 
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
@@ -52,7 +52,7 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.state.replay import Recording
 
         recording = Recording(run_dir)
-        self._agent = RunAgent(recording.config.agent)
+        self._agent = RunAgent(recording.config.agent, may_run_code=False)
         screen = ReplayScreen(recording, lambda: str(self._agent.demos_path()))
         self.run_state = screen.player.state
         return screen
@@ -76,15 +76,44 @@ class PastRunActions(PersonalApp):
             self.show_error(error)
 
     def on_run_list_resume_requested(self, message: RunList.ResumeRequested) -> None:
+        self._resume(message.row.info.run_dir)
+
+    def _resume(self, run_dir: Path) -> None:
         """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
         from llamagym_tui.setup.run_config import run_config
 
         try:
-            config = run_config(agent=None, run_dir=message.row.info.run_dir, resume=True)
+            config = run_config(agent=None, run_dir=run_dir, resume=True)
+        except UntrustedAgent as untrusted:
+            self._ask_for_trust(untrusted, run_dir)
         except LlamaGymError as error:
             self.show_error(error)
-            return
-        self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
+        else:
+            self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
+
+    def _ask_for_trust(self, untrusted: UntrustedAgent, run_dir: Path) -> None:
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+        from llamagym_tui.setup.trust import trust
+
+        def answered(yes: bool | None) -> None:
+            if not yes:
+                return
+            try:
+                trust(untrusted)
+            except LlamaGymError as error:
+                self.show_error(error)
+            else:
+                self._resume(run_dir)
+
+        question = ConfirmDialog(
+            "execute this code?",
+            f"The agent of this run is {untrusted.code}, which you have not opened here before. It can do whatever "
+            "you can, and so can what it imports. Resume only if you know who wrote it.",
+            f"SHA-256 {untrusted.digest}",
+            yes="execute it",
+            no="leave it",
+        )
+        self.push_screen(question, answered)
 
     def recall(self, config: RunConfig) -> None:
         from llamagym_tui.state.past_run import PastRun

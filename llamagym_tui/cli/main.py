@@ -82,9 +82,12 @@ OPTIONS = {
     ),
     "run_dir": _option(Path | None, "Folder of the run. Not given: a new one.", panel=TRAINING),
     "resume": _option(bool, "Go on from the checkpoint in --run-dir.", "--resume", panel=TRAINING),
+    "trust_agent": _option(
+        bool, "On --resume: execute the agent file that the run names.", "--trust-agent", panel=TRAINING
+    ),
 }
 """Options that several commands share, by parameter name, in the order of the help."""
-DEFAULTS = {"sft_warm_start": False, "resume": False}
+DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
 MODEL_OPTIONS = ("model", "prompt_file", "device", "quantization", "threads")
 SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
@@ -158,7 +161,7 @@ def home(
 
 
 @app.command(cls=PlayCommand, hidden=True)
-@takes(OPTIONS.keys() - {"sft_warm_start", "sft_data"})
+@takes(OPTIONS.keys() - {"sft_warm_start", "sft_data", "trust_agent"})
 def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
     from llamagym_tui.setup.run_config import with_run_dir

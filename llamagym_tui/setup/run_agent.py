@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llamagym_tui.errors import AgentFileError
+from llamagym_tui.errors import AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 
 if TYPE_CHECKING:
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 
 class RunAgent:
-    def __init__(self, spec: str, agent_class: type[AgentBase] | None = None) -> None:
-        """An agent by its spec as the user named it, or by its class if that is known; not looked up yet."""
+    def __init__(self, spec: str, agent_class: type[AgentBase] | None = None, *, may_run_code: bool = True) -> None:
+        """An agent by its spec, or by its class if that is known; not looked up yet.
+
+        Args:
+            spec: as the user named it, or a recorded run.
+            agent_class: None: looked up.
+            may_run_code: whether a file or module that `spec` names may be executed; not for a recorded run.
+        """
         self.spec = spec
+        self._may_run_code = may_run_code
         self._class = agent_class
         self._agent: AgentBase | None = None
 
@@ -41,13 +48,16 @@ class RunAgent:
         """The agent, without a model.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: there is none of that name, or its code may not run.
             AgentFileError: its file does not load, or it cannot be made.
         """
         if self._agent is None:
             if self._class is None:
                 from llamagym_tui.setup.catalog import find_agent
+                from llamagym_tui.setup.trust import code_of
 
+                if not self._may_run_code and (code := code_of(self.spec)):
+                    raise UsageError(f"A replay executes no code, and the agent of this run is {code}; resume the run.")
                 self._class = find_agent(self.spec)
             try:
                 self._agent = self._class()

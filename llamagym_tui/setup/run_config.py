@@ -14,13 +14,19 @@ import msgspec
 
 from llamagym_tui import run_store
 from llamagym_tui.config import RunConfig, from_dict
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
-from llamagym_tui.setup import catalog
+from llamagym_tui.setup import catalog, trust
 
 
 def run_config(
-    *, agent: str | None, run_dir: Path | None, resume: bool, assignments: Sequence[str] = (), **options: Any
+    *,
+    agent: str | None,
+    run_dir: Path | None,
+    resume: bool,
+    trust_agent: bool = False,
+    assignments: Sequence[str] = (),
+    **options: Any,
 ) -> RunConfig:
     """Settings of a run.
 
@@ -28,10 +34,12 @@ def run_config(
         agent: the spec as typed; None: on ``resume`` the agent of the run.
         run_dir: its folder; None: it has none yet, see `with_run_dir`.
         resume: whether to go on in `run_dir`.
+        trust_agent: agree to execute an agent file that only the folder of the run names.
         assignments: of ``--set``, which overrides the options.
         options: by their names in `RunConfig`; None: not given.
     Raises:
         UsageError: something requested is not there, or not allowed.
+        UntrustedAgent: the folder names code that the user has not agreed to.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if assignments:
@@ -40,11 +48,12 @@ def run_config(
         given |= settings(assignments)
     if agent is not None:
         catalog.find_agent(agent)
+        trust.remember_typed(agent)
         given["agent"] = catalog.absolute_spec(agent)
     if "model" in given:
         given["model"] = checked_model(given["model"])
     if resume:
-        return _resumed(run_dir, given)
+        return _resumed(run_dir, given, trust_agent=trust_agent)
     if agent is None:
         raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
@@ -136,7 +145,7 @@ def _looks_local(name: str) -> bool:
     return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or Path(name).is_absolute()
 
 
-def _resumed(run_dir: Path | None, given: dict[str, Any]) -> RunConfig:
+def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
     if run_dir is None:
         raise UsageError("--resume needs --run-dir RUN, the folder of the run; `llamagym-tui runs` lists them.")
     folder = run_dir.expanduser().absolute()
@@ -144,5 +153,12 @@ def _resumed(run_dir: Path | None, given: dict[str, Any]) -> RunConfig:
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
     from llamagym_tui.setup.assignments import merged
 
-    earlier = msgspec.to_builtins(run_store.read_config(folder))
-    return from_dict(RunConfig, merged(earlier, given) | {"run_dir": str(folder), "resume": True})
+    earlier = run_store.read_config(folder)
+    if "agent" not in given:
+        try:
+            trust.require_trusted(earlier.agent)
+        except UntrustedAgent as untrusted:
+            if not trust_agent:
+                raise
+            trust.trust(untrusted)
+    return from_dict(RunConfig, merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True})

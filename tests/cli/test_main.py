@@ -18,6 +18,8 @@ from llamagym_tui.cli.main import app
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.setup.run_config import checked_model
+from tests import fakes
+from tests.recorded_run import record
 
 HEADLESS = "llamagym_tui.cli.headless"
 
@@ -158,6 +160,18 @@ def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: He
     earlier = a_run_folder(tmp_path / "run")
     assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
     assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
+
+
+def test_a_run_that_names_its_own_agent_file_needs_trust_agent(headless: Headless, tmp_path: Path) -> None:
+    agent = tmp_path / "own.py"
+    agent.write_text("", encoding="utf-8")
+    folder = record(tmp_path / "run", fakes.opening_events(), checkpoint=True, agent=str(agent))
+    refused = run("train", "--resume", "--run-dir", str(folder))
+    assert (refused.exit_code, headless.calls) == (2, [])
+    assert "own.py" in refused.stderr
+    assert "--trust-agent" in refused.stderr
+    assert run("train", "--resume", "--run-dir", str(folder), "--trust-agent").exit_code == 0
+    assert len(headless.calls) == 1
 
 
 def test_any_setting_can_be_given_and_a_resumed_run_keeps_the_others_of_its_section(

@@ -17,7 +17,7 @@ from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes
 from tests.recorded_run import record
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import notices, sees, shown, stands_still, until
 
 SIZE = (80, 24)
 
@@ -203,3 +203,15 @@ async def test_help_on_a_replay_tells_only_what_can_be_done_without_a_trainer(ap
         told = [row.name for help in app.screen.query(HelpRows) for row in help.rows]
         assert not {"t", "p", "s", "e", "c", "^r", "x", "w", "f"} & set(told)
         assert {"m", "g", "d", "?", "esc"} <= set(told)
+
+
+@pytest.mark.parametrize("key", ["d", "h"])
+async def test_a_replay_executes_no_code_that_its_folder_names(tmp_path: Path, key: str) -> None:
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')", encoding="utf-8")
+    app = replay_of(record(tmp_path / "run", stamped(list(fakes.demo_run(batches=2))), agent=str(evil)))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await paused(pilot)
+        await pilot.press(key)
+        await until(pilot, lambda: any("executes no code" in each for each in notices(app)))
+        assert not (tmp_path / "executed").exists()

@@ -281,3 +281,23 @@ async def test_the_run_that_is_open_is_listed_as_under_way():
         await sees(pilot, "1,024")
         await sees(pilot, "under way")
         assert "interrupted" not in shown(pilot)
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path: Path, agrees: bool) -> None:
+    evil = tmp_path / "evil.py"
+    evil.write_text("raise RuntimeError('executed')", encoding="utf-8")
+    run("foreign", 0, 12, checkpoint=True, agent=str(evil))
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1,536")
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await sees(pilot, "1,536")
+        await pilot.press("r")
+        await sees(pilot, "execute this code?")
+        assert "evil.py" in shown(pilot)
+        assert "SHA-256" in shown(pilot)
+        await pilot.press("y" if agrees else "n")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else RunsScreen))
+        assert (app.config is not None) == agrees
