@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from llamagym_tui.config import RunConfig, changed
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.user_files import replace_file, runs_dir
 
@@ -215,7 +215,8 @@ def find_run(spec: str | None) -> Path:
     """The folder of a run that is named by its path, or by its name among the user's runs; None: the latest.
 
     Raises:
-        RunStoreError: there is none.
+        RunStoreError: there is none at all.
+        UsageError: there is none of that name.
     """
     if spec is None:
         latest = next((run.run_dir for run in list_runs() if is_run(run.run_dir)), None)
@@ -225,7 +226,7 @@ def find_run(spec: str | None) -> Path:
     for folder in (Path(spec).expanduser(), runs_dir() / spec):
         if is_run(folder):
             return folder.absolute()
-    raise RunStoreError(f"There is no run {spec}; `llamagym-tui runs` lists them.")
+    raise UsageError(f"There is no run {spec}; `llamagym-tui runs` lists them.")
 
 
 def read_config(run_dir: str | Path) -> RunConfig:

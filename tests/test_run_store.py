@@ -12,7 +12,7 @@ import pytest
 
 from llamagym_tui import run_store
 from llamagym_tui.config import PPOConfig, RunConfig
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
 from llamagym_tui.run_store import RunStore
 
@@ -190,5 +190,5 @@ def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest(
     assert run_store.find_run(str(run_store.runs_dir() / "one")) == run_store.runs_dir() / "one"
     assert run_store.find_run("one") == run_store.runs_dir() / "one"
     assert run_store.find_run(None) == run_store.runs_dir() / "two"
-    with pytest.raises(RunStoreError, match="There is no run three"):
+    with pytest.raises(UsageError, match="There is no run three"):
         run_store.find_run("three")

@@ -16,6 +16,7 @@ from textual import work
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.setup.run_agent import RunAgent
@@ -92,7 +93,7 @@ class DemoActions(PersonalApp):
             self.show_error(error)
             return
         self.screen.refresh_bindings()
-        self._save(f"Episode {kept.started.episode:,} (return {kept.episode_return:g}) is kept")
+        self._save(f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept")
 
     def action_keep_rule(self) -> None:
         from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
@@ -107,7 +108,7 @@ class DemoActions(PersonalApp):
         self.notify(
             f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
             if rule is None
-            else f"From now on every watched episode with a return of at least {rule:g} is kept.",
+            else f"From now on every watched episode with a return of at least {real_minus(f'{rule:g}')} is kept.",
             markup=False,
         )
 

@@ -25,7 +25,7 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
-from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, ordered, read_rows
+from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
@@ -252,8 +252,9 @@ class DemonstrationsScreen(Screen[None]):
         field = self.query_one(SentenceInput)
         field.display = bool(field.value) or field.has_focus
         status = self.query_one("#demos-status", Static)
-        status.update(Content(literal(self._fault or self._status or str(self._path))))
-        status.set_class(bool(self._fault), "-fault")
+        fault = self._fault or misread(field.value)
+        status.update(Content(literal(fault or self._status or str(self._path))))
+        status.set_class(bool(fault), "-fault")
         self.refresh_bindings()
 
     @on(OptionList.OptionHighlighted)

@@ -22,6 +22,7 @@ from llamagym_tui.game.agent_base import AgentBase
 SortKey = Literal["line", "return", "turns", "source", "time"]
 SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
 COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
+_COMPARISON = re.compile(r"(?:return|turns)[<>=]")
 _COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
 
 
@@ -63,6 +64,14 @@ def matching(rows: Sequence[Row], words: str) -> list[Row]:
     """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, a source, or any text of its messages."""
     wanted = words.casefold().split()
     return [row for row in rows if all(_matches(row, word) for word in wanted)]
+
+
+def misread(words: str) -> str:
+    """A sentence on the first comparison of a filter that has no number, else empty."""
+    for word in words.casefold().split():
+        if _COMPARISON.match(word) and not _COMPARED.fullmatch(word):
+            return f"{word} compares with no number; write it as return>=1 or turns<3."
+    return ""
 
 
 def ordered(rows: Sequence[Row], by: SortKey, *, descending: bool) -> list[Row]:

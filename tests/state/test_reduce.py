@@ -186,6 +186,13 @@ def test_quitting_interrupts_training_only_while_there_is_some():
     assert not started(ModeChanged(mode="inference")).training
 
 
+def test_the_recent_mean_is_of_exactly_the_last_thousand_returns():
+    state = after(fakes.counted([1.0], 1), fakes.counted([0.0] * (RECENT - 1), RECENT), state=started())
+    assert (len(state.recent), sum(state.recent)) == (RECENT, 1.0)
+    state = after(fakes.counted([0.5], RECENT + 1), state=state)
+    assert (len(state.recent), state.recent[0], state.recent[-1]) == (RECENT, 0.0, 0.5)
+
+
 def test_a_long_run_costs_no_more_memory_than_a_short_one():
     state = started()
     for at in range(300):

@@ -212,6 +212,35 @@ def test_after_a_roll_back_the_best_is_remembered_and_the_fall_is_not() -> None:
     assert last_of(monitor, 8, mean_return=-0.4, action_entropy=0.0).level == "collapsed"
 
 
+def test_after_a_roll_back_broken_numbers_are_counted_from_the_first() -> None:
+    monitor = monitor_after(3)
+    assert said(monitor, figures(policy_loss=math.nan)).level == "warning"
+    monitor.rolled_back()
+    assert said(monitor, figures(policy_loss=math.nan)) == Verdict(
+        "warning", ("broken",), "Losses are not finite in this update."
+    )
+
+
+def test_the_recent_mean_return_is_of_ten_updates_and_a_share_of_three() -> None:
+    # One update of ten is still at -0.1, nine are at -0.3; one of three has 30 % parse failures.
+    assert "fell from -0.100 to -0.280" in last_of(monitor_after(10), 9, mean_return=-0.3).reason
+    assert "10% of replies name no action, 0% before" in said(monitor_after(5), figures(parse_failure_rate=0.3)).reason
+
+
+def test_the_start_is_of_three_updates() -> None:
+    monitor = CollapseMonitor()
+    for entropy in (0.1, 0.2, 0.6, 0.2, 0.2):
+        assert said(monitor, figures(entropy=entropy)) == Verdict()
+    assert "rose from 0.30 to 1.20 nats" in last_of(monitor, 3, entropy=1.2).reason
+
+
+def test_replies_that_repeat_themselves_somewhat_more_than_at_the_start_are_a_warning() -> None:
+    quarter, half = "a b c a b c", "a b c a b c a b c a"  # shares of 1/4 and 5/8
+    verdict = last_of(monitor_after(3, reply=quarter), 3, reply=half)
+    assert (verdict.level, verdict.signs) == ("warning", ("repetition",))
+    assert "62% of their trigrams, 25% at the start" in verdict.reason
+
+
 def test_another_prompt_makes_returns_incomparable() -> None:
     monitor = monitor_after(10)
     monitor.forget()

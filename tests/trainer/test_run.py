@@ -222,6 +222,14 @@ def test_a_collapse_is_warned_of_once_and_the_last_good_checkpoint_stays(tmp_pat
     assert stage.of(RolledBack) == []
 
 
+def test_replies_that_the_model_gives_are_watched_for_repetition(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=80)
+    stage.also_before_step = lambda rollout: setattr(rollout, "last_reply", "1" if stage.steps <= 20 else "!" * 32)
+    stage.session.run()
+    # Of three updates' replies, one repeats itself: 97 % of its trigrams, divided by three.
+    assert "Replies repeat themselves (32% of their trigrams, 0% at the start)" in warnings(stage)[0]
+
+
 def test_a_policy_that_has_collapsed_is_rolled_back_if_that_is_wanted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=80, on_collapse="rollback")
     break_updates(stage, 5, 6)

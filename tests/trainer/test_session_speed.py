@@ -17,7 +17,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
     WatchChanged,
 )
-from tests.fake_parts import STEP_S, Stage
+from tests.fake_parts import STEP_S, Rollout, Stage
 
 
 @pytest.fixture
@@ -120,6 +120,16 @@ def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
     assert list(dict.fromkeys(probed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+
+
+def test_the_first_episode_begins_before_its_actions_are_probed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(Rollout, "begin_episodes", lambda rollout: calls.append("began"))
+    monkeypatch.setattr(Rollout, "pending_prompt", lambda rollout: calls.append("probed"))
+    stage.command_queue.put(SetPace(turn_s=0.5))
+    stage.script = {1: [Stop()]}
+    stage.session.run()
+    assert calls[:2] == ["began", "probed"]
 
 
 def test_a_single_step_does_not_wait_for_the_pace(stage: Stage) -> None:

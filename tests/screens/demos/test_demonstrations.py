@@ -31,7 +31,7 @@ from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import notices, sees, shown, stands_still, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -121,6 +121,16 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         assert cursor_line(screen) == 3, "the cursor stays on its episode"
         await pilot.click("#episode-titles", offset=(26, 0))
         await sees(pilot, "source▼")
+
+
+async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("slash", *"return>=zz")
+        await sees(pilot, "return>=zz compares with no number; write it as return>=1 or turns<3.")
+        await pilot.press("backspace", "backspace", "1")
+        await sees(pilot, "2 of 3 episodes")
+        assert "no number" not in shown(pilot)
 
 
 @pytest.mark.parametrize("keys", [("escape",), ("enter", "escape")])
@@ -318,6 +328,17 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await pilot.press("down", "v", "enter")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]
+
+
+async def test_what_is_kept_and_the_rule_have_real_minus_signs(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        client.emit(*fakes.hand(7, [("Your total: 12.", '{"action": 0}', "json")], -1.0))
+        await pilot.press("k")
+        await until(pilot, lambda: any("Episode 7 (return −1) is kept" in text for text in notices(pilot.app)))
+        await pilot.press("K", *"-0.5", "enter")
+        await until(pilot, lambda: any("a return of at least −0.5 is kept" in text for text in notices(pilot.app)))
 
 
 async def test_episodes_are_kept_by_rule(make_app: MakeApp):

@@ -8,7 +8,7 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.screens.demos.rows import Row, matching, ordered, read_rows
+from llamagym_tui.screens.demos.rows import Row, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import summary_text
 from tests.demos.test_files import a_demo
 
@@ -57,6 +57,12 @@ def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
 )
 def test_each_word_of_a_filter_must_hold(rows: list[Row], words: str, found: list[int]) -> None:
     assert lines(matching(rows, words)) == found
+
+
+@pytest.mark.parametrize("word", ["return>=zz", "turns<", "Return=1x", "return>=-", "turns>=1e3"])
+def test_a_comparison_without_a_number_is_named(word: str) -> None:
+    assert misread(f"human {word}") == f"{word.lower()} compares with no number; write it as return>=1 or turns<3."
+    assert misread("return>=-0.5 turns<3 turns returns <=") == ""
 
 
 def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:

@@ -255,6 +255,18 @@ def test_an_evaluations_mean_has_its_standard_error(make_policy):
     assert (found.mean_return, found.return_stderr) == pytest.approx((0.5, (1 / 12) ** 0.5))
 
 
+def test_an_evaluation_counts_unread_replies_a_turn_and_its_seconds(make_policy):
+    replies = iter(range(8))
+
+    class EveryFourthFails(CountAgent):
+        def extract_action(self, response: str) -> int | None:
+            return None if next(replies) % 4 == 3 else 1
+
+    found = evaluate(EveryFourthFails(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
+    assert found.parse_failure_rate == 2 / 8  # four episodes of two turns
+    assert 0 < found.elapsed_s < 60
+
+
 @pytest.mark.parametrize("greedy", [True, False])
 def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_it_was_given(
     make_policy, monkeypatch, greedy
