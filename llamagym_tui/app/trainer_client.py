@@ -88,12 +88,11 @@ class TrainerClient:
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
-        """Send a command; that the trainer has gone is reported by `events`, not here."""
+        """Send a command, without waiting for a trainer that reads none; that it has gone is reported by `events`."""
         if self._process is None or self._process.stdin is None or self.exit_code is not None:
             return
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(framed(encode_command(command)))
-            await self._process.stdin.drain()
 
     async def events(self) -> AsyncIterator[AnyEvent]:
         """The trainer's events, in order, until its process has ended.

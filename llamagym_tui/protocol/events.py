@@ -24,6 +24,9 @@ Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused",
 End = Literal["terminated", "truncated"]
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
+LeftOut = Literal["slow_screen"]
+"""Conversation that the user interface did not read in time."""
+
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
     """Base of all events; they hold no cycles, so the garbage collector need not look through those that are kept."""
@@ -504,6 +507,15 @@ class WarningRaised(Event, frozen=True, kw_only=True):
     """The request that is refused, so that nobody waits for it. None: none is."""
 
 
+class EventsLeftOut(Event, frozen=True, kw_only=True):
+    """Events are missing here; nothing was waited for, so that the run went on."""
+
+    count: int
+    since_s: float
+    """Stamp of the first one."""
+    reason: LeftOut
+
+
 class SessionFailed(Event, frozen=True, kw_only=True):
     """The session ended by an error; the log has the traceback."""
 
@@ -558,6 +570,11 @@ AnyEvent = (
     | RolledBack
     | SettingsChanged
     | WarningRaised
+    | EventsLeftOut
     | SessionFailed
     | RunFinished
 )
+WatchedEvent = (
+    EpisodeStarted | ObservationShown | StateDrawn | ActionsWeighed | TokensStreamed | TurnFinished | EpisodeFinished
+)
+"""What is watched; left out first where not everything has room."""

@@ -28,6 +28,8 @@ CORRECTED = (
     "trained on."
 )
 """Note at the end of an episode in which a person acted."""
+LEFT_OUT: dict[events.LeftOut, str] = {"slow_screen": "the screen did not keep up, and the run did not wait"}
+"""Why events are missing."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 
@@ -116,6 +118,10 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             message = clipped(event.message)
             warned = _after(state, event, "pending", "watching", "wheel", "warm_start", warning=message)
             return _noted(warned, f"Warning: {message}")
+        case events.EventsLeftOut():
+            return _noted(
+                state, f"{event.count:,} events of the conversation are left out here: {LEFT_OUT[event.reason]}."
+            )
         case events.SessionFailed():
             return _ended(_after(state, event, "warm_start", phase="failed", failure=clipped(event.message)))
         case events.RunFinished():

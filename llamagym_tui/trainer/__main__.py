@@ -23,7 +23,8 @@ from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
 from llamagym_tui.protocol.wire import decode_command, encode_event, read_frame, write_frame
-from llamagym_tui.trainer.descriptors import Wire, quiet_libraries, take_over_wire
+from llamagym_tui.trainer.descriptors import quiet_libraries, take_over_wire
+from llamagym_tui.trainer.event_pipe import EventPipe
 
 GRACE_S = 20.0
 """Seconds that a step or update under way has to end, and a checkpoint to be written, once the parent is gone."""
@@ -41,19 +42,21 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
-    send = _sender(wire, command_queue)
     try:
-        send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+        write_frame(wire.events, encode_event(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid())))
     except OSError:
         log.exception("nobody listens")
         return 1
     threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
+    pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
     try:
-        return _session(command_queue, send)
+        return _session(command_queue, pipe.send)
     except LlamaGymError as error:  # before there is a session that could report it
         log.exception("no session")
-        send(SessionFailed(message=str(error)))
+        pipe.send(SessionFailed(message=str(error)))
         return 1
+    finally:
+        pipe.close()
 
 
 def listen(commands: BinaryIO, command_queue: queue.SimpleQueue[AnyCommand]) -> None:
@@ -88,19 +91,6 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
 
     session = Session(first.config, RunStore.create(first.config), command_queue, sinks=[send])
     return 0 if session.run() is Phase.STOPPED else 1
-
-
-def _sender(wire: Wire, command_queue: queue.SimpleQueue[AnyCommand]) -> Callable[[Event], None]:
-    """Writes events to the wire; requests a stop once nobody reads them."""
-
-    def send(event: Event) -> None:
-        try:
-            write_frame(wire.events, encode_event(event))
-        except OSError:
-            command_queue.put(Stop())
-            raise
-
-    return send
 
 
 def _handle_signals(command_queue: queue.SimpleQueue[AnyCommand]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from llamagym_tui.errors import TrainerDied
 from llamagym_tui.protocol.events import AnyEvent, Hello, RunFinished, SessionFailed, TokensStreamed
 from tests import fakes
 
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 ROOT = Path(__file__).parents[2]
 
 
@@ -109,3 +113,23 @@ async def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerDied, match="could not be started"):
         await TrainerClient().start(fakes.config(tmp_path / "file" / "run"))
+
+
+@posix
+async def test_a_trainer_that_was_stopped_by_a_signal_does_not_hold_up_the_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from llamagym_tui.protocol.commands import SetSystemPrompt
+
+    client = await started("serves", tmp_path, monkeypatch)
+    events = client.events()
+    assert isinstance(await anext(events), Hello)
+    process = client._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    async with asyncio.timeout(2):
+        for _ in range(100):
+            await client.send(SetSystemPrompt(system_prompt="hit " * 5_000))
+    process.send_signal(signal.SIGCONT)
+    await client.stop(timeout_s=120)
+    assert client.exit_code == 0

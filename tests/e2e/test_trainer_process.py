@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from llamagym_tui.protocol.events import (
     EpisodesCounted,
     EpisodeStarted,
     EvaluationFinished,
+    EventsLeftOut,
     Hello,
     ModeChanged,
     ObservationShown,
@@ -286,3 +288,25 @@ def test_a_trainer_that_is_too_busy_to_stop_does_not_outlive_its_parent(tmp_path
         trainer.end_commands()
         assert trainer.ends() == 1
         assert "leaving without a checkpoint" in trainer.log_path.read_text()
+
+
+@posix
+@pytest.mark.slow
+def test_a_suspended_user_interface_does_not_stop_training(tmp_path: Path, model: str) -> None:
+    small = "import llamagym_tui.trainer.event_pipe as event_pipe; event_pipe.MOST_WAITING = 4096"
+    with TrainerProcess(tmp_path, code=small) as trainer:
+        trainer.start(model=model, ppo=SMALL)
+        trainer.wait_for(UpdateFinished)
+        trainer.reads.clear()
+        events, deadline = tmp_path / "events.jsonl", time.monotonic() + 120
+        goal = events.stat().st_size + 2 * 65_536  # more than a pipe holds
+        while events.stat().st_size < goal:
+            assert time.monotonic() < deadline, "the trainer waits for somebody who reads"
+            time.sleep(0.1)
+        trainer.reads.set()
+        trainer.send(Stop())
+        assert trainer.ends() == 0
+        kept = list(run_store.read_events(tmp_path))
+        assert trainer.of(UpdateFinished) == [event for event in kept if isinstance(event, UpdateFinished)]
+        assert trainer.of(EpisodesCounted) == [event for event in kept if isinstance(event, EpisodesCounted)]
+        assert trainer.of(EventsLeftOut)

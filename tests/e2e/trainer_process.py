@@ -49,6 +49,9 @@ class TrainerProcess:
         )
         self.events: list[AnyEvent] = []
         self.fault: Exception | None = None
+        self.reads = threading.Event()
+        """Cleared, nothing is read from the pipe any more."""
+        self.reads.set()
         self._arrived: queue.SimpleQueue[AnyEvent | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -105,7 +108,7 @@ class TrainerProcess:
     def _read(self) -> None:
         assert self.process.stdout is not None
         try:
-            while (payload := wire.read_frame(self.process.stdout)) is not None:  # type: ignore[arg-type]
+            while self.reads.wait() and (payload := wire.read_frame(self.process.stdout)) is not None:  # type: ignore[arg-type]
                 self._arrived.put(wire.decode_event(payload))
         except Exception as error:
             self.fault = error

@@ -1,0 +1,131 @@
+"""Sends events to the user interface from a thread of its own: one that reads slowly, or not at all, never stops
+training.
+
+While more than `MOST_WAITING` bytes wait, the conversation is left out until all has been read, and an event in its
+place has the number. All other events arrive, in order and however late; those that wait long are kept compressed,
+so that a night of them takes some megabytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from llamagym_tui.protocol.events import EpisodeStarted, Event, EventsLeftOut, ObservationShown, WatchedEvent
+from llamagym_tui.protocol.wire import encode_event, framed
+
+MOST_WAITING = 1024 * 1024
+"""Bytes that wait before the conversation is left out; so many are compressed together."""
+PIECE = 16 * 1024
+"""Bytes that are written at once."""
+PATIENCE_S = 5.0
+"""Seconds that the end of a session waits for somebody who reads nothing."""
+log = logging.getLogger(__name__)
+
+
+class EventPipe:
+    def __init__(self, stream: BinaryIO, *, on_gone: Callable[[], None]) -> None:
+        """A pipe that nothing waits for yet.
+
+        Args:
+            stream: unbuffered.
+            on_gone: called from the thread, once, when nobody can read any more.
+        """
+        self._stream, self._on_gone = stream, on_gone
+        self._blocks: deque[bytes] = deque()
+        self._tail = bytearray()
+        """What comes after the compressed blocks."""
+        self._waiting = self._taken = 0
+        self._changed = threading.Condition()
+        self._fault: OSError | None = None
+        self._closed = False
+        self._gap = Gap()
+        self._thread = threading.Thread(target=self._write, name="events", daemon=True)
+        self._thread.start()
+
+    def send(self, event: Event) -> None:
+        """Queue an event, or leave it out.
+
+        Raises:
+            OSError: nobody can read any more.
+        """
+        with self._changed:
+            if self._fault is not None:
+                raise self._fault
+            for each in self._gap.around(event, self._waiting):
+                frame = framed(encode_event(each))
+                self._tail += frame
+                self._waiting += len(frame)
+            if len(self._tail) > MOST_WAITING:
+                self._blocks.append(zlib.compress(self._tail, level=1))
+                self._tail = bytearray()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Wait until all has been read, or nothing was for `PATIENCE_S`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        taken = -1
+        while self._thread.is_alive() and taken < self._taken:
+            taken = self._taken
+            self._thread.join(PATIENCE_S)
+        if self._thread.is_alive():
+            log.error("nobody reads: %d bytes of events were not sent", self._waiting)
+
+    def _write(self) -> None:
+        try:
+            while waiting := self._next():
+                while waiting:  # a raw stream may take less than it is given
+                    written = self._stream.write(waiting[:PIECE])
+                    waiting = waiting[written:]
+                    self._taken += written
+        except OSError as error:
+            self._fault = error
+            self._on_gone()
+
+    def _next(self) -> memoryview:
+        """What was queued first, when there is something; empty at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            if self._blocks:
+                found: bytes | bytearray = zlib.decompress(self._blocks.popleft())
+            else:
+                found, self._tail = self._tail, bytearray()
+            self._waiting -= len(found)
+            return memoryview(found)
+
+
+class Gap:
+    """What of the conversation is left out at present."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._count = 0
+        self._since_s = 0.0
+        self._started: EpisodeStarted | None = None
+        """The episode that began last among what was left out."""
+
+    def around(self, event: Event, waiting: int) -> Iterator[Event]:
+        """What is sent when an event comes while so many bytes wait: itself or nothing; after a gap, its mark first."""
+        if not isinstance(event, WatchedEvent):
+            yield event
+            return
+        self._is_open = waiting > MOST_WAITING or (self._is_open and waiting > 0)
+        if self._is_open or (self._count and not isinstance(event, EpisodeStarted | ObservationShown)):
+            self._since_s = self._since_s if self._count else event.at_s
+            self._count += 1
+            self._started = event if isinstance(event, EpisodeStarted) else self._started
+            return
+        if self._count:
+            begun = self._started
+            late = [begun] if begun is not None and begun.episode == event.episode and event != begun else []
+            count, self._count, self._started = self._count - len(late), 0, None
+            if count:
+                yield EventsLeftOut(at_s=event.at_s, count=count, since_s=self._since_s, reason="slow_screen")
+            yield from late
+        yield event
