@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.user_files import replace_file, runs_dir
+from llamagym_tui.user_files import file_content, growing_file, make_folder, replace_file, runs_dir
 
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
@@ -74,7 +74,7 @@ class RunStore:
         store = cls(config.run_dir, clock=clock)
         store._check(config)
         try:
-            store.run_dir.mkdir(parents=True, exist_ok=True)
+            make_folder(store.run_dir)
             store._lock.acquire(timeout=0)
             store.write_config(config)
             store._events = EventLog(store.run_dir / EVENTS_FILE, clock=clock)
@@ -108,6 +108,20 @@ class RunStore:
         """
         settings = msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
         replace_file(self.run_dir / CONFIG_FILE, settings)
+
+    def open_log(self) -> BinaryIO:
+        """The file of `log_path`, for what is printed.
+
+        Raises:
+            RunStoreError: it cannot be written.
+        """
+        try:
+            return growing_file(self.log_path)
+        except OSError as error:
+            raise RunStoreError(
+                f"The log of the run in {self.run_dir} cannot be written ({error.strerror or error}); "
+                "choose another folder with --run-dir."
+            ) from error
 
     def append(self, event: Event) -> None:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
@@ -197,8 +211,8 @@ def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> 
 def _is_made(folder: Path) -> bool:
     """Make a folder unless it is there, or something forbids any such folder."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700)
     except FileExistsError:
         return not folder.exists()  # a file in a parent's place is no other run
     except OSError:
@@ -237,12 +251,12 @@ def read_config(run_dir: str | Path) -> RunConfig:
     """
     path = Path(run_dir) / CONFIG_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunConfig)
+        return msgspec.json.decode(file_content(path), type=RunConfig)
     except OSError as error:
         raise RunStoreError(
             f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunStoreError(f"{path} has no settings of a run ({error}); name another run folder.") from error
 
 

@@ -1,10 +1,21 @@
-"""Folders of the user, what the app keeps there between runs, and files that a crash leaves whole."""
+"""Folders of the user, what the app keeps there between runs, and files that a crash leaves whole.
+
+Everything of ours that opens a file goes through here: only regular files of a bounded size are read, so that a pipe or
+a device in a file's place never holds anybody up; what is made is readable by its owner only; and a draft, or a folder
+that is removed, never leads out of its folder through a link.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import secrets
+import shutil
+import stat
+import time
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -53,8 +64,8 @@ def config_dir() -> Path:
 def load_preferences(folder: Path) -> Preferences:
     """What is kept in a folder; the defaults where nothing readable is."""
     try:
-        return msgspec.json.decode((folder / PREFERENCES_FILE).read_bytes(), type=Preferences)
-    except (OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(file_content(folder / PREFERENCES_FILE), type=Preferences)
+    except (OSError, ValueError, RecursionError):
         return Preferences()
 
 
@@ -67,29 +78,151 @@ def save_preferences(folder: Path, preferences: Preferences) -> None:
     replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
 
 
+MOST_WHOLE = 64 * 2**20
+"""Bytes of a file that is read at once."""
+MOST_FILE = 4 * 2**30
+"""Bytes of a file that is read line by line."""
+DRAFTS = ".llamagym-*.partial"
+"""Names of files and folders that are being written."""
+ABANDONED_S = 3600.0
+"""Age of a draft of which a crash can be assumed."""
+_NEVER_WAIT = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
+
+
+def regular_file(path: Path, *, most: int = MOST_FILE) -> BinaryIO:
+    """A file opened for reading, at once, whatever stands there.
+
+    Raises:
+        OSError: it cannot be read, is no regular file (but a folder, a pipe, a device), or has more than `most` bytes.
+    """
+    return os.fdopen(_opened(path, os.O_RDONLY, most), "rb")
+
+
+def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
+    """All bytes of a file.
+
+    Raises:
+        OSError: as `regular_file`.
+    """
+    with regular_file(path, most=most) as file:
+        return file.read(most)
+
+
+def growing_file(path: Path, *, follow: bool = False) -> BinaryIO:
+    """A file opened for reading and for writing at its end; made if absent.
+
+    Raises:
+        OSError: as `regular_file`; or it cannot be written, or is a link and `follow` is off.
+    """
+    nofollow = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | nofollow, MOST_FILE), "ab+")
+
+
+def _opened(path: Path, flags: int, most: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _NEVER_WAIT, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a link that is not followed", str(path)) from error
+        raise
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EFBIG, f"{path.name} has over {most:,} bytes", str(path))
+    raise OSError(errno.EINVAL, f"{path.name} is no regular file", str(path))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, for its owner only; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
 def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
-    """Write a file; until it is whole the old one stays. Folders are made.
+    """Write a file; until it is whole the old one stays. Folders are made; a link is replaced, not followed.
 
     Args:
-        path: of the file.
+        path: of the file; it keeps its mode, and a new one is its owner's only.
         content: all of it.
         sync: whether it is on the disk, not only with the operating system, before it takes the old one's place.
 
     Raises:
         OSError: it cannot be written; the old file is then as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
+    make_folder(path.parent)
+    discard_drafts(path.parent, older_than_s=ABANDONED_S)
+    draft = _draft(path.parent)
     try:
-        with partial.open("wb") as file:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            if path.is_file() and not path.is_symlink():
+                draft.chmod(path.stat().st_mode & 0o777)
             file.write(content)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
         raise
+    if sync:
+        sync_folder(path.parent)
+
+
+def draft_folder(parent: Path) -> Path:
+    """A new, empty folder of its owner only, to be filled and then renamed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    draft = _draft(parent)
+    draft.mkdir(mode=0o700)
+    return draft
+
+
+def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
+    """Remove drafts that a crash has left; one that cannot be removed stays."""
+    for draft in folder.glob(DRAFTS):
+        with contextlib.suppress(OSError):
+            if time.time() - draft.lstat().st_mtime >= older_than_s:
+                discard(draft)
+
+
+def discard(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it; of a link only the link. What is not there is fine.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put names of new and renamed files on disk, where the system knows how."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _draft(folder: Path) -> Path:
+    return folder / DRAFTS.replace("*", secrets.token_hex(8))
 
 
 def torn_line_start(file: IO[bytes]) -> int:

@@ -1,12 +1,17 @@
-"""Files that a crash leaves whole."""
+"""Files that a crash leaves whole, and what stands in a file's place."""
 
 from __future__ import annotations
 
+import os
+import socket
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from llamagym_tui.user_files import replace_file, torn_line_start
+from llamagym_tui import user_files
+from llamagym_tui.user_files import file_content, growing_file, make_folder, replace_file, torn_line_start
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -34,10 +39,138 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("content", "start"),
-    [(b"", 0), (b"torn", 0), (b"a\n", 2), (b"a\nb", 2), (b"a\n" + b"x" * 100_000, 2), (b"y" * 70_000 + b"\nz", 70_001)],
+    [
+        (b"", 0),
+        (b"torn", 0),
+        (b"a\n", 2),
+        (b"a\nb", 2),
+        (b"a\n" + b"x" * 100_000, 2),
+        (b"y" * 70_000 + b"\nz", 70_001),
+        (b"a\nb\n" + b"x" * 65_535, 4),  # the end of b is the first byte of the last block
+    ],
 )
 def test_a_torn_last_line_is_found(tmp_path: Path, content: bytes, start: int) -> None:
     path = tmp_path / "lines"
     path.write_bytes(content)
     with path.open("rb") as file:
         assert torn_line_start(file) == start
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as it:
+        os.chdir(path.parent)  # names of sockets are short
+        it.bind(path.name)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def a_terabyte(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+IN_PLACE = [a_pipe, a_device, a_socket, a_folder, a_loop, a_terabyte]
+
+
+@pytest.mark.parametrize("put", IN_PLACE)
+@pytest.mark.parametrize("use", [file_content, growing_file])
+def test_what_is_no_file_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Callable[[Path], None], use: Callable[[Path], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "notes")
+    with pytest.raises(OSError):
+        use(tmp_path / "notes")
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_bytes(b"12345")
+    assert file_content(path, most=5) == b"12345"
+    with pytest.raises(OSError, match="notes has over 4 bytes"):
+        file_content(path, most=4)
+
+
+def test_a_link_is_read_but_nothing_is_added_through_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a\n")
+    link = tmp_path / "link"
+    link.symlink_to("file")
+    assert file_content(link) == b"a\n"
+    with pytest.raises(OSError, match="link is a link that is not followed"):
+        growing_file(link)
+    with growing_file(link, follow=True) as file:
+        file.write(b"b\n")
+    assert (tmp_path / "file").read_bytes() == b"a\nb\n"
+
+
+def modes(*paths: Path) -> list[int]:
+    return [stat.S_IMODE(path.stat().st_mode) for path in paths]
+
+
+def test_what_is_made_is_its_owners_only_and_what_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    old_umask = os.umask(0o022)
+    try:
+        path = tmp_path / "new" / "folder" / "notes"
+        replace_file(path, b"new")
+        growing_file(path.with_name("log")).close()
+        assert modes(tmp_path / "new", path.parent, path, path.with_name("log")) == [0o700, 0o700, 0o600, 0o600]
+        for place, mode in ((path.parent, 0o755), (path, 0o644)):
+            place.chmod(mode)
+        make_folder(path.parent)
+        replace_file(path, b"newer")
+        assert modes(path.parent, path) == [0o755, 0o644]
+    finally:
+        os.umask(old_umask)
+
+
+def test_a_link_in_a_files_place_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"theirs")
+    path = tmp_path / "notes"
+    path.symlink_to("victim")
+    replace_file(path, b"ours")
+    assert (path.read_bytes(), path.is_symlink()) == (b"ours", False)
+    assert (tmp_path / "victim").read_bytes() == b"theirs"
+
+
+def test_drafts_have_names_that_nobody_can_know_and_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert user_files.draft_folder(tmp_path) != user_files.draft_folder(tmp_path)
+    monkeypatch.setattr("secrets.token_hex", lambda _: "known")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / ".llamagym-known.partial").symlink_to("victim")
+    for write in (lambda: replace_file(tmp_path / "notes", b"ours"), lambda: user_files.draft_folder(tmp_path)):
+        with pytest.raises(FileExistsError):
+            write()
+        (tmp_path / ".llamagym-known.partial").unlink(missing_ok=True)
+        (tmp_path / ".llamagym-known.partial").symlink_to("nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_drafts_that_a_crash_left_are_removed_once_they_are_old(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "theirs").touch()
+    (tmp_path / ".llamagym-link.partial").symlink_to("victim")
+    left = user_files.draft_folder(tmp_path)
+    (left / "link").symlink_to(tmp_path / "victim")
+    fresh = user_files.draft_folder(tmp_path)
+    os.utime(left, (0, 0))
+    replace_file(tmp_path / "notes", b"")
+    assert (left.exists(), fresh.exists()) == (False, True)
+    user_files.discard_drafts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "victim"]
+    assert (tmp_path / "victim" / "theirs").exists()

@@ -20,6 +20,7 @@ from llamagym_tui.errors import TrainerDied, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished, SessionFailed
 from llamagym_tui.protocol.wire import decode_event, encode_command, framed, read_frame_async
+from llamagym_tui.user_files import growing_file, make_folder
 
 TRAINER = (sys.executable, "-m", "llamagym_tui.trainer")
 """Command of the trainer process; the log's path follows."""
@@ -71,8 +72,8 @@ class TrainerClient:
         self._config = config
         self.log_path = RunStore(Path(config.run_dir)).log_path
         try:
-            self.log_path.parent.mkdir(parents=True, exist_ok=True)
-            with self.log_path.open("ab") as log:
+            make_folder(self.log_path.parent)
+            with growing_file(self.log_path) as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._command,
                     str(self.log_path),

@@ -175,7 +175,7 @@ def run_session(
     quiet_libraries()
     store = RunStore.create(config)
     with (
-        store.log_path.open("ab") as log,
+        store.open_log() as log,
         diverted(log, stderr=not debug) as terminal,
         progress_on(terminal, **limits) as progress,  # type: ignore[arg-type]
     ):

@@ -27,12 +27,14 @@ from llamagym_tui.protocol.events import (
     TokensStreamed,
     TurnFinished,
 )
-from llamagym_tui.user_files import torn_line_start
+from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 
 CONVERSATION_EVENTS_PER_S = 10.0
 """Events of watched episodes that are kept, on average over a run."""
 CONVERSATION_BURST = 40.0
 """Events that may be kept at once after a quiet while."""
+MOST_LINE = 16 * 2**20
+"""Bytes of an event that is read."""
 FLUSH_EVERY_S = 1.0
 """Seconds after which an event stands in the file at the latest, once another one comes."""
 
@@ -79,10 +81,8 @@ class EventLog:
         Raises:
             OSError: the file cannot be written.
         """
-        if path.exists():
-            with path.open("r+b") as file:
-                file.truncate(torn_line_start(file))
-        self._file = path.open("ab")
+        self._file = growing_file(path)
+        self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
         self._conversations = ConversationBudget()
         self._clock = clock
@@ -148,13 +148,12 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
         RunStoreError: the file is not there, or a line other than the last is no event.
     """
     try:
-        with path.open("rb") as file:
+        with regular_file(path) as file:
             file.seek(offset)
-            for line in file:
-                if line.endswith(b"\n"):
-                    event = _event(path, offset, line)
-                    offset += len(line)
-                    yield Logged(event, offset)
+            while (line := file.readline(MOST_LINE)).endswith(b"\n") or len(line) == MOST_LINE:
+                event = _event(path, offset, line)
+                offset += len(line)
+                yield Logged(event, offset)
     except OSError as error:
         raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
 
@@ -196,10 +195,13 @@ def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
     try:
         return _decoder.decode(line)
     except (ValueError, RecursionError) as error:
-        with path.open("rb") as file:
-            number = 1 + file.read(offset).count(b"\n")
+        number = 1
+        with regular_file(path) as file:
+            while file.tell() < offset:
+                number += file.readline(MOST_LINE).endswith(b"\n")
+        why = error if line.endswith(b"\n") else f"it has over {MOST_LINE:,} bytes"
         raise RunStoreError(
-            f"Line {number} of {path} is no event ({error}); "
+            f"Line {number} of {path} is no event ({why}); "
             "the file was changed, or was written by another version of llamagym-tui."
         ) from error
 

@@ -28,7 +28,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
-from llamagym_tui.user_files import replace_file
+from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
 VERSION = 1
@@ -110,8 +110,8 @@ def differences(
 
 def _kept(run_dir: Path) -> RunSummary:
     try:
-        kept = msgspec.json.decode((run_dir / SUMMARY_FILE).read_bytes(), type=RunSummary)
-    except (OSError, ValueError):
+        kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
+    except (OSError, ValueError, RecursionError):
         return RunSummary()
     return kept if kept.version == VERSION else RunSummary()
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TextIO, cast
 
+from llamagym_tui.user_files import growing_file
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -29,13 +31,14 @@ def take_over_wire(log_path: Path) -> Wire:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, STDIN)
     try:
-        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        with growing_file(log_path) as log:
+            to = os.dup(log.fileno())
     except OSError:  # whoever writes into the run folder next reports it
-        log = os.dup(nothing)
+        to = os.dup(nothing)
     for descriptor in (STDOUT, STDERR):
-        os.dup2(log, descriptor)
+        os.dup2(to, descriptor)
     os.close(nothing)
-    os.close(log)
+    os.close(to)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)

@@ -7,11 +7,11 @@ new folder and then put in place, so that a crash at any moment leaves one that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.user_files import discard, discard_drafts, draft_folder
 
 MODEL, GOOD, START = "model", "good", "start"
 STATE, COUNTERS = "learner.pt", "counters.json"
@@ -44,7 +45,7 @@ def keep_good_checkpoint(run_dir: Path) -> Path:
         OSError: it cannot be written; the last good one still stands.
     """
     with _written(run_dir, GOOD) as new:
-        shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked)
+        shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked, dirs_exist_ok=True)
     return run_dir / GOOD
 
 
@@ -109,17 +110,19 @@ def load_start(run_dir: Path, policy: Policy) -> None:
         ) from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def _written(run_dir: Path, name: str) -> Iterator[Path]:
     """A new folder to write a checkpoint to, which then replaces the old one: after a crash one of both is whole."""
-    new, place, old = run_dir / f"{name}.new", run_dir / name, run_dir / f"{name}.old"
-    shutil.rmtree(new, ignore_errors=True)
+    place, old = run_dir / name, run_dir / f"{name}.old"
+    discard_drafts(run_dir)
+    new = draft_folder(run_dir)
     yield new
-    if place.exists():
-        shutil.rmtree(old, ignore_errors=True)  # not before: it may be all that a crash has left
+    if os.path.lexists(place):
+        discard(old)  # not before: it may be all that a crash has left
         os.replace(place, old)
     os.replace(new, place)
-    shutil.rmtree(old, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        discard(old)
 
 
 def _standing(run_dir: Path, name: str) -> Path:

@@ -118,3 +118,20 @@ def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(ma
         roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), before)
     assert policy.version == 0
+
+
+@pytest.mark.parametrize("name", ["model", "model.new", "model.old", "good", "good.old", "good.new"])
+def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tmp_path, name):
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    for folder in (run, victim):
+        folder.mkdir()
+    (victim / "learner.pt").write_text("theirs")
+    (run / name).symlink_to(victim)
+    policy = make_policy()
+    for _ in range(2):
+        save_checkpoint(run, policy, PPO(policy, QUICK), {})
+        keep_good_checkpoint(run)
+    assert [path.name for path in victim.iterdir()] == ["learner.pt"]
+    assert (victim / "learner.pt").read_text() == "theirs"
+    assert not (run / "model").is_symlink()
+    assert not (run / "good").is_symlink()
