@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from llamagym_tui.config import (
     Mode,
@@ -19,7 +20,7 @@ from llamagym_tui.config import (
     changes_to_restore,
     with_final_values,
 )
-from llamagym_tui.errors import ConfigError, RunStoreError
+from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -68,7 +69,10 @@ class Run:
         self._warned_at: dict[tuple[str, tuple[str, ...]], int] = {}
         """Update at which each finding was reported last."""
         self._roll_backs = 0
-        self._apply(changed(config, changes_to_restore(config, start.changed)))
+        restored = changed(config, changes_to_restore(config, start.changed))
+        if restored.n_envs != config.n_envs:
+            self.rollout.resize(restored.n_envs)
+        self._apply(restored)
         if start.generation == self.config.generation:
             self._monitor.recall(start.best)
 
@@ -123,8 +127,7 @@ class Run:
         may_roll_back = self.config.on_collapse == "rollback" and self._roll_backs < MOST_ROLL_BACKS
         if verdict.level == "collapsed" and may_roll_back:
             self._roll_backs += 1
-            with self._emitter.refusing("roll_back", RunStoreError):
-                self.roll_back(event_builders.verdict_text(verdict))
+            if self.roll_back(event_builders.verdict_text(verdict)):
                 return
         now, finding = self.ppo.updates, (verdict.level, verdict.signs)
         if verdict.level != "quiet" and now - self._warned_at.get(finding, -REMIND_AFTER) >= REMIND_AFTER:
@@ -150,19 +153,22 @@ class Run:
         self._emit(events.PromptChanged(prompt_version=version, system_prompt=prompt))
 
     def change(self, requested: Mapping[str, Value]) -> None:
-        """Use other settings from now on, all that are requested or none; a checkpoint comes first.
-
-        Raises:
-            ConfigError: nothing was changed; the message gives the reason.
-        """
+        """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
         changes = with_final_values(requested)
-        config = changed(self.config, changes)
-        self._check(config)
+        attempt = partial(self._emitter.attempt, "settings", prefix="Nothing was changed: ")
+        config = attempt(lambda: self._checked(changed(self.config, changes)), ConfigError)
+        if config is None:
+            return
         self.report_episodes()  # what was played by the settings before
         if self._checkpoints.has_news(self._counters()):
             self.save_or_warn()
-        self._apply(config)
-        self._emit_changes(changes)
+        if config.n_envs == self.config.n_envs or attempt(lambda: self._resized(config.n_envs), EnvError):
+            self._apply(config)
+            self._emit_changes(changes)
+
+    def _resized(self, n_envs: int) -> bool:
+        self.rollout.resize(n_envs)
+        return True
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
@@ -173,8 +179,8 @@ class Run:
         updates, episodes = self.ppo.updates, self.rollout.episodes
         self._emit(events.SettingsChanged(changes=changes, update=updates, episodes=episodes))
 
-    def _check(self, config: RunConfig) -> None:
-        """Refuse what these parts cannot do.
+    def _checked(self, config: RunConfig) -> RunConfig:
+        """The settings, if these parts can do what they name.
 
         Raises:
             ConfigError: it needs what the run was begun without.
@@ -183,6 +189,7 @@ class Run:
             raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
         if config.generation.policy == "score" and not self.policy.trie:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+        return config
 
     def _apply(self, config: RunConfig) -> None:
         before, self.config = self.config, config
@@ -195,22 +202,21 @@ class Run:
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
             self.rollout.batch_turns = config.ppo.batch_size
-        if before.n_envs != config.n_envs:
-            self.rollout.resize(config.n_envs)
 
-    def roll_back(self, reason: str) -> None:
-        """Go on from the last good checkpoint.
-
-        Raises:
-            RunStoreError: there is none, or it cannot be read.
-        """
-        path = self._checkpoints.roll_back(self.policy, self.ppo)
+    def roll_back(self, reason: str) -> bool:
+        """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
+        path = self._emitter.attempt(
+            "roll_back", lambda: self._checkpoints.roll_back(self.policy, self.ppo), RunStoreError
+        )
+        if path is None:
+            return False
         self.rollout.restart()
         self._begin_batch()
         self._monitor.rolled_back()
         self._warned_at.clear()
         self._emit(events.RolledBack(update=self.ppo.updates, path=str(path), reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
+        return True
 
     def _keep_good(self, *, good: bool) -> None:
         try:

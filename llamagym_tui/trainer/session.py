@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, assert_never
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import ActionParseError, ConfigError, DemoFileError, EnvError, RunStoreError, UsageError
+from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
@@ -223,8 +223,7 @@ class Session:
             case commands.SetSystemPrompt(system_prompt=prompt):
                 run.set_prompt(prompt)
             case commands.ChangeSettings(changes=changes):
-                with refusing("settings", ConfigError, prefix="Nothing was changed: "):
-                    run.change(changes)
+                run.change(changes)
             case commands.Evaluate():
                 self._evaluate(command, run)
             case commands.WeighActions():
@@ -237,8 +236,7 @@ class Session:
             case commands.SaveCheckpoint():
                 run.save_or_warn()
             case commands.RollBack():
-                with refusing("roll_back", RunStoreError):
-                    run.roll_back("requested")
+                run.roll_back("requested")
             case commands.Stop():
                 self._stop(run)
             case commands.StartRun():

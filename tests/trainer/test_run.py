@@ -9,6 +9,7 @@ import pytest
 
 from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, PPOConfig
+from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -106,6 +107,36 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
     assert named in warnings(stage)[0]
     assert stage.of(SettingsChanged) == []
     assert (stage.ppo.config, stage.rollout.restarts) == (stage.config.ppo, 0)
+
+
+def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_changed(tmp_path: Path) -> None:
+    def refuse(n_envs: int) -> None:
+        raise EnvError("Coin-v0 cannot be made.")
+
+    stage = Stage(tmp_path, episodes=24)
+    stage.also_before_step = lambda rollout: setattr(rollout, "resize", refuse)
+    stage.script = {2: [ChangeSettings(changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5})]}
+    assert stage.session.run() is Phase.STOPPED
+    assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
+    assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.ppo.config) == ([], 0, stage.config.ppo)
+    assert stage.policy.generation == stage.config.generation
+
+
+@pytest.mark.parametrize(("command", "late"), [
+    (ChangeSettings(changes={"generation.temperature": 0.5}), ConfigError("late")), (RollBack(), RunStoreError("late")),
+])  # fmt: skip
+def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
+    tmp_path: Path, command: Any, late: Exception
+) -> None:
+    def fail() -> None:
+        raise late
+
+    stage = Stage(tmp_path, episodes=80)
+    stage.also_before_step = lambda rollout: setattr(rollout, "restart", fail)
+    stage.script = {STEPS_A_BATCH * 5 + 2: [command]}
+    assert stage.session.run() is Phase.FAILED
+    assert stage.session.error is late
+    assert warnings(stage) == []
 
 
 def test_a_run_without_a_reference_cannot_be_held_near_one(tmp_path: Path) -> None:

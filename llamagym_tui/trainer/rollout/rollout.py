@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from llamagym_tui.config import Mode
@@ -208,10 +209,15 @@ class Rollout:
         """Step another number of environments from now on; episodes under way are dropped.
 
         Raises:
-            EnvError: an environment cannot be made; those there are stay.
+            EnvError: an environment cannot be made; all is as it was.
         """
-        for _ in range(len(self.slots), n_envs):
-            self.slots.append(EnvSlot(len(self.slots), self._make_env()))
+        more: list[EnvSlot] = []
+        with ExitStack() as undone:
+            for index in range(len(self.slots), n_envs):
+                more.append(EnvSlot(index, self._make_env()))
+                undone.callback(more[-1].env.close)
+            undone.pop_all()
+        self.slots += more
         self.emit_corrections()
         for slot in self.slots[n_envs:]:
             slot.env.close()

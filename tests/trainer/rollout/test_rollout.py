@@ -368,3 +368,17 @@ def test_an_evaluation_that_breaks_closes_its_environments(make_policy):
     with pytest.raises(EnvError):
         evaluate(Broken(), make_policy(), episodes=8, greedy=True, seed=3, n_envs=3, max_turns=9)
     assert len(closed) == 3
+
+
+def test_environments_that_cannot_all_be_made_leave_those_there_are(make_rollout, monkeypatch):
+    rollout, _ = make_rollout()
+    rollout.step()
+    closed: list[CountEnv] = []
+    made = iter([CountEnv(), CountEnv()])
+    monkeypatch.setattr(CountEnv, "close", lambda env: closed.append(env))
+    rollout._make_env = lambda: next(made)
+    with pytest.raises(StopIteration):
+        rollout.resize(9)
+    assert (len(rollout.slots), rollout.live, len(closed)) == (4, 4, 2)
+    rollout.step()
+    assert rollout.episodes == 4
