@@ -1,8 +1,17 @@
 """Errors, named for the boundary they crossed.
 
 Each message is one sentence, or two, with what happened, where, and what to do next; the command line
-prints it as it is. Causes are chained with ``from``.
+prints it as it is. Causes are chained with ``from``; of an error of other people's code, `described` gives the line.
 """
+
+from __future__ import annotations
+
+import os
+
+MOST_WORDS = 300
+"""Characters of somebody else's message that are repeated."""
+_OURS = os.path.dirname(__file__)
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class LlamaGymError(Exception):
@@ -75,3 +84,30 @@ class ShapeMismatch(LlamaGymError):
 
 class NoModelError(LlamaGymError):
     """An agent made without a model was to act."""
+
+
+def described(error: BaseException) -> str:
+    """An error of other people's code in one line: its kind, its first line, and where it was raised."""
+    words = str(error).strip().splitlines()
+    what = f": {words[0][:MOST_WORDS].rstrip('.')}" if words else ""
+    return f"{type(error).__name__}{what}{user_place(error)}"
+
+
+def user_place(error: BaseException) -> str:
+    """Where other people's code raised an error, as the end of a sentence: `` (file.py, line 3)``; empty: it did not.
+
+    The innermost frame outside this package, Python's library and installed packages; else of an installed package.
+    """
+    import sysconfig
+    import traceback
+
+    python = sysconfig.get_path("stdlib")
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    foreign = [place for place in frames if not place[0].startswith((f"{_OURS}{os.sep}", "<"))]
+    users = [
+        place
+        for place in foreign
+        if not (_INSTALLED & set(place[0].split(os.sep)) or place[0].startswith(f"{python}{os.sep}"))
+    ]
+    places = users or foreign
+    return f" ({places[-1][0]}, line {places[-1][1]})" if places else ""

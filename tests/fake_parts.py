@@ -24,6 +24,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
@@ -141,6 +142,7 @@ class Policy:
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     chat: Chat = field(default_factory=Chat)
     trie: tuple[str, ...] = ("heads", "tails")
+    is_finite: bool = True
 
 
 class PPO:
@@ -192,6 +194,7 @@ class Rollout:
         self.restarts = 0
         self.corrections_emitted = 0
         self.last_reply = "1"
+        self.failures = Failures(10, lambda sentence: None)
         self.spectator = Spectator(emit)
         self.spectator.reset(self.n_envs)
         self.wheel = Wheel(CoinAgent(), emit)
@@ -213,7 +216,7 @@ class Rollout:
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
 
-    def set_counters(self, *, episodes: int, env_steps: int) -> None:
+    def set_counters(self, *, episodes: int, env_steps: int, dropped: int) -> None:
         self.episodes, self.env_steps = episodes, env_steps
 
     @property

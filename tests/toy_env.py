@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -34,6 +35,35 @@ class CountEnv(gymnasium.Env[int, int]):
 
 if "LlamaCount-v0" not in gymnasium.registry:
     gymnasium.register("LlamaCount-v0", entry_point=CountEnv)
+
+
+class FaultyEnv(CountEnv):
+    """The same; `fault` is called with it at each reset and step, and may raise, or return another reward."""
+
+    made = 0
+
+    def __init__(self, fault: Callable[[FaultyEnv], float | None], length: int = 2) -> None:
+        super().__init__(length)
+        FaultyEnv.made += 1
+        self.fault = fault
+        self.is_closed = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        found = super().reset(seed=seed)
+        self.fault(self)
+        return found
+
+    def step(self, action: int) -> tuple[int, Any, bool, bool, dict[str, Any]]:
+        count, reward, *rest = super().step(action)
+        other = self.fault(self)
+        return count, reward if other is None else other, *rest  # type: ignore[return-value]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+if "LlamaFaulty-v0" not in gymnasium.registry:
+    gymnasium.register("LlamaFaulty-v0", entry_point=FaultyEnv)
 
 
 class CountAgent(Agent):

@@ -64,6 +64,9 @@ OPTIONS = {
     "threads": _option(str | None, "Threads of torch. (auto: by a short measurement)", metavar="auto|N"),
     "episodes": _option(int | None, "End after so many episodes. (no limit)", panel=TRAINING, min=1),
     "minutes": _option(float | None, "End after so many minutes, loading excluded. (no limit)", panel=TRAINING),
+    "max_failures": _option(
+        int | None, "End after so many failed episodes in a row; others are dropped. (10)", panel=TRAINING, min=1
+    ),
     "on_collapse": _option(
         Literal["warn", "rollback"] | None,
         "If the policy collapses: warn, or go back to its last good checkpoint. (warn)",

@@ -112,6 +112,7 @@ class Builders:
             seed=seed,
             emit=emit,
             episode_limit=config.episodes,
+            max_failures=config.max_failures,
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:

@@ -26,6 +26,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
     episodes: int = 0
     env_steps: int = 0
+    dropped: int = 0
+    """Episodes that failed."""
     elapsed_s: float = 0.0
     """Seconds of playing and training."""
     system_prompt: str = ""

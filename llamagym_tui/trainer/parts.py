@@ -51,6 +51,6 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
     rollout.mode = config.mode
-    rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps)
+    rollout.set_counters(episodes=start.episodes, env_steps=start.env_steps, dropped=start.dropped)
     rollout.set_system_prompt(start.system_prompt, start.prompt_version)
     return Parts(agent, loaded, policy, ppo, rollout, builders.threads(policy, loaded), start)

@@ -100,7 +100,7 @@ class Run:
 
     def report_episodes(self) -> None:
         """Emit the episodes that ended since the last report."""
-        for event in self._episode_counter.take_events(self.rollout.env_steps):
+        for event in self._episode_counter.take_events(self.rollout.env_steps, self.rollout.failures.dropped):
             self._emit(event)
 
     def update(self, should_stop: Callable[[], bool]) -> None:
@@ -237,6 +237,7 @@ class Run:
         return Counters(
             episodes=self.rollout.episodes,
             env_steps=self.rollout.env_steps,
+            dropped=self.rollout.failures.dropped,
             elapsed_s=self.stopwatch.elapsed_s,
             system_prompt=self.rollout.system_prompt,
             prompt_version=self.rollout.prompt_version,
@@ -257,6 +258,12 @@ class Run:
         except Exception as error:  # each library has its own error for a full disk
             log.exception("no checkpoint")
             self._emitter.warn(f"No checkpoint was written ({error}); the run goes on.", refused="checkpoint")
+
+    def rescue(self) -> None:
+        """Write a checkpoint before the run ends by a failure, unless that would keep weights that are not finite."""
+        self.report_episodes()
+        if self._checkpoints.has_news(self._counters()) and self.policy.is_finite:
+            self.save_or_warn()
 
     def finish(self) -> events.RunFinished:
         """Save what is new; how the run ended.

@@ -367,6 +367,35 @@ def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(tm
     run_store.RunStore.create(msgspec.structs.replace(stage.config, resume=True)).close()  # nobody holds it
 
 
+@pytest.mark.parametrize(("is_finite", "saved"), [(True, [8, 10]), (False, [8])])
+def test_a_failure_of_any_kind_saves_what_was_learnt_unless_it_is_not_finite(
+    tmp_path: Path, is_finite: bool, saved: list[int]
+) -> None:
+    stage = Stage(tmp_path)
+
+    def breaks(rollout: Rollout) -> None:
+        if rollout.episodes == 10:
+            stage.policy.is_finite = is_finite
+            raise RecursionError("deep")
+
+    stage.also_before_step = breaks
+    assert stage.session.run() is Phase.FAILED
+    assert [counters["episodes"] for counters in stage.builders.saved] == saved
+    assert stage.of(EpisodesCounted)[-1].episodes == 10, "what was played is counted"
+    assert "RecursionError: deep" in stage.events[-1].message
+
+
+def test_a_failure_is_reported_though_nothing_can_be_saved(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, faults={"save": ZeroDivisionError("save")})
+
+    def breaks(rollout: Rollout) -> None:
+        raise RecursionError("deep")
+
+    stage.also_before_step = breaks
+    stage.session.run()
+    assert "RecursionError: deep" in stage.events[-1].message
+
+
 def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
     Stage(tmp_path, episodes=2).session.run()
     stage = Stage(tmp_path, resume=True)

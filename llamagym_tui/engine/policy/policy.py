@@ -41,6 +41,11 @@ class Policy:
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every trained weight is a finite number."""
+        return all(bool(each.isfinite().all()) for each in self.model.parameters() if each.requires_grad)
+
     def reply_divisors(self) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""
         match self.generation.normalization:

@@ -5,6 +5,7 @@ Holds what is counted of an episode; who plays in them, and when, is up to the r
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,15 @@ import numpy as np
 
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode
+from llamagym_tui.trainer.rollout.failures import RAISED
 
 if TYPE_CHECKING:
     import gymnasium
+
+
+LARGEST_REWARD = float(np.finfo(np.float32).max)
+"""What single precision can hold: the update computes with no more."""
+log = logging.getLogger(__name__)
 
 
 def episode_seed(run_seed: int, episode: int) -> int:
@@ -60,6 +67,15 @@ class EnvSlot:
     """Whether a person acted in this episode."""
     knows_last: bool = True
     """Whether the sampler has seen the last reply."""
+    is_broken: bool = False
+    """Whether its environment has failed, and is made anew before the next episode."""
+
+    def close(self) -> None:
+        """Close the environment; one that fails in that ends nothing."""
+        try:
+            self.env.close()
+        except RAISED:
+            log.exception("environment %d was not closed", self.index + 1)
 
     def ended(self, policy_version: int) -> EndedEpisode:
         return EndedEpisode(

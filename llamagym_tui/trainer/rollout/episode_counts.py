@@ -87,16 +87,18 @@ class EpisodeCounter:
         """Mean return of the last training episodes; 0 without any."""
         return mean_return(self._recent) or MeanReturn(0.0, 0.0, 0)
 
-    def take_events(self, env_steps: int) -> list[EpisodesCounted]:
-        """Everything that was not reported yet, one event a kind."""
+    def take_events(self, env_steps: int, dropped: int = 0) -> list[EpisodesCounted]:
+        """Everything that was not reported yet, one event a kind, with the run's steps and dropped episodes."""
         waiting, self._waiting = self._waiting, {}
         if not waiting:
             return []
         self._reported_at = self._clock()
         rate = self._rate(self._reported + sum(map(len, waiting.values())))
-        return [self._event(kind, episodes, env_steps, rate) for kind, episodes in waiting.items()]
+        return [self._event(kind, episodes, env_steps, dropped, rate) for kind, episodes in waiting.items()]
 
-    def _event(self, kind: Kind, episodes: list[EndedEpisode], env_steps: int, rate: float) -> EpisodesCounted:
+    def _event(
+        self, kind: Kind, episodes: list[EndedEpisode], env_steps: int, dropped: int, rate: float
+    ) -> EpisodesCounted:
         self._reported += len(episodes)
         own = [episode for episode in episodes if not episode.is_corrected]
         return EpisodesCounted(
@@ -110,6 +112,7 @@ class EpisodeCounter:
             episodes=self._reported,
             corrected=len(episodes) - len(own),
             env_steps=env_steps,
+            dropped=dropped,
             episodes_per_s=rate,
         )
 

@@ -17,18 +17,22 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
-from llamagym_tui.errors import EnvError, UsageError
+from llamagym_tui.errors import MOST_WORDS, UsageError
+from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import EndedEpisode, EnvSlot, episode_seed
+from llamagym_tui.trainer.rollout.environments import LARGEST_REWARD, EndedEpisode, EnvSlot, episode_seed
+from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Failures
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel, episode_corrected
 
 if TYPE_CHECKING:
+    import gymnasium
+
     from llamagym_tui.engine.tokens.tokenization import Opening
 
 MOST_COUNTED = 32
@@ -64,6 +68,7 @@ class Rollout:
         emit: Callable[[events.Event], None] = lambda event: None,
         greedy: bool = False,
         episode_limit: int | None = None,
+        max_failures: int = 10,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
@@ -71,9 +76,10 @@ class Rollout:
             max_turns: after which an episode is truncated.
             batch_turns: turns of a training batch, at least.
             seed: of the run, from which each episode's own follows.
-            emit: receives the events of what is watched.
+            emit: receives the events of what is watched, and warnings.
             greedy: take the most probable token instead of sampling.
             episode_limit: episodes to end since the run began. None: no limit.
+            max_failures: dropped episodes in a row that end the run.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -82,6 +88,7 @@ class Rollout:
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
+        self.failures = Failures(max_failures, lambda sentence: emit(events.WarningRaised(message=sentence)))
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
@@ -153,8 +160,9 @@ class Rollout:
             return None
         return events.StateDrawn(episode=state.episode, turn=state.turn, text=text, marks=list(marks))
 
-    def set_counters(self, *, episodes: int, env_steps: int) -> None:
+    def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
         """Go on counting where an earlier session ended."""
+        self.failures.dropped = dropped
         self.episodes, self.env_steps, self._started = episodes, env_steps, episodes
 
     @property
@@ -196,14 +204,17 @@ class Rollout:
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
         for slot in self.slots:
-            history = self.spectator.events_of(slot.index) if slot.episode is not None and slot.is_corrected else []
-            slot.is_corrected = False
-            # A turn that its environment has failed in has no event.
-            if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
-                cut_off = events.EpisodeFinished(
-                    episode=slot.number, episode_return=slot.episode_return, length=slot.length, end="truncated"
-                )
-                self._emit(episode_corrected([*history, cut_off]))
+            self._emit_correction(slot)
+
+    def _emit_correction(self, slot: EnvSlot) -> None:
+        history = self.spectator.events_of(slot.index) if slot.episode is not None and slot.is_corrected else []
+        slot.is_corrected = False
+        # A turn that its environment has failed in has no event.
+        if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
+            cut_off = events.EpisodeFinished(
+                episode=slot.number, episode_return=slot.episode_return, length=slot.length, end="truncated"
+            )
+            self._emit(episode_corrected([*history, cut_off]))
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.
@@ -220,14 +231,14 @@ class Rollout:
         self.slots += more
         self.emit_corrections()
         for slot in self.slots[n_envs:]:
-            slot.env.close()
+            slot.close()
         del self.slots[n_envs:]
         self._sampler = Sampler(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:
         for slot in self.slots:
-            slot.env.close()
+            slot.close()
 
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
@@ -236,12 +247,18 @@ class Rollout:
                 continue
             if not self._may_start():
                 break
-            self._reset(slot)
+            try:
+                self._reset(slot)
+            except EpisodeFault as fault:
+                self._drop(slot, fault)
 
     def step(self) -> list[EndedEpisode]:
         """One turn in every live environment, new episodes started first; the episodes that ended.
 
         No turn is made while a person at the wheel is awaited; the next call goes on with the same replies.
+
+        Raises:
+            EnvError: too many episodes in a row were dropped.
         """
         if self._replies is None:
             self.begin_episodes()
@@ -249,7 +266,7 @@ class Rollout:
         if self.awaits_person or self._replies is None:
             return []
         replies, self._replies = self._replies, None
-        outcomes = [self._act(self.slots[index], self._recorded(index, reply)) for index, reply in replies.items()]
+        outcomes = [self._outcome(self.slots[index], self._recorded(index, reply)) for index, reply in replies.items()]
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -302,17 +319,20 @@ class Rollout:
         return self._batch_turns_done + under_way < self.batch_turns
 
     def _reset(self, slot: EnvSlot) -> None:
-        try:
-            observation, _ = slot.env.reset(seed=episode_seed(self._seed, self._started))
-        except Exception as error:
-            raise EnvError(f"{self.agent.env_id} failed to reset: {type(error).__name__}: {error}.") from error
-        slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
         slot.number, slot.mode, slot.prompt_version = self._started, self._mode, self.prompt_version
         slot.length, slot.episode_return, slot.parse_failures = 0, 0.0, 0
         slot.is_corrected, slot.knows_last = False, True
-        slot.observation = self.agent.format_observation(observation)
-        slot.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self._started += 1
+        try:
+            if slot.is_broken:
+                slot.close()
+                slot.env, slot.is_broken = self._make_env(), False
+            observation, _ = slot.env.reset(seed=episode_seed(self._seed, slot.number))
+        except RAISED as error:
+            raise EpisodeFault(f"{self.agent.env_id} failed to reset", error) from error
+        slot.observation = self._formatted(observation)
+        slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
+        slot.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self.spectator.observe(
             slot.index,
             events.EpisodeStarted(
@@ -398,22 +418,57 @@ class Rollout:
 
         return on_token
 
+    def _outcome(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
+        """`_act`, or the episode dropped if it cannot go on."""
+        try:
+            return self._act(slot, used)
+        except EpisodeFault as fault:
+            self._drop(slot, fault)
+            return None
+
+    def _drop(self, slot: EnvSlot, fault: EpisodeFault) -> None:
+        """Leave an episode out; only its number is used, and its environment is made anew before the next one."""
+        self._emit_correction(slot)
+        slot.episode, slot.is_broken = None, True
+        where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
+        self.failures.add(slot.number, where, fault)
+
+    def _formatted(self, observation: Any) -> str:
+        name = f"{type(self.agent).__name__}.format_observation"
+        try:
+            text = self.agent.format_observation(observation)
+        except RAISED as error:
+            raise EpisodeFault(f"{name} failed", error) from error
+        if not isinstance(text, str):
+            raise EpisodeFault(f"{name} returned {type(text).__name__}, which is no text")
+        return text
+
+    def _stepped(self, slot: EnvSlot, action: Any, reading: ActionReading) -> tuple[Any, float, bool, bool]:
+        """Observation, reward, terminated and truncated of an environment's step."""
+        env_id = self.agent.env_id
+        try:
+            observation, reward, terminated, truncated, _ = slot.env.step(action)
+            earned, ends = float(reward), (bool(terminated), bool(truncated))
+        except RAISED as error:
+            source = "the fallback action" if reading.failed else f"action {str(action)[:MOST_WORDS]}"
+            if not _is_in(slot.env.action_space, action):
+                source += f", which is not in {slot.env.action_space}"
+            raise EpisodeFault(f"{env_id} failed on {source}", error) from error
+        self.env_steps += 1
+        if not abs(slot.episode_return + earned) <= LARGEST_REWARD:
+            raise EpisodeFault(f"the reward of {env_id} is {earned}, which is no finite number")
+        return observation, earned, *ends
+
     def _act(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
         """Step one environment by a reply; what is counted if that ended its episode."""
         assert slot.episode is not None
         is_own = used.replaced is None
         reading = self.agent.read(used.text)
         action = self.agent.fallback_action if reading.failed else reading.action
-        try:
-            observation, reward, terminated, truncated, _ = slot.env.step(action)
-        except Exception as error:
-            raise EnvError(
-                f"{self.agent.env_id} refused action {action!r}: {type(error).__name__}: {error}; "
-                f"see {type(self.agent).__name__}.extract_action."
-            ) from error
-        self.env_steps += 1
-        slot.episode.reward(float(reward), parse_failed=reading.failed)
-        slot.episode_return += float(reward)
+        observation, reward, terminated, truncated = self._stepped(slot, action, reading)
+        text = self._formatted(observation)
+        slot.episode.reward(reward, parse_failed=reading.failed)
+        slot.episode_return += reward
         slot.parse_failures += reading.failed
         if is_own and not reading.failed and isinstance(action, int) and 0 <= action < len(slot.actions):
             slot.actions[action] += 1
@@ -426,13 +481,13 @@ class Rollout:
                 action=action if isinstance(action, int | float | str) else str(action),
                 action_name=self.agent.action_name(action),
                 how=reading.how if is_own else "human",
-                reward=float(reward),
+                reward=reward,
                 replaced=used.replaced,
                 replaced_action="" if used.replaced is None else self._name_of_action_in(used.replaced),
             ),
         )
         slot.length += 1
-        slot.observation = self.agent.format_observation(observation)
+        slot.observation = text
         self._show_state(slot, observation)
         if terminated:
             return self._end(slot, "terminated")
@@ -460,6 +515,13 @@ class Rollout:
         if slot.is_corrected:
             self._emit(episode_corrected(self.spectator.events_of(slot.index)))
         return slot.ended(trajectory.policy_version)
+
+
+def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
+    try:
+        return space.contains(action)
+    except RAISED:
+        return False
 
 
 class PendingPrompt(NamedTuple):

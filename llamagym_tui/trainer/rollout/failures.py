@@ -1,0 +1,68 @@
+"""Episodes that cannot be played to their end: an environment or an agent raised, or a reward is no finite number.
+
+Each is dropped, counted, and reported with its environment, number, step and the user's line. Too many in a row, by
+their numbers, end the run: one that is still under way, or has ended well, interrupts the row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+
+from llamagym_tui.errors import EnvError, LlamaGymError, described, user_place
+
+MOST_REMEMBERED = 4096
+"""Numbers of dropped episodes among which a row is searched."""
+RAISED = (Exception, SystemExit)
+"""What other people's code may raise: `sys.exit` of an environment ends its episode, and no more."""
+
+
+class EpisodeFault(LlamaGymError):
+    """An episode cannot go on."""
+
+    def __init__(self, what: str, error: BaseException | None = None) -> None:
+        """`what` happened, without an end; and the error that other people's code raised, if that is it."""
+        super().__init__(f"{what}: {described(error)}" if error else what)
+        self.kind = f"{type(error).__name__}{user_place(error)}" if error else type(self).__name__
+        """Two faults of one kind have one cause."""
+
+
+class Failures:
+    """The dropped episodes of one rollout."""
+
+    def __init__(self, limit: int, warn: Callable[[str], None]) -> None:
+        """None at first; `limit` in a row end the run, and `warn` receives sentences for people."""
+        self.limit, self._warn = limit, warn
+        self.dropped = 0
+        """Episodes dropped since the run began."""
+        self._numbers: deque[int] = deque(maxlen=MOST_REMEMBERED)
+        self._kinds: Counter[str] = Counter()
+
+    def add(self, number: int, where: str, fault: EpisodeFault) -> None:
+        """Count a dropped episode; faults of one kind are reported at the 1st, 10th, 100th … time.
+
+        Raises:
+            EnvError: that was the last one of as many in a row as are allowed.
+        """
+        self.dropped += 1
+        self._numbers.append(number)
+        self._kinds[fault.kind] += 1
+        times, sentence = self._kinds[fault.kind], f"{where}: {fault}."
+        if self._in_a_row(number) >= self.limit:
+            raise EnvError(
+                f"{self.limit:,} episodes in a row failed, so nothing can be learnt. {sentence} "
+                "Correct that, then start again, or go on with --resume."
+            ) from fault
+        if times == 1:
+            self._warn(f"An episode was dropped. {sentence}")
+        elif set(str(times)[1:]) == {"0"} and str(times)[0] == "1":
+            self._warn(f"{times:,} episodes were dropped by the same fault, the last one just now. {sentence}")
+
+    def _in_a_row(self, number: int) -> int:
+        """Dropped episodes whose numbers follow one another up to this one and on from it."""
+        dropped, first, last = set(self._numbers), number, number
+        while first - 1 in dropped:
+            first -= 1
+        while last + 1 in dropped:
+            last += 1
+        return last - first + 1

@@ -1,0 +1,215 @@
+"""Episodes that fail: dropped, counted and reported by the user's own line; no other episode is the worse for it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from llamagym_tui.errors import EnvError
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout.environments import episode_seed
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from tests.toy_env import CountAgent, FaultyEnv
+
+SEED = 7
+
+
+@pytest.fixture
+def make_rollout(make_policy):
+    def make(agent: CountAgent, **changes) -> tuple[Rollout, list[str]]:
+        warnings: list[str] = []
+
+        def emit(event: events.Event) -> None:
+            if isinstance(event, events.WarningRaised):
+                warnings.append(event.message)
+
+        settings = {"n_envs": 2, "max_turns": 9, "batch_turns": 8, "seed": SEED, "max_failures": 3} | changes
+        return Rollout(agent, make_policy(), emit=emit, **settings), warnings
+
+    return make
+
+
+def faulty(fault: Callable[[FaultyEnv], float | None]) -> CountAgent:
+    class Faulty(CountAgent):
+        env_id = "LlamaFaulty-v0"
+        env_kwargs = {"fault": fault}  # noqa: RUF012
+
+    return Faulty()
+
+
+def in_episode(number: int, env: FaultyEnv) -> bool:
+    return env.seeds[-1] == episode_seed(SEED, number)
+
+
+def line_of(function: Callable, text: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    return first + next(at for at, line in enumerate(lines) if text in line)
+
+
+def fill(rollout: Rollout) -> list:
+    for _ in range(50):
+        if rollout.batch_ready:
+            return rollout.take_batch()
+        rollout.step()
+    raise AssertionError("the batch never filled")
+
+
+def left_out(batch: list) -> set[int]:
+    numbers = {trajectory.episode for trajectory in batch}
+    assert len(numbers) == len(batch) >= 4
+    return set(range(max(numbers))) - numbers
+
+
+def test_an_environment_that_raises_costs_its_episode_alone(make_rollout):
+    def fault(env: FaultyEnv) -> None:
+        if in_episode(1, env) and env.steps == 2:
+            raise RuntimeError("the door is stuck.\nand more")
+
+    rollout, warnings = make_rollout(faulty(fault))
+    before, failed = FaultyEnv.made, rollout.slots[1].env.unwrapped
+    batch = fill(rollout)
+    assert left_out(batch) == {1}
+    assert (rollout.failures.dropped, rollout.episodes, FaultyEnv.made - before) == (1, len(batch), 1)
+    assert failed.is_closed
+    assert episode_seed(SEED, 1) not in rollout.slots[1].env.unwrapped.seeds, "it was made anew"
+    assert warnings == [
+        "An episode was dropped. Environment 2, episode 1, step 2: LlamaFaulty-v0 failed on the fallback action: "
+        f"RuntimeError: the door is stuck ({__file__}, line {line_of(fault, 'raise')})."
+    ]
+
+
+@pytest.mark.parametrize("raised", [AttributeError("no .wheel"), SystemExit(3), AssertionError()])
+def test_a_reset_that_raises_costs_its_episode_alone_whatever_it_raises(make_rollout, raised):
+    def fault(env: FaultyEnv) -> None:
+        if in_episode(0, env):
+            raise raised
+
+    rollout, warnings = make_rollout(faulty(fault))
+    assert left_out(fill(rollout)) == {0}
+    (warning,) = warnings
+    assert f"Environment 1, episode 0, step 1: LlamaFaulty-v0 failed to reset: {type(raised).__name__}" in warning
+    assert f"({__file__}, line {line_of(fault, 'raise')})" in warning
+
+
+def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, monkeypatch):
+    def fault(env: FaultyEnv) -> None:
+        if in_episode(0, env):
+            raise ValueError("once")
+
+    rollout, warnings = make_rollout(faulty(fault))
+    make, tries = rollout._make_env, []
+
+    def made():
+        tries.append(1)
+        if len(tries) == 1:
+            raise EnvError("The environment cannot be made: no port is free.")
+        return make()
+
+    monkeypatch.setattr(rollout, "_make_env", made)
+    assert left_out(fill(rollout)) == {0, 2}
+    assert (rollout.failures.dropped, len(tries), len(warnings)) == (2, 2, 2)
+    assert "no port is free" in warnings[1]
+
+
+def test_an_agent_that_cannot_format_an_observation_is_named_with_its_line(make_rollout):
+    class Forgetful(CountAgent):
+        def format_observation(self, observation: int) -> str:
+            if observation == 1 and not self.failed:
+                self.failed = True
+                return json.loads("{")  # its innermost line is of Python's own library
+            return super().format_observation(observation)
+
+    agent = Forgetful()
+    agent.failed = False
+    rollout, warnings = make_rollout(agent)
+    assert left_out(fill(rollout)) == {0}
+    (warning,) = warnings
+    assert "episode 0, step 1: Forgetful.format_observation failed: JSONDecodeError" in warning
+    assert f"({__file__}, line {line_of(Forgetful.format_observation, 'json')})" in warning
+
+
+def test_what_is_no_text_is_no_observation(make_rollout):
+    class Wordless(CountAgent):
+        def format_observation(self, observation: int):
+            return observation
+
+    rollout, warnings = make_rollout(Wordless())
+    with pytest.raises(EnvError, match=r"Wordless\.format_observation returned int, which is no text"):
+        fill(rollout)
+    assert len(warnings) == 1
+
+
+def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_rollout):
+    class Wrong(CountAgent):
+        def extract_action(self, response: str) -> int:
+            return 5
+
+    rollout, warnings = make_rollout(Wrong(), max_failures=9)
+    rollout.step()
+    assert "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5" in warnings[0]
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e39, None, "much"])
+def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_rollout, reward):
+    def fault(env: FaultyEnv):
+        return (reward if reward is not None else object()) if in_episode(1, env) and env.steps == 1 else None
+
+    rollout, warnings = make_rollout(faulty(fault))
+    batch = fill(rollout)
+    assert left_out(batch) == {1}
+    assert {trajectory.episode_return for trajectory in batch} == {1.0}
+    assert "Environment 2, episode 1, step 1: " in warnings[0]
+    assert ("TypeError" if reward is None else "ValueError" if reward == "much" else "no finite number") in warnings[0]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limit):
+    def fault(env: FaultyEnv) -> None:
+        raise KeyError("map")
+
+    rollout, _ = make_rollout(faulty(fault), max_failures=limit)
+    with pytest.raises(EnvError, match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume\.$"):
+        fill(rollout)
+    assert rollout.failures.dropped == limit
+
+
+def test_an_episode_that_does_not_fail_interrupts_the_row(make_rollout):
+    def fault(env: FaultyEnv) -> None:
+        if not any(in_episode(number, env) for number in (2, 5, 8, 9, 10, 11, 12)):
+            raise KeyError("map")
+
+    rollout, warnings = make_rollout(faulty(fault))
+    assert len(fill(rollout)) == 4
+    assert rollout.failures.dropped == 6, "0, 1; 3, 4; 6, 7"
+    assert len(warnings) == 1, "the same fault is reported at its 1st, 10th, 100th time"
+
+
+def test_the_same_fault_is_reported_again_at_the_tenth_time(make_rollout):
+    def fault(env: FaultyEnv) -> None:
+        if len(env.seeds) % 2 and sys.intern("made anew each time"):
+            raise KeyError("map")
+
+    rollout, warnings = make_rollout(faulty(fault), max_failures=12, n_envs=1)
+    with pytest.raises(EnvError):
+        fill(rollout)
+    assert [warning.split(".")[0] for warning in warnings] == [
+        "An episode was dropped",
+        "10 episodes were dropped by the same fault, the last one just now",
+    ]
+
+
+def test_an_environment_that_cannot_be_closed_keeps_none_of_the_others_open(make_rollout, caplog):
+    def fault(env: FaultyEnv) -> None:
+        env.close = lambda: 1 / 0  # type: ignore[assignment]
+
+    rollout, _ = make_rollout(faulty(fault))
+    rollout.step()
+    last = rollout.slots[1].env.unwrapped
+    del last.close
+    rollout.close()
+    assert last.is_closed
+    assert "ZeroDivisionError" in caplog.text
