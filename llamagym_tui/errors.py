@@ -86,17 +86,18 @@ class NoModelError(LlamaGymError):
     """An agent made without a model was to act."""
 
 
-def described(error: BaseException) -> str:
+def described(error: BaseException, *, or_library: bool = False) -> str:
     """An error of other people's code in one line: its kind, its first line, and where it was raised."""
     words = str(error).strip().splitlines()
     what = f": {words[0][:MOST_WORDS].rstrip('.')}" if words else ""
-    return f"{type(error).__name__}{what}{user_place(error)}"
+    return f"{type(error).__name__}{what}{user_place(error, or_library=or_library)}"
 
 
-def user_place(error: BaseException) -> str:
+def user_place(error: BaseException, *, or_library: bool = False) -> str:
     """Where other people's code raised an error, as the end of a sentence: `` (file.py, line 3)``; empty: it did not.
 
-    The innermost frame outside this package, Python's library and installed packages; else of an installed package.
+    The innermost frame outside this package, Python's library and installed packages; with `or_library`, else the
+    innermost of those.
     """
     import sysconfig
     import traceback
@@ -109,5 +110,5 @@ def user_place(error: BaseException) -> str:
         for place in foreign
         if not (_INSTALLED & set(place[0].split(os.sep)) or place[0].startswith(f"{python}{os.sep}"))
     ]
-    places = users or foreign
+    places = users or (foreign if or_library else [])
     return f" ({places[-1][0]}, line {places[-1][1]})" if places else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import EnvError, user_place
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.drawing import draws, renders_text
 
@@ -31,7 +31,7 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, A
         return gymnasium.make(env_id, disable_env_checker=True, **env_kwargs)
     except Exception as error:  # an environment's constructor may raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}.") from error
+        raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
 
 
 class EnvMaker:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llamagym_tui.errors import AgentFileError, UsageError
+from llamagym_tui.errors import AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class RunAgent:
         try:
             return agent.get_system_prompt()
         except Exception as error:
-            raise AgentFileError(f"{type(agent).__name__}.get_system_prompt failed: {error}.") from error
+            raise AgentFileError(f"{type(agent).__name__}.get_system_prompt failed: {described(error)}.") from error
 
     def demos_path(self) -> Path:
         from llamagym_tui.demos.files import default_path

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed, UpdateStats
 from llamagym_tui.setup import catalog
 
@@ -62,8 +62,7 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
         return SessionFailed(message=str(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's own, not a MemoryError
         return SessionFailed(message="There is not enough memory; take a smaller --model, or fewer --envs.")
-    what = str(error).strip().split("\n")[0]
-    return SessionFailed(message=f"The session failed by {type(error).__name__}: {what}; {log_path} has the traceback.")
+    return SessionFailed(message=f"The session failed by {described(error)}; {log_path} has the traceback.")
 
 
 def ratio_warning(deviation: float) -> str:

@@ -186,7 +186,7 @@ def _broken() -> gymnasium.Env:
             lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2, start=1)),
             r"counted from 0",
         ),
-        ("Stub/Broken-v0", _broken, r"cannot be made: no display\.$"),
+        ("Stub/Broken-v0", _broken, r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$"),
     ],
 )
 def test_an_environment_that_does_not_fit_into_text_is_refused(env_id: str, entry_point: object, sentence: str) -> None:

@@ -22,8 +22,8 @@ class EpisodeFault(LlamaGymError):
 
     def __init__(self, what: str, error: BaseException | None = None) -> None:
         """`what` happened, without an end; and the error that other people's code raised, if that is it."""
-        super().__init__(f"{what}: {described(error)}" if error else what)
-        self.kind = f"{type(error).__name__}{user_place(error)}" if error else type(self).__name__
+        super().__init__(f"{what}: {described(error, or_library=True)}" if error else what)
+        self.kind = f"{type(error).__name__}{user_place(error, or_library=True)}" if error else type(self).__name__
         """Two faults of one kind have one cause."""
 
 
