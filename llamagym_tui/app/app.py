@@ -257,7 +257,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         reasons = self._reasons_to_stay()
         if self._leaving:
             self._leave(0.0)
-        elif reasons and not isinstance(self.screen, QuitDialog):
+        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
             self.push_screen(QuitDialog(reasons), self._quit_answered)
         else:
             self._leave(STOP_S)

@@ -96,6 +96,15 @@ class PersonalApp(App[None]):
         what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
         self.notify(f"copied {what}", timeout=COPIED_S, markup=False)
 
+    def action_command_palette(self) -> None:
+        """Open the palette; if something was opened over it, come back to it."""
+        from textual.command import CommandPalette
+
+        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            super().action_command_palette()
+        elif not isinstance(self.screen, CommandPalette):
+            self.screen.dismiss()
+
     def action_help(self) -> None:
         from llamagym_tui.screens.help.help import HelpDialog
 

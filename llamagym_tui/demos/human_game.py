@@ -51,6 +51,8 @@ class HumanGame:
         self.choices: tuple[Choice, ...] = ()
         self.chosen: Choice | None = None
         """Chosen and not taken yet."""
+        self.reasoning = ""
+        """A sentence that was begun for the next reply."""
         self.drawing = ""
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()

@@ -1,7 +1,11 @@
-"""The editor of a recorded reply: the file changes only if the agent reads a legal action in the new reply."""
+"""The editor of a recorded reply: the file changes only if the agent reads a legal action in the new reply.
+
+What is typed and not applied stays on disk, for the next time that the turn is edited.
+"""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import ClassVar
 
 from textual import on
@@ -12,11 +16,12 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.demos.edits import legal_action, with_reply
-from llamagym_tui.errors import ActionParseError
+from llamagym_tui.errors import ActionParseError, PromptFileError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.steering.prompt_draft import Draft
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, literal_content
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.transcript import clipped
@@ -30,7 +35,8 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         Binding("ctrl+s", "apply", "Apply", tooltip="Write the reply into the file.", id="reply.apply"),
         Binding("ctrl+n", "turn(1)", "Next turn", tooltip="Edit the next turn instead.", id="reply.next"),
         Binding("ctrl+b", "turn(-1)", "Previous turn", tooltip="Edit the previous turn instead.", id="reply.before"),
-        Binding("escape", "revert", "Back", tooltip="Leave the reply as it is.", id="reply.revert"),
+        Binding("ctrl+r", "revert", "Revert", tooltip="Put the reply in place of the draft.", id="reply.revert"),
+        Binding("escape", "leave", "Back", tooltip="Keep the reply, and the draft for later.", id="reply.leave"),
     ]
 
     def __init__(self, demo: Demonstration, agent: AgentBase) -> None:
@@ -54,6 +60,10 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         return literal(self._demo.replies[self._turn])
 
     @property
+    def _draft(self) -> Draft:
+        return Draft(f"reply-{sha256(encode(self._demo)).hexdigest()[:16]}-{self._turn}")
+
+    @property
     def _changed(self) -> bool:
         return self.query_one(DraftArea).text != self._original
 
@@ -69,16 +79,31 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         self._load()
 
     def action_apply(self) -> None:
-        if not self._changed:
-            self.dismiss(None)
-            return
         try:
-            self.dismiss(with_reply(self._demo, self._turn, self.query_one(DraftArea).text, self._agent))
+            text = self.query_one(DraftArea).text
+            edited = with_reply(self._demo, self._turn, text, self._agent) if self._changed else None
         except ActionParseError as error:
             self._show(Content.styled(literal(str(error)), "$text-error"))
+        else:
+            self._draft.forget()
+            self.dismiss(edited)
 
     def action_revert(self) -> None:
-        self.dismiss(None)
+        draft = self.query_one(DraftArea)
+        draft.replace(self._original, (0, 0), draft.document.end)  # an edit, which can be undone
+
+    def action_leave(self) -> None:
+        try:
+            if self._changed:
+                self._draft.keep(self.query_one(DraftArea).text)
+                again = key_of(self.app.screen_stack[-2], "demos.edit", "e")
+                self.notify(f"Your draft of this reply is kept; {again} shows it again.", markup=False)
+            else:
+                self._draft.forget()
+        except PromptFileError as error:
+            self._show(Content.styled(literal(f"The draft was not saved: {error}"), "$text-error"))
+        else:
+            self.dismiss(None)
 
     def _load(self) -> None:
         frame = self.query_one("#editor-frame")
@@ -86,7 +111,8 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         observation = clipped(self._demo.observations[self._turn])
         self.query_one("#reply-observation", Static).update(literal_content(observation, "$foreground 60%"))
         draft = self.query_one(DraftArea)
-        draft.text = self._original
+        kept = self._draft.read()
+        draft.text = self._original if kept is None else literal(kept)
         draft.move_cursor(draft.document.end)
         self._show_action()
 

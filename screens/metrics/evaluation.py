@@ -23,13 +23,14 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
+from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000
 ASIDE = "$foreground 60%"
 
 
-class EpisodesInput(Input):
+class EpisodesInput(OneLineInput):
     HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
     # The field's own key, not the dialog's: what was typed before it is there when it comes.
     BINDINGS: ClassVar[list[BindingType]] = [

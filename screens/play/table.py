@@ -77,6 +77,7 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one(ConversationView).focus()
+        self.query_one(SentenceInput).value = self._game.reasoning
         self.update_text("table-header", header_text(self._title))
         self.draw()
         self._open()
@@ -182,7 +183,8 @@ class HumanTableScreen(ChoosingScreen[None]):
             self.dismiss()
 
     @on(Input.Changed)
-    def _sentence_changed(self) -> None:
+    def _sentence_changed(self, message: Input.Changed) -> None:
+        self._game.reasoning = message.value
         self._fault = ""
         self.draw()
 

@@ -44,6 +44,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
         self._panels: Panels | None = None
+        self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
         """What the first frame has: the header and the place of the conversation; the rest follows it."""

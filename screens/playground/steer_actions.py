@@ -40,6 +40,8 @@ class Steering(Base):
     """Actions that steer a run, for a screen that knows a run state."""
 
     _state: RunState
+    _typed_settings: dict[str, str]
+    """What is typed in the settings and not requested."""
 
     def action_metrics(self) -> None:
         """Open the charts of all figures."""
@@ -57,7 +59,7 @@ class Steering(Base):
         """Open the settings; each change is requested as it is entered."""
         from llamagym_tui.screens.steering.settings import SettingsDialog
 
-        self.app.push_screen(SettingsDialog(self._state))
+        self.app.push_screen(SettingsDialog(self._state, self._typed_settings))
 
     def action_evaluate(self) -> None:
         """Open the evaluations; one begins when it is requested there."""

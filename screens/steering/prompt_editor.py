@@ -1,7 +1,7 @@
 """Editor of the system prompt (key `p` of the playground): a draft is requested from the trainer when it is applied.
 
 A prompt is shown as active once the trainer has confirmed it, and as pending until then. The draft is on disk from
-its first change until it is applied or discarded. Below it are the versions so far, with their mean returns.
+its first change until it is applied or is the prompt again. Below it are the versions so far, with their mean returns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
@@ -35,7 +36,7 @@ KEEP_S = 0.5
 """Seconds from a change until the draft is on disk."""
 
 
-class PathInput(Input):
+class PathInput(OneLineInput):
     HELP = "A plain text file. enter loads or saves it, escape cancels."
 
 
@@ -52,7 +53,8 @@ class PromptEditor(ModalScreen[str | None]):
         Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
         Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
         Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
-        Binding("escape", "revert", "Revert", id="prompt.revert", tooltip="Keep the prompt, discard the draft."),
+        Binding("ctrl+r", "revert", "Revert", id="prompt.revert", tooltip="Put the prompt in place of the draft."),
+        Binding("escape", "leave", "Back", id="prompt.leave", tooltip="Keep the prompt, and the draft for later."),
     ]
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
@@ -94,7 +96,7 @@ class PromptEditor(ModalScreen[str | None]):
     def _notice(self, text: str) -> None:
         """Show a message above the status; empty: the status alone."""
         self._message = text
-        discard = key_of(self, "prompt.revert", "escape")
+        discard = key_of(self, "prompt.revert", "ctrl+r")
         restored = f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
         status = status_text(self._state, key_of(self, "prompt.apply", "ctrl+s"))
         line = Content.assemble((f"{text} " if text else "", "bold"), restored + literal(status))
@@ -108,30 +110,39 @@ class PromptEditor(ModalScreen[str | None]):
             self._due.stop()
         self._due = self.set_timer(KEEP_S, self._keep)
 
-    def _keep(self) -> None:
+    def _keep(self) -> bool:
+        """Have the draft on disk; whether there is one, and it is."""
         text = self.query_one(DraftArea).text
+        if text == self._original:
+            self._draft.forget()
+            return False
         try:
-            if text != self._original:
-                self._draft.keep(text)
+            self._draft.keep(text)
         except PromptFileError as error:
             self._notice(one_line(f"The draft was not saved: {error}"))
-
-    def _discard(self) -> None:
-        if self._due is not None:
-            self._due.stop()
-        self._draft.forget()
+            return False
+        return True
 
     def action_apply(self) -> None:
         text = self.query_one(DraftArea).text
-        self._discard()
+        if self._due is not None:
+            self._due.stop()
+        self._draft.forget()
         self.dismiss(None if text == self._original else text)
 
     def action_revert(self) -> None:
+        self._restored = False
+        self._replace_draft(self._original, "The prompt is in the draft; ctrl+z brings back what you wrote.")
+
+    def action_leave(self) -> None:
         if self.has_class("-path") or self.has_class("-diff"):
             self._show_draft()
-            return
-        self._discard()
-        self.dismiss(None)
+        elif self._keep():
+            again = key_of(self.app.screen_stack[-2], "prompt", "p")
+            self.notify(f"Your draft of the prompt is kept; {again} shows it again.", markup=False)
+            self.dismiss(None)
+        elif self.query_one(DraftArea).text == self._original:
+            self.dismiss(None)
 
     def _show_draft(self) -> None:
         self.remove_class("-path", "-diff")
@@ -185,7 +196,7 @@ class PromptEditor(ModalScreen[str | None]):
                 self._replace_draft(read_prompt(path), f"{one_line(path.name)} is in the draft.")
             else:
                 write_prompt(path, self.query_one(DraftArea).text)
-                self.action_revert()
+                self._show_draft()
                 self._notice(f"Saved to {one_line(str(path))}.")
         except PromptFileError as error:
             self._notice(one_line(str(error)))

@@ -26,6 +26,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
 
 
@@ -37,7 +38,7 @@ class SettingList(OptionList):
     ]
 
 
-class ValueInput(Input):
+class ValueInput(OneLineInput):
     HELP = "The new value. A fault is shown at once; enter requests the change, escape goes back."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer."),
@@ -57,12 +58,14 @@ class SettingsDialog(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", tooltip="Leave the value as it is."),
+        Binding("escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept."),
     ]
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: RunState, typed: dict[str, str] | None = None) -> None:
+        """A dialog on a run; `typed` holds, by setting, what is typed and not requested, and outlives the dialog."""
         super().__init__()
         self._state = state
+        self._typed = {} if typed is None else typed
         self._chosen = next(iter(SETTINGS))
 
     def compose(self) -> ComposeResult:
@@ -80,6 +83,7 @@ class SettingsDialog(ModalScreen[None]):
         settings = self.query_one(SettingList)
         settings.focus()
         settings.highlighted = 0
+        self.query_one(ValueInput).value = self._typed.get(self._chosen, "")
         self.show(self._state)
 
     @property
@@ -111,6 +115,10 @@ class SettingsDialog(ModalScreen[None]):
         )
 
     @on(Input.Changed)
+    def keep(self, message: Input.Changed) -> None:
+        self._typed[self._chosen] = message.value
+        self._show_chosen()
+
     def _show_chosen(self) -> None:
         text = SETTINGS[self._chosen]
         meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
@@ -125,7 +133,10 @@ class SettingsDialog(ModalScreen[None]):
             return Content.styled(one_line(fault), "$error")
         if self._chosen in self._state.pending.settings:
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
-        return Content.styled("enter requests the change" if self._editing else "enter edits it", ASIDE)
+        if self._editing:
+            return Content.styled("enter requests the change", ASIDE)
+        kept = "the typed value is kept, not requested; " if self._may_apply() else ""
+        return Content.styled(f"{kept}enter edits it", ASIDE)
 
     def _fault(self) -> str:
         """What is wrong with the typed text; empty if nothing is."""
@@ -141,7 +152,7 @@ class SettingsDialog(ModalScreen[None]):
     def choose(self, event: OptionList.OptionHighlighted) -> None:
         if event.option.id is not None and event.option.id != self._chosen:
             self._chosen = event.option.id
-            self.query_one(ValueInput).clear()
+            self.query_one(ValueInput).value = self._typed.get(self._chosen, "")
         self._show_chosen()
 
     def on_descendant_focus(self) -> None:
@@ -172,8 +183,10 @@ class SettingsDialog(ModalScreen[None]):
         self.query_one(SettingList).focus()
 
     def action_back(self) -> None:
+        field = self.query_one(ValueInput)
         if self._editing:
-            self.query_one(ValueInput).clear()
+            if field.value == value_text(value_of(self._config, self._chosen)):
+                field.clear()  # nothing was typed
             self.query_one(SettingList).focus()
         else:
             self.dismiss()

@@ -33,6 +33,11 @@ def literal(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_TABLE)
 
 
+def pasted(text: str) -> str:
+    """The literal text of a paste, in which some terminals end lines with carriage returns."""
+    return literal("\n".join(text.replace("\r\n", "\n").split("\r")))
+
+
 def one_line(text: str) -> str:
     """The literal text on one line."""
     return literal(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""An input of one row without a frame, into which no control characters can be pasted."""
+"""Inputs into which no control characters can be pasted; the lines of a paste become words of one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from textual.widgets import Input
 from llamagym_tui.screens.widgets.literal import one_line
 
 
-class SentenceInput(Input):
+class OneLineInput(Input):
+    def _on_paste(self, event: Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.replace(one_line(event.text), *self.selection)
+
+
+class SentenceInput(OneLineInput):
+    """One row, without a frame."""
+
     DEFAULT_CSS = """
     SentenceInput, SentenceInput:focus {
         height: 1;
@@ -17,8 +26,3 @@ class SentenceInput(Input):
         background: $surface;
     }
     """
-
-    def _on_paste(self, event: Paste) -> None:
-        event.prevent_default()
-        event.stop()
-        self.insert_text_at_cursor(one_line(event.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import Paste
 from textual.widgets import TextArea
 
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.literal import pasted
 
 
 class DraftArea(TextArea):
@@ -20,5 +20,5 @@ class DraftArea(TextArea):
     async def _on_paste(self, event: Paste) -> None:
         event.prevent_default()
         event.stop()
-        if result := self._replace_via_keyboard(literal(event.text), *self.selection):
+        if result := self._replace_via_keyboard(pasted(event.text), *self.selection):
             self.move_cursor(result.end_location)

@@ -212,6 +212,23 @@ async def test_a_reply_is_edited_and_the_edit_undone(make_app: MakeApp, path: Pa
         await until(pilot, lambda: demo_files.read(path)[0] == a_demo(seed=1), "it is as it was")
 
 
+async def test_a_reply_that_was_left_unfinished_is_there_again(make_app: MakeApp, path: Path):
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReplyEditor))
+        await pilot.press("home", *"Low: ", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, DemonstrationsScreen))
+        assert notices(pilot.app) == ["Your draft of this reply is kept; e shows it again."]
+        await pilot.press("e")
+        await sees(pilot, 'Low: {"action": 1}')
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "Low" not in shown(pilot))
+        await pilot.press("ctrl+z", "ctrl+s")
+        await until(pilot, lambda: demo_files.read(path)[0].source == "correction", "the edit is written")
+        assert not list(Path("data/drafts").iterdir())
+
+
 async def test_an_edit_that_names_no_action_is_not_written(make_app: MakeApp, path: Path):
     before = path.read_bytes()
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:

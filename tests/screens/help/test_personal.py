@@ -20,6 +20,7 @@ from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
+from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.user_files import Preferences
 from tests import fakes
@@ -122,6 +123,20 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: Make
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
         await pilot.press("enter")
         await until(pilot, lambda: client.sent == [SaveCheckpoint()])
+
+
+SLOW_OPENERS = [pytest.param(key, marks=pytest.mark.slow) for key in ("e", "K", "f", "R", "m", "d", "h", "o", "?")]
+
+
+@pytest.mark.parametrize("opener", ["", "p", "s", *SLOW_OPENERS])
+async def test_keys_of_the_whole_app_can_be_pressed_in_any_order_over_any_screen(make_app: MakeApp, opener: str):
+    app = make_app(fakes.FakeClient(fakes.demo_run(batches=4)))
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press(*opener, "ctrl+p", "f1", "ctrl+p", "ctrl+p", "f1", "f1", "ctrl+q", "f1", "ctrl+p", "f1")
+        kinds = [type(screen) for screen in app.screen_stack]
+        assert len(kinds) == len(set(kinds)), "nothing is opened over itself"
+        assert CommandPalette in kinds
+        assert QuitDialog in kinds
 
 
 async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, config_dir: Path):

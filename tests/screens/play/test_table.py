@@ -73,6 +73,20 @@ async def test_the_table_stays_as_it_was_left(make_app: MakeApp):
         await sees(pilot, "1 episode, sum")
 
 
+async def test_a_sentence_that_was_begun_waits_at_the_table(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "Your total:")
+        await pilot.press("tab", *"Low", "escape", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.press("h")
+        await sees(pilot, "Low")
+        await pilot.press("h", "h")
+        await sees(pilot, 'you     Low {"action": 1}')
+        assert app.screen.query_one(SentenceInput).value == ""
+
+
 async def test_a_table_that_was_left_while_it_saved_draws_nothing_more(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
 
@@ -19,7 +20,7 @@ from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.steering.version_list import word_diff
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import notices, sees, shown, stands_still, until
 
 SMALL = (80, 24)
 EVENTS = [
@@ -77,7 +78,7 @@ async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
         await until(pilot, lambda: client.sent == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
 
 
-async def test_a_draft_survives_a_crash_and_is_forgotten_by_escape(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(prompt_editor, "KEEP_S", 0.01)
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SMALL) as pilot:
@@ -88,12 +89,43 @@ async def test_a_draft_survives_a_crash_and_is_forgotten_by_escape(make_app: Mak
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         assert draft.text == "Half a thought"
-        await sees(pilot, "earlier draft was restored")
+        await sees(pilot, "earlier draft was restored; ctrl+r discards it")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: draft.text == fakes.PROMPT)
+        await until(pilot, lambda: Draft("blackjack").read() is None)
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: draft.text == "Half a thought")
+
+
+async def test_escape_keeps_what_was_pasted_a_moment_ago_and_says_so(make_app: MakeApp):
+    app, long = make_app(fakes.FakeClient(fakes.opening_events())), "Think first. " * 400
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        draft.post_message(Paste(long))
+        await until(pilot, lambda: draft.text == fakes.PROMPT + long)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
-        assert Draft("blackjack").read() is None
+        assert notices(app) == ["Your draft of the prompt is kept; p shows it again."]
+        assert (await open_editor(pilot, app)).text == fakes.PROMPT + long
+
+
+async def test_escape_does_not_throw_away_a_draft_that_cannot_be_saved(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
-        assert draft.text == fakes.PROMPT
+        Path("data").write_text("no folder")
+        await pilot.press("x", "escape")
+        await sees(pilot, "The draft was not saved")
+        assert draft.text == f"{fakes.PROMPT}x"
+
+
+async def test_an_unchanged_prompt_leaves_no_draft(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("x", "backspace", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        assert (notices(app), Draft("blackjack").read()) == ([], None)
 
 
 async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):

@@ -117,6 +117,23 @@ async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_
         assert client.sent == []
 
 
+async def test_a_value_that_was_not_requested_is_there_again(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with rolling_out(app, SMALL) as pilot:
+        await pilot.press("s", "down", "enter", *"0.25", "escape")
+        await sees(pilot, "the typed value is kept, not requested")
+        await pilot.press("up", "escape")
+        await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        assert app.screen.query_one(Input).value == ""
+        await pilot.press("down", "enter", "enter")
+        await until(pilot, lambda: client.sent)
+        [command] = client.sent
+        assert list(command.changes.values()) == [0.25]  # type: ignore[union-attr]
+
+
 async def test_a_refused_setting_waits_no_longer(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events(), confirms=False)
     async with rolling_out(make_app(client), SMALL) as pilot:

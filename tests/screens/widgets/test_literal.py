@@ -40,7 +40,7 @@ from llamagym_tui.state.transcript import Transcript
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import InspectedClient, other, scored, told
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 NASTY = [
     "\x1b[2J\x1b[31mred",
@@ -168,6 +168,32 @@ async def test_what_is_pasted_into_the_prompt_is_literal(make_app: MakeApp):
         await until(pilot, lambda: area.text.endswith("x"))
         assert area.text.endswith("␛[2Jx")
         assert area.text.count("[2J") == 1
+
+
+@pytest.mark.parametrize("line_end", ["\r", "\n", "\r\n"])
+async def test_lines_of_a_paste_are_lines_however_they_end(make_app: MakeApp, line_end: str):
+    """tmux's ``paste-buffer`` ends them with carriage returns."""
+    client = fakes.FakeClient(fakes.opening_events())
+    app = make_app(client)
+    async with rolling_out(app, (80, 24)) as pilot:
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PromptEditor))
+        area = app.screen.query_one(TextArea)
+        area.post_message(Paste(f"one{line_end}{line_end}two"))
+        await until(pilot, lambda: area.text == f"{fakes.PROMPT}one\n\ntwo")
+
+
+@pytest.mark.parametrize("key", ["s", "K", "slash"])
+async def test_lines_pasted_into_an_input_are_words_without_controls(make_app: MakeApp, key: str):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, (80, 24)) as pilot:
+        await pilot.press(key)
+        await until(pilot, lambda: app.screen.query(Input))
+        field = app.screen.query_one(Input)
+        field.clear()
+        field.post_message(Paste("1\x1b\r2\n3"))
+        await until(pilot, lambda: field.value)
+        assert field.value == "1␛ 2 3"
 
 
 async def test_a_line_of_a_megabyte_is_shown_without_delay(make_app: MakeApp):
