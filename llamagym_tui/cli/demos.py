@@ -73,8 +73,11 @@ def list_files(
     place = place or demo_files.demos_dir()
     found = demo_files.summaries(place)
     for file in found:
-        faulty = f", {file.unreadable} unreadable lines" if file.unreadable else ""
-        typer.echo(f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}")
+        count, numbers = len(file.unreadable), ", ".join(map(str, file.unreadable[:5]))
+        more = ", …" if count > 5 else ""
+        faulty = f", {count} unreadable line{'s' * (count > 1)}: {numbers}{more}" if count else ""
+        summed = f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}"
+        typer.echo(file.fault or summed)
     if not found:
         typer.echo(f"There are no demonstrations in {place}; press h in the playground to make some.", err=True)
 

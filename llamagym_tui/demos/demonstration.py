@@ -6,19 +6,22 @@ where the episode came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 from llamagym_tui.game.chat import ChatMessage, Conversation
 
 SCHEMA = 1
 """Raised with every change that an older reader would misread."""
+MOST_LINE, MOST_DEEP = jsonl.MOST_LINE, 50
+"""Bytes of a demonstration that is read, and lists and objects within each other in an action or an argument."""
 
 
 class Demonstration(Struct, frozen=True, kw_only=True):
@@ -138,22 +141,37 @@ def encode(demo: Demonstration) -> bytes:
     try:
         line = msgspec.json.encode(demo, enc_hook=_plain)
         decode(line)
-    except (TypeError, NotImplementedError, msgspec.MsgspecError) as error:
+    except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
         raise DemoFileError(f"The episode cannot be written as JSON and was not saved: {error}.") from error
     return line
 
 
 def decode(line: bytes) -> Demonstration:
-    """Raises msgspec.DecodeError if the line is no JSON, or not of this form."""
-    return msgspec.json.decode(line, type=Demonstration)
+    """Raises ValueError if the line is no JSON, or not of this form, or beyond the bounds."""
+    if len(line) >= MOST_LINE:
+        raise ValueError(f"it has over {MOST_LINE:,} bytes")
+    try:
+        demo = msgspec.json.decode(line, type=Demonstration)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    level: list[Any] = [*demo.env_kwargs.values(), *demo.actions]
+    for _ in range(MOST_DEEP):
+        level = [inner for outer in level for inner in _within(outer)]
+    if level:
+        raise ValueError(f"a value is nested deeper than {MOST_DEEP}")
+    return demo
 
 
 def is_whole(line: bytes) -> bool:
     try:
         decode(line)
-    except msgspec.DecodeError:
+    except ValueError:
         return False
     return True
+
+
+def _within(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ later ones that build on it.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -13,12 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from llamagym_tui.demos.demonstration import SCHEMA, Demonstration
+from llamagym_tui.demos.demonstration import MOST_LINE, SCHEMA, Demonstration, decode
 from llamagym_tui.demos.jsonl import Line
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
 
 RETURN_TOLERANCE = 1e-6
 """By how much `episode_return` may differ from the sum of rewards, relative to the larger one or to 1."""
+LONGEST = 60
+"""Characters of a value that a fault quotes."""
 REQUIRED = tuple(field.name for field in msgspec.structs.fields(Demonstration) if field.required)
 
 
@@ -31,20 +34,23 @@ class Fault(NamedTuple):
 def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]:
     """Everything that is wrong, in the order of the lines; without an agent, replies are not compared with actions."""
     found: list[Fault] = []
-    first_seen: dict[bytes, int] = {}
+    first_seen: dict[bytes, int] = {}  # by digest: the lines themselves need not stay
     count = 0
     for line in lines:
         count += 1
         found += [Fault(line.number, sentence) for sentence in _line_faults(line, agent)]
-        if line.content in first_seen and line.content.strip():
-            found.append(Fault(line.number, f"This is the same episode as in line {first_seen[line.content]}."))
-        first_seen.setdefault(line.content, line.number)
+        first = first_seen.setdefault(hashlib.sha256(line.content).digest(), line.number)
+        if first != line.number and line.content.strip():
+            found.append(Fault(line.number, f"This is the same episode as in line {first}."))
     if count == 0:
         found.append(Fault(0, "The file is empty."))
     return found
 
 
 def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
+    if line.too_long:
+        yield f"The line has over {MOST_LINE:,} bytes; take it out by an editor."
+        return
     try:
         text = line.content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -62,7 +68,7 @@ def _line_faults(line: Line, agent: AgentBase | None) -> Iterator[str]:
         return
     if line.torn:
         yield "The last line has no end of line."
-    yield from _form_faults(value, agent)
+    yield from _form_faults(line.content, value, agent)
 
 
 def _parsed(content: bytes) -> dict[str, object] | str:
@@ -74,18 +80,18 @@ def _parsed(content: bytes) -> dict[str, object] | str:
     return value if isinstance(value, dict) else f"A line holds one JSON object, and this is a {type(value).__name__}."
 
 
-def _form_faults(value: dict[str, object], agent: AgentBase | None) -> Iterator[str]:
+def _form_faults(content: bytes, value: dict[str, object], agent: AgentBase | None) -> Iterator[str]:
     schema = value.get("schema", SCHEMA)
     if schema != SCHEMA:
-        yield f"The schema is {schema!r}, and this program knows {SCHEMA}; update it."
+        yield f"The schema is {short(schema)}, and this program knows {SCHEMA}; update it."
         return
     missing = [name for name in REQUIRED if name not in value]
     if missing:
         yield f"These fields are missing: {', '.join(missing)}."
         return
     try:
-        demo = msgspec.convert(value, Demonstration, str_keys=True)
-    except msgspec.ValidationError as error:
+        demo = decode(content)
+    except ValueError as error:
         yield f"A field has a wrong value: {error}."
         return
     yield from _conversation_faults(demo)
@@ -117,8 +123,8 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
     if len(demo.rewards) != len(demo.actions):
         yield f"There are {len(demo.rewards)} rewards but {len(demo.actions)} actions."
     if demo.length != len(demo.actions):
-        yield f"The length is given as {demo.length}, but there are {len(demo.actions)} actions."
-    total = math.fsum(demo.rewards)
+        yield f"The length is given as {short(demo.length)}, but there are {len(demo.actions)} actions."
+    total = sum(demo.rewards)  # not `fsum`, which raises where this is infinite
     if not math.isclose(total, demo.episode_return, rel_tol=RETURN_TOLERANCE, abs_tol=RETURN_TOLERANCE):
         yield f"The return is given as {demo.episode_return:g}, but the rewards add up to {total:g}."
 
@@ -129,7 +135,7 @@ def _correction_faults(demo: Demonstration) -> Iterator[str]:
         if not 0 <= turn < len(demo.actions):
             yield f"There is a replaced reply of turn {turn} (from 0), but there are {len(demo.actions)} actions."
     if demo.corrected and demo.source != "correction":
-        yield f"Replies were replaced, so the source is correction and not {demo.source!r}."
+        yield f"Replies were replaced, so the source is correction and not {short(demo.source)}."
 
 
 def _origin_faults(demo: Demonstration) -> Iterator[str]:
@@ -139,7 +145,7 @@ def _origin_faults(demo: Demonstration) -> Iterator[str]:
         if not getattr(demo, name):
             yield f"The field {name} is empty."
     if not _is_utc(demo.recorded_at):
-        yield f"The time {demo.recorded_at!r} is not UTC in the form 2026-01-31T12:00:00Z."
+        yield f"The time {short(demo.recorded_at)} is not UTC in the form 2026-01-31T12:00:00Z."
 
 
 def _is_utc(timestamp: str) -> bool:
@@ -157,4 +163,10 @@ def _reply_faults(demo: Demonstration, agent: AgentBase) -> Iterator[str]:
         if reading.failed:
             yield f"Turn {turn}: the agent reads no action in the reply."
         elif reading.action != action:
-            yield f"Turn {turn}: the reply says {reading.action!r}, but the action was {action!r}."
+            yield f"Turn {turn}: the reply says {short(reading.action)}, but the action was {short(action)}."
+
+
+def short(value: object) -> str:
+    """A value as a sentence quotes it."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

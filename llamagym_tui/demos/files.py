@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from filelock import Timeout
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import Demonstration, decode, encode, is_whole
+from llamagym_tui.demos.demonstration import MOST_LINE, Demonstration, decode, encode, is_whole
 from llamagym_tui.demos.faults import Fault, faults
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
@@ -27,8 +26,10 @@ class DemoFile(NamedTuple):
     episodes: int
     mean_return: float
     """0 when there are none."""
-    unreadable: int
-    """Lines that are no demonstration."""
+    unreadable: tuple[int, ...] = ()
+    """Numbers of the lines that are no demonstration."""
+    fault: str = ""
+    """Why the file cannot be read, for people; empty if it can."""
 
 
 class Merged(NamedTuple):
@@ -93,12 +94,11 @@ def read(path: Path) -> list[Demonstration]:
     for line in _lines(path):
         try:
             demos.append(decode(line.content))
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             if line.torn:
                 break
-            raise DemoFileError(
-                f"{path}, line {line.number}: {error}; see `llamagym-tui demos check {path}`."
-            ) from error
+            why = f"it has over {MOST_LINE:,} bytes" if line.too_long else error
+            raise DemoFileError(f"{path}, line {line.number}: {why}; see `llamagym-tui demos check {path}`.") from error
     return demos
 
 
@@ -123,7 +123,7 @@ def reworded(path: Path, agent: AgentBase) -> list[Fault]:
 
     numbered = {}
     for line in _lines(path):
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(ValueError):
             numbered[line.number] = decode(line.content)
     return wording.reworded(numbered, agent)
 
@@ -153,22 +153,26 @@ def _encoded(paths: Sequence[Path]) -> list[bytes]:
 
 
 def summaries(place: Path) -> list[DemoFile]:
-    """A file of demonstrations, or those in a folder, by name; unreadable lines are counted, not raised."""
-    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place] if place.is_file() else []
+    """A file of demonstrations, or those in a folder, by name; what cannot be read is listed, not raised."""
+    files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place] if place.exists() else []
     return [_summary(path) for path in files]
 
 
-def _lines(path: Path) -> list[jsonl.Line]:
+def _lines(path: Path) -> Iterator[jsonl.Line]:
     with file_errors(f"{path} cannot be read", "check the path and its rights"):
-        return list(jsonl.lines(path))
+        yield from jsonl.lines(path)
 
 
 def _summary(path: Path) -> DemoFile:
     returns: list[float] = []
-    unreadable = 0
-    for line in _lines(path):
-        try:
-            returns.append(decode(line.content).episode_return)
-        except msgspec.DecodeError:
-            unreadable += 1
-    return DemoFile(path, len(returns), sum(returns) / len(returns) if returns else 0.0, unreadable)
+    unreadable: list[int] = []
+    fault = ""
+    try:
+        for line in _lines(path):
+            try:
+                returns.append(decode(line.content).episode_return)
+            except ValueError:
+                unreadable.append(line.number)
+    except DemoFileError as error:
+        fault = str(error)
+    return DemoFile(path, len(returns), sum(returns) / len(returns) if returns else 0.0, tuple(unreadable), fault)

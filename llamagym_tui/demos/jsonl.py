@@ -1,23 +1,35 @@
 """Files of JSON Lines that survive crashes and full disks: a line is on disk whole, or not at all.
 
 Writers take turns by a lock file; a write that fails is taken back; a torn last line, which a crash leaves behind, is
-moved aside before the next one is added. Knows nothing of what the lines mean.
+moved aside before the next one is added. No line is read beyond `MOST_LINE`. Knows nothing of what the lines mean.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
-from io import FileIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BufferedRandom
 from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock
 
-from llamagym_tui.user_files import replace_file, torn_line_start
+from llamagym_tui.user_files import (
+    growing_file,
+    make_folder,
+    regular_file,
+    replace_file,
+    sync_folder,
+    torn_line_start,
+)
 
 LOCK_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""
+MOST_LINE = 16 * 2**20
+"""Bytes of a line that is read, its end included."""
+BLOCK = 2**16
+"""Bytes of what is longer that are looked at, or moved, at a time."""
 
 
 class Line(NamedTuple):
@@ -26,9 +38,11 @@ class Line(NamedTuple):
     number: int
     """From 1."""
     content: bytes
-    """Without its end."""
+    """Without its end; empty if it is too long."""
     torn: bool
     """Whether its end is missing; only the last line can be torn."""
+    too_long: bool = False
+    """Whether it has more than `MOST_LINE` bytes."""
 
 
 def lines(path: Path) -> Iterator[Line]:
@@ -37,9 +51,14 @@ def lines(path: Path) -> Iterator[Line]:
     Raises:
         OSError: the file cannot be read.
     """
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            yield Line(number, line.rstrip(b"\r\n"), not line.endswith(b"\n"))
+    number = 0
+    with regular_file(path) as file:
+        while content := file.readline(MOST_LINE):
+            number += 1
+            last, too_long = content, False
+            while not last.endswith(b"\n") and (more := file.readline(BLOCK)):
+                last, content, too_long = more, b"", True
+            yield Line(number, content.rstrip(b"\r\n"), not last.endswith(b"\n"), too_long)
 
 
 def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]) -> None:
@@ -53,18 +72,14 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
         OSError: the line cannot be written; the file then has what it had.
         filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
         created = not path.exists()
-        with open(path, "ab+", buffering=0) as file:
-            end = _mend_tail(file, path, is_whole)
-            try:
-                _write(file, content + b"\n")
-            except OSError:
-                file.truncate(end)
-                raise
+        with growing_file(path, follow=True) as file:
+            _mend_tail(file, path, is_whole)
+            _add(file, [content + b"\n"])
         if created:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
 
 def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], bool]) -> None:
@@ -76,14 +91,17 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
         change: from the lines, without their ends, to those that there shall be.
         is_whole: as for `append_line`.
     Raises:
-        OSError: it cannot be read or written; the file then has what it had.
+        OSError: it cannot be read or written, or has a line that is too long; the file then has what it had.
         filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
-        with open(path, "ab+", buffering=0) as file:
+        with growing_file(path, follow=True) as file:
             _mend_tail(file, path, is_whole)
-        replace_lines(path, change([line.content for line in lines(path)]))
+        found = list(lines(path))
+        if too_long := [line.number for line in found if line.too_long]:
+            raise OSError(errno.EFBIG, f"line {too_long[0]} has over {MOST_LINE:,} bytes: take it out by an editor")
+        replace_lines(path, change([line.content for line in found]))
 
 
 def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
@@ -95,38 +113,30 @@ def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
     replace_file(path, b"".join(content + b"\n" for content in contents), sync=True)
 
 
-def _write(file: FileIO, data: bytes) -> None:
-    """All of it, to the disk; a raw file may take a part at a time."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
-    os.fsync(file.fileno())
-
-
-def _mend_tail(file: FileIO, path: Path, is_whole: Callable[[bytes], bool]) -> int:
-    """Make the file end at a line's end; returns its length in bytes."""
-    with path.open("rb") as whole:  # buffered: an unbuffered file may give less than is read of it
-        start = torn_line_start(whole)
+def _add(file: BufferedRandom, blocks: Iterable[bytes]) -> None:
+    """Add all of it at the end, to the disk; what cannot be written whole is taken back."""
     end = file.seek(0, os.SEEK_END)
-    if start == end:
-        return end
-    file.seek(start)
-    tail = file.readall()
-    if is_whole(tail):
-        _write(file, b"\n")
-        return end + 1
-    with open(f"{path}.torn", "ab", buffering=0) as aside:
-        _write(aside, tail + b"\n")
-    file.truncate(start)
-    return start
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put a new file's name on disk too, where the system knows how."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        for block in blocks:
+            view = memoryview(block)
+            while view:  # the system may take a part at a time
+                view = view[file.raw.write(view) or 0 :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(end)
+        raise
+
+
+def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], bool]) -> None:
+    """Make the file end at a line's end."""
+    start, end = torn_line_start(file), file.seek(0, os.SEEK_END)
+    if start == end:
+        return
+    file.seek(start)
+    if end - start < MOST_LINE and is_whole(file.read()):
+        _add(file, [b"\n"])
+        return
+    file.seek(start)
+    with growing_file(Path(f"{path}.torn")) as aside:
+        _add(aside, (*iter(lambda: file.read(BLOCK), b""), b"\n"))
+    file.truncate(start)

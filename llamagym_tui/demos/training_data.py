@@ -48,7 +48,7 @@ def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingD
             f"No demonstrations ship for {type(agent).__name__}: name a file (--sft-data, or sft_data=), "
             "recorded in the playground or made by `llamagym-tui demos generate`."
         )
-    if not place.is_file():
+    if not place.exists():
         raise UsageError(f"There is no file of demonstrations {place}; `llamagym-tui demos list` shows yours.")
     faults = demo_files.check(place, agent)
     if faults:

@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.faults import Fault
+from llamagym_tui.demos.faults import Fault, short
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import make_env
 
 if TYPE_CHECKING:
     import gymnasium
-
-LONGEST = 60
-"""Characters of an observation that a warning quotes."""
 
 
 def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fault]:
@@ -37,7 +34,7 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
         pairs = zip(_played_again(env, demo, agent), demo.observations, strict=False)
         for turn, (now, then) in enumerate(pairs, start=1):
             if now != then:
-                words = f"the agent now writes {_short(now)} where the file has {_short(then)}"
+                words = f"the agent now writes {short(now)} where the file has {short(then)}"
                 found.append(Fault(line, f"Turn {turn}: {words}; record it again to train on the new text."))
                 break
     if env is not None:
@@ -54,7 +51,3 @@ def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: Agen
             observation, _, terminated, truncated, _ = env.step(action)
             if terminated or truncated:
                 return
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")

@@ -11,8 +11,6 @@ from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-import msgspec
-
 from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration, decode
 from llamagym_tui.demos.faults import faults
@@ -99,5 +97,5 @@ def _matches(row: Row, word: str) -> bool:
 def _decoded(content: bytes) -> Demonstration | None:
     try:
         return decode(content)
-    except msgspec.DecodeError:
+    except ValueError:
         return None

@@ -307,7 +307,7 @@ def test_demos_are_checked_listed_and_merged(tmp_path: Path) -> None:
     checked = run("demos", "check", str(bad))
     assert checked.exit_code == 1
     assert checked.stdout.startswith(f"{bad}:1: These fields are missing")
-    assert "1 unreadable lines" in run("demos", "list", str(tmp_path)).stdout
+    assert "1 unreadable line: 1" in run("demos", "list", str(tmp_path)).stdout
     assert run("demos", "list", str(bad)).stdout == run("demos", "list", str(tmp_path)).stdout
     assert run("demos", "merge", str(bad), "-o", str(tmp_path / "out.jsonl")).exit_code == 1
 

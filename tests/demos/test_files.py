@@ -331,8 +331,8 @@ def test_a_folder_is_summed_up_with_its_unreadable_lines(tmp_path: Path) -> None
     demo_files.append(tmp_path / "a.jsonl", a_demo(rewards=[0.0, -1.0], episode_return=-1.0))
     (tmp_path / "b.jsonl").write_bytes(b"{}\n")
     assert demo_files.summaries(tmp_path) == [
-        demo_files.DemoFile(tmp_path / "a.jsonl", 2, 0.0, 0),
-        demo_files.DemoFile(tmp_path / "b.jsonl", 0, 0.0, 1),
+        demo_files.DemoFile(tmp_path / "a.jsonl", 2, 0.0),
+        demo_files.DemoFile(tmp_path / "b.jsonl", 0, 0.0, (1,)),
     ]
 
 
