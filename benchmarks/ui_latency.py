@@ -35,6 +35,23 @@ EVENTS_PER_S = 200
 BEAT_S = 0.01
 """Seconds between two beats of the event loop's pulse."""
 PROMPT = "You are playing Blackjack. Reply with an action: stick or hit."
+RUN = events.RunStarted(
+    agent="Blackjack",
+    env_id="Blackjack-v1",
+    model="bundled",
+    run_dir="",
+    seed=1,
+    n_envs=128,
+    mode="train",
+    system_prompt=PROMPT,
+    prompt_version=1,
+    action_names=["stick", "hit"],
+    baselines={"random": -0.396, "optimal": -0.0466},
+    parameters=540_000,
+    trainable=540_000,
+    device="cpu",
+    threads=1,
+)
 TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 """Milliseconds and percent of one core."""
 
@@ -120,25 +137,7 @@ def trainer() -> None:
 
     send(events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()))
     wire.read_frame(sys.stdin.buffer)  # StartRun
-    send(
-        events.RunStarted(
-            agent="Blackjack",
-            env_id="Blackjack-v1",
-            model="bundled",
-            run_dir="",
-            seed=1,
-            n_envs=128,
-            mode="train",
-            system_prompt=PROMPT,
-            prompt_version=1,
-            action_names=["stick", "hit"],
-            baselines={"random": -0.396, "optimal": -0.0466},
-            parameters=540_000,
-            trainable=540_000,
-            device="cpu",
-            threads=1,
-        )
-    )
+    send(RUN)
     send(events.PhaseChanged(phase="rolling_out"))
     threading.Thread(target=listen, daemon=True).start()
     stream, turns = mix(1), 0
