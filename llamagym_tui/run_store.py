@@ -123,23 +123,13 @@ class RunStore:
                 "choose another folder with --run-dir."
             ) from error
 
-    def append(self, event: Event) -> None:
+    def append(self, event: Event) -> str:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
 
-        Raises:
-            OSError: the file cannot be written.
+        Returns:
+            A sentence for people where writing fails, or works again.
         """
-        if self._events is not None:
-            self._events.append(event)
-
-    def flush(self) -> None:
-        """Hand all events to the operating system.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        if self._events is not None:
-            self._events.flush()
+        return self._events.append(event) if self._events is not None else ""
 
     def close(self) -> None:
         """Flush, close and give the folder free; again does nothing.

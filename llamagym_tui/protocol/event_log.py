@@ -1,14 +1,17 @@
 """``events.jsonl``: the events of a session, one JSON object a line, in order.
 
-The file grows with time, not with speed. Tokens are left out (the whole reply is in ``TurnFinished``), and of the
-watched episodes only as many are kept, each of them whole, as the budget of `CONVERSATION_EVENTS_PER_S` allows. All
-other events are kept; the session emits them at a bounded rate. A line torn by a crash is skipped when reading and cut
-off when the log is opened again.
+The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out (the whole reply is
+in ``TurnFinished``), and of the watched episodes only as many are kept, each of them whole, as the budget of
+`CONVERSATION_EVENTS_PER_S` allows; marks have the number of the others. All other events are kept; the session emits
+them at a bounded rate. What cannot be written waits, and is written once it can be. A line torn by a crash is skipped
+when reading and cut off when the log is opened again.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,25 +22,37 @@ import msgspec
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol.events import (
     AnyEvent,
-    EpisodeFinished,
+    EpisodesCounted,
     EpisodeStarted,
     Event,
-    ObservationShown,
-    StateDrawn,
+    EventsLeftOut,
     TokensStreamed,
-    TurnFinished,
+    WatchedEvent,
 )
 from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 
 CONVERSATION_EVENTS_PER_S = 10.0
-"""Events of watched episodes that are kept, on average over a run."""
+"""Events of watched episodes that are kept, on average over a short run."""
+FULL_RATE_S = 1800.0
+"""Seconds of a run after which half as many are kept, after three times as many a quarter, and so on: the total grows
+by so many seconds' worth each time the run becomes 2.7 times as long."""
+MARK_EVERY_S = 600.0
+"""Seconds between two marks with the number of conversation events that were not kept."""
 CONVERSATION_BURST = 40.0
 """Events that may be kept at once after a quiet while."""
 MOST_LINE = 16 * 2**20
 """Bytes of an event that is read."""
 FLUSH_EVERY_S = 1.0
 """Seconds after which an event stands in the file at the latest, once another one comes."""
+FLUSH_BYTES = 2**16
+"""Bytes that are written at once, unless the time comes first."""
+MOST_WAITING = 2**20
+"""Bytes that wait for a disk that takes none, before conversations are lost; all else has 32 times the room."""
+MOST_RETRY_S = 30.0
+"""Seconds between two attempts to write, at most; at first `FLUSH_EVERY_S`."""
 
+_WHOLE = re.compile(rb"\.0(?=[,\]])")
+"""What a whole number does not need."""
 _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
@@ -51,25 +66,36 @@ class ConversationBudget:
         self._budget = CONVERSATION_BURST
         self._at_s = 0.0
         self._kept_episode: int | None = None
+        self._left_out = 0
+        self._marked_at_s = 0.0
 
-    def keeps(self, event: Event) -> bool:
-        """Whether an event belongs into the file."""
+    def kept(self, event: Event) -> list[Event]:
+        """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
         if isinstance(event, TokensStreamed):
-            return False
-        if not isinstance(event, EpisodeStarted | StateDrawn | ObservationShown | TurnFinished | EpisodeFinished):
-            return True
+            return []
+        if not isinstance(event, WatchedEvent):
+            return [event]
+        marks: list[Event] = []
         if isinstance(event, EpisodeStarted):
             self._earn(event.at_s)
             self._kept_episode = event.episode if self._budget > 0 else None
+            if self._left_out and abs(event.at_s - self._marked_at_s) >= MARK_EVERY_S:
+                marks.append(self._mark(event.at_s))
         if event.episode != self._kept_episode:
-            return False
+            self._left_out += 1
+            return marks
         self._budget -= 1
-        return True
+        return [*marks, event]
 
     def _earn(self, at_s: float) -> None:
-        earned = max(0.0, at_s - self._at_s) * CONVERSATION_EVENTS_PER_S
+        earned = max(0.0, at_s - self._at_s) * CONVERSATION_EVENTS_PER_S / (1 + at_s / FULL_RATE_S)
         self._budget = min(CONVERSATION_BURST, self._budget + earned)
         self._at_s = at_s
+
+    def _mark(self, at_s: float) -> EventsLeftOut:
+        mark = EventsLeftOut(at_s=at_s, count=self._left_out, since_s=self._marked_at_s, reason="long_run")
+        self._left_out, self._marked_at_s = 0, at_s
+        return mark
 
 
 class EventLog:
@@ -79,49 +105,74 @@ class EventLog:
         """Open the file for appending; a torn last line is cut off.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: the file cannot be opened.
         """
         self._file = growing_file(path)
         self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
         self._conversations = ConversationBudget()
         self._clock = clock
-        self._flushed_at = clock()
+        self._flush_at = clock() + FLUSH_EVERY_S
+        self._retry_s = 0.0
+        """Seconds until the next attempt; 0 while writing works."""
+        self._waiting = bytearray()
+        self._lost: EventsLeftOut | None = None
+        """What did not even find room to wait."""
 
-    def append(self, event: Event) -> None:
-        """Add an event, if it is of those that are kept.
+    def append(self, event: Event) -> str:
+        """Add an event, if it is of those that are kept; a sentence for people where writing fails, or works again."""
+        if self._file.closed:
+            return ""
+        for each in self._conversations.kept(event):
+            self._add(each)
+        is_full = len(self._waiting) > FLUSH_BYTES and not self._retry_s
+        return self.flush() if is_full or self._clock() >= self._flush_at else ""
 
-        Raises:
-            OSError: the file cannot be written.
-        """
-        if self._file.closed or not self._conversations.keeps(event):
+    def _add(self, event: Event) -> None:
+        is_watched = isinstance(event, WatchedEvent)
+        room = MOST_WAITING if is_watched else 32 * MOST_WAITING
+        if len(self._waiting) < room and not (is_watched and self._lost):
+            self._waiting += self._line(event)
             return
-        self._file.write(self._line(event) + b"\n")
-        if self._clock() - self._flushed_at >= FLUSH_EVERY_S:
-            self.flush()
+        count, since_s = (self._lost.count, self._lost.since_s) if self._lost else (0, event.at_s)
+        self._lost = EventsLeftOut(at_s=event.at_s, count=count + 1, since_s=since_s, reason="full_disk")
 
     def _line(self, event: Event) -> bytes:
         line = self._encoder.encode(event)
-        if b"null" not in line:
-            return line
-        return self._encoder.encode(_finite(msgspec.to_builtins(event)))
+        if b"null" in line:
+            line = self._encoder.encode(_finite(msgspec.to_builtins(event)))
+        if isinstance(event, EpisodesCounted):  # numbers only, and most of a long run's bytes
+            line = _WHOLE.sub(b"", line)
+        return line + b"\n"
 
-    def flush(self) -> None:
-        """Hand everything to the operating system.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        self._file.flush()
-        self._flushed_at = self._clock()
+    def flush(self) -> str:
+        """Hand everything to the operating system; a sentence where that fails, or works again."""
+        failed = self._retry_s > 0
+        try:
+            while self._waiting or self._lost:
+                if not self._waiting and self._lost:
+                    self._waiting += self._line(self._lost)
+                    self._lost = None
+                del self._waiting[: os.write(self._file.fileno(), self._waiting)]
+        except OSError as error:
+            self._retry_s = min(MOST_RETRY_S, max(FLUSH_EVERY_S, 2 * self._retry_s))
+            self._flush_at = self._clock() + self._retry_s
+            return "" if failed else f"The event log cannot be written ({error}); its events wait, and the run goes on."
+        self._retry_s, self._flush_at = 0.0, self._clock() + FLUSH_EVERY_S
+        return "The event log is written again; a mark in it has what was lost, if anything was." if failed else ""
 
     def close(self) -> None:
         """Flush and close; again does nothing.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: not everything could be written.
         """
+        if self._file.closed:
+            return
+        self.flush()
         self._file.close()
+        if self._waiting:
+            raise OSError(f"the last {len(self._waiting):,} bytes of the event log could not be written")
 
 
 class Logged(NamedTuple):

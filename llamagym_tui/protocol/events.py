@@ -24,8 +24,8 @@ Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused",
 End = Literal["terminated", "truncated"]
 Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
-LeftOut = Literal["slow_screen"]
-"""Conversation that the user interface did not read in time."""
+LeftOut = Literal["slow_screen", "long_run", "full_disk"]
+"""Conversation that the user interface did not read in time; that a log does not keep; events that found no room."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", gc=False):

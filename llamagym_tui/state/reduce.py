@@ -28,8 +28,12 @@ CORRECTED = (
     "trained on."
 )
 """Note at the end of an episode in which a person acted."""
-LEFT_OUT: dict[events.LeftOut, str] = {"slow_screen": "the screen did not keep up, and the run did not wait"}
-"""Why events are missing."""
+LEFT_OUT: dict[events.LeftOut, str] = {
+    "slow_screen": "events of the conversation are left out here: the screen did not keep up, and the run did not wait",
+    "long_run": "events of the conversation are left out above: the log of a run keeps some of its episodes",
+    "full_disk": "events are missing above: the disk was full",
+}
+"""How many events are missing where, and why."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 
@@ -119,9 +123,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             warned = _after(state, event, "pending", "watching", "wheel", "warm_start", warning=message)
             return _noted(warned, f"Warning: {message}")
         case events.EventsLeftOut():
-            return _noted(
-                state, f"{event.count:,} events of the conversation are left out here: {LEFT_OUT[event.reason]}."
-            )
+            return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
         case events.SessionFailed():
             return _ended(_after(state, event, "warm_start", phase="failed", failure=clipped(event.message)))
         case events.RunFinished():

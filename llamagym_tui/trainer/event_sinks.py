@@ -1,7 +1,7 @@
 """Emits events: stamped here and nowhere else, then given to every sink in turn.
 
-A sink that can take no more events (a full disk, a pipe without a reader) is dropped with one warning to the others,
-and ends nothing.
+A sink that can take no more events (a pipe without a reader) is dropped with one warning to the others, and ends
+nothing. One that has something to report returns a sentence, which becomes a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llamagym_tui.protocol.events import Event, Refused, WarningRaised
 PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
 
-Sink = Callable[[Event], None]
+Sink = Callable[[Event], str | None]
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -35,13 +35,16 @@ class EventEmitter:
     def emit(self, event: Event) -> None:
         """Stamp an event and give it to every sink."""
         stamped = msgspec.structs.replace(event, at_s=self._clock() - self._began_at)
+        reports = []
         for sink in list(self._sinks):
             try:
-                sink(stamped)
+                reports.append(sink(stamped))
             except OSError as error:
                 log.error("events are no longer taken by %r", sink, exc_info=error)
                 self._sinks.remove(sink)
-                self.warn(f"Some events can no longer be written ({error}); the run goes on.")
+                reports.append(f"Some events can no longer be written ({error}); the run goes on.")
+        for report in filter(None, reports):
+            self.warn(report)
 
     def warn(self, message: str, *, refused: Refused | None = None) -> None:
         """Emit a warning; `refused`: what was requested and is not done."""
@@ -65,7 +68,7 @@ class EventEmitter:
             self.warn(f"{prefix}{error}", refused=refused)
             return None
 
-    def throttled(self) -> Sink:
+    def throttled(self) -> Callable[[Event], None]:
         """An `emit` that drops what comes less than `PROGRESS_EVERY_S` after its last event, or after now."""
         emitted_at = self._clock()
 

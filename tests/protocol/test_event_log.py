@@ -155,3 +155,30 @@ def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:
     (event,) = event_log.read(path)
     assert isinstance(event, UpdateFinished)
     assert (event.stats.turns, event.stats.return_std, event.stats.reward_scale) == (781, 0.0, 1.0)
+
+
+def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(tmp_path: Path) -> None:
+    budget, kept = event_log.ConversationBudget(), {}
+    for second in range(24 * 3600):
+        for event in episode(second, at_s=float(second), turns=4):
+            kept[second // 1800] = kept.get(second // 1800, 0) + len(budget.kept(event))
+    assert sum(kept.values()) < 4.1 * 10 * 1800
+    assert kept[0] > 0.69 * 10 * 1800
+    assert all(kept[half_hour] > 300 for half_hour in range(48))
+
+
+def test_what_a_long_run_does_not_keep_is_counted_in_its_log(tmp_path: Path) -> None:
+    events = [event for index in range(13_000) for event in episode(index, at_s=index / 10, turns=4)]
+    kept = written(tmp_path / "events.jsonl", events)
+    marks = [event for event in kept if isinstance(event, event_log.EventsLeftOut)]
+    assert [mark.at_s // 600 for mark in marks] == [1, 2]
+    assert marks[1].since_s == marks[0].at_s
+    spoken = [event for event in events if not isinstance(event, TokensStreamed)]
+    before = [event for event in spoken if event.at_s < marks[1].at_s]
+    assert sum(mark.count for mark in marks) == len(before) - (kept.index(marks[1]) - 1)
+
+
+def test_counts_of_episodes_take_few_bytes_and_come_back_as_they_were(tmp_path: Path) -> None:
+    counted = fakes.counted([1.0, -1.0, 0.5, 1e16, -10.0] * 20, 100)
+    assert written(tmp_path / "events.jsonl", [counted]) == [counted]
+    assert b"[1,-1,0.5,1e16,-10," in (tmp_path / "events.jsonl").read_bytes()

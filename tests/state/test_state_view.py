@@ -102,5 +102,5 @@ def test_a_hostile_drawing_is_bounded():
 def test_drawings_are_kept_in_the_log_with_the_episodes_that_are():
     budget = ConversationBudget()
     told: list[Event] = [begun(0), drawn(0, 0), shown(0, 0)]
-    assert [budget.keeps(event) for event in told] == [True] * 3
-    assert not budget.keeps(drawn(1, 0)), "its episode is not kept"
+    assert [budget.kept(event) for event in told] == [[event] for event in told]
+    assert not budget.kept(drawn(1, 0)), "its episode is not kept"

@@ -423,4 +423,4 @@ def test_a_sink_that_breaks_is_dropped_and_the_others_get_a_warning() -> None:
     emitter.emit(ModeChanged(mode="train"))
     emitter.emit(ModeChanged(mode="inference"))
     assert len(calls) == 1
-    assert [type(event) for event in seen] == [WarningRaised, ModeChanged, ModeChanged]
+    assert [type(event) for event in seen] == [ModeChanged, WarningRaised, ModeChanged]

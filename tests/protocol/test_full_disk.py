@@ -1,0 +1,133 @@
+"""A disk that takes nothing for a while: the run goes on, and its log has everything, or a mark of what is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.event_log import EventLog
+from llamagym_tui.protocol.events import EpisodeFinished, EventsLeftOut, ModeChanged, PhaseChanged, WarningRaised
+from llamagym_tui.trainer.event_sinks import EventEmitter
+from tests.protocol.test_event_log import Clock, episode
+
+
+class Disk:
+    """Has room for so many bytes more, and counts the attempts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 10**9
+        self.attempts = 0
+        monkeypatch.setattr(event_log, "os", SimpleNamespace(write=self._write))
+
+    def _write(self, descriptor: int, content: bytearray) -> int:
+        self.attempts += 1
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        written = os.write(descriptor, content[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def test_what_could_not_be_written_is_written_once_there_is_space(tmp_path: Path, disk: Disk) -> None:
+    clock, sent = Clock(), [PhaseChanged(phase="updating", detail=str(number)) for number in range(100)]
+    log = EventLog(tmp_path / "events.jsonl", clock=clock)
+    disk.room = 1000  # in the middle of a line
+    for event in sent:
+        clock.now += 1.0
+        log.append(event)
+    assert 0 < len(list(event_log.read(tmp_path / "events.jsonl"))) < 20
+    disk.room = 10**9
+    log.close()
+    assert list(event_log.read(tmp_path / "events.jsonl")) == sent
+
+
+def test_a_flood_of_events_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "MOST_WAITING", 80_000)
+    log = EventLog(tmp_path / "events.jsonl", clock=Clock())
+    for number in range(100_000):
+        log.append(PhaseChanged(phase="updating", detail=str(number)))
+    log.close()
+    assert [event.detail for event in event_log.read(tmp_path / "events.jsonl")] == [*map(str, range(100_000))]
+
+
+def test_a_full_disk_is_tried_less_and_less_often(tmp_path: Path, disk: Disk) -> None:
+    clock = Clock()
+    log = EventLog(tmp_path / "events.jsonl", clock=clock)
+    disk.room = 0
+    for _ in range(6000):  # ten minutes
+        clock.now += 0.1
+        log.append(PhaseChanged(phase="updating"))
+    assert 20 <= disk.attempts <= 30
+
+
+def test_a_person_is_warned_once_and_hears_when_it_works_again(tmp_path: Path, disk: Disk) -> None:
+    clock, seen = Clock(), []
+    log = EventLog(tmp_path / "events.jsonl", clock=clock)
+    emitter = EventEmitter([log.append, lambda event: seen.append(event)], clock)
+    for second in range(200):
+        clock.now += 1.0
+        disk.room = 0 if second < 100 else 10**9
+        emitter.emit(ModeChanged(mode="train"))
+    warnings = [event.message for event in seen if isinstance(event, WarningRaised)]
+    assert len(warnings) == 2
+    assert "No space left on device" in warnings[0]
+    assert "written again" in warnings[1]
+    log.close()
+    assert len(list(event_log.read(tmp_path / "events.jsonl"))) == 202
+
+
+def test_conversations_go_first_and_a_mark_has_their_number(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_WAITING", 400)
+    clock = Clock()
+    log = EventLog(tmp_path / "events.jsonl", clock=clock)
+    disk.room = 0
+    for index in range(10):
+        clock.now = 60.0 * index
+        for event in [*episode(index, at_s=clock.now), PhaseChanged(at_s=clock.now, phase="updating")]:
+            log.append(event)
+    disk.room, clock.now = 10**9, 660.0
+    log.append(PhaseChanged(at_s=660.0, phase="rolling_out"))
+    log.close()
+    kept = list(event_log.read(tmp_path / "events.jsonl"))
+    assert sum(isinstance(event, PhaseChanged) for event in kept) == 11
+    (gap,) = [event for event in kept if isinstance(event, EventsLeftOut)]
+    assert kept[-1] == gap
+    watched = sum(not isinstance(event, PhaseChanged | EventsLeftOut) for event in kept)
+    assert (gap.count, gap.reason) == (40 - watched, "full_disk")
+    assert gap.since_s == 60.0 * sum(isinstance(event, EpisodeFinished) for event in kept)
+
+
+def test_even_figures_are_lost_rather_than_all_memory(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_WAITING", 100)
+    log = EventLog(tmp_path / "events.jsonl", clock=Clock())
+    disk.room = 0
+    for _ in range(1000):
+        log.append(PhaseChanged(phase="updating"))
+    assert len(log._waiting) < 3400
+    disk.room = 10**9
+    log.close()
+    *kept, gap = event_log.read(tmp_path / "events.jsonl")
+    assert isinstance(gap, EventsLeftOut)
+    assert gap.count == 1000 - len(kept)
+
+
+def test_the_end_of_a_run_with_a_full_disk_is_reported_and_gives_the_file_free(tmp_path: Path, disk: Disk) -> None:
+    log = EventLog(tmp_path / "events.jsonl", clock=Clock())
+    log.append(PhaseChanged(phase="stopped"))
+    disk.room = 0
+    with pytest.raises(OSError, match="could not be written"):
+        log.close()
+    log.close()
