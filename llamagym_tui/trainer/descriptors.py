@@ -6,12 +6,13 @@ nothing heavy: it has to come before everything that might print.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TextIO, cast
+from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
 from llamagym_tui.user_files import growing_file
 
@@ -39,10 +40,24 @@ def take_over_wire(log_path: Path) -> Wire:
         os.dup2(to, descriptor)
     os.close(nothing)
     os.close(to)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    sys.stdout, sys.stderr = prints_to(STDOUT), prints_to(STDERR)
     return wire
+
+
+class _Unfailing(io.FileIO):
+    """What is written is dropped where it cannot be: a print on a full disk ends no run."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content) or 0
+        except OSError:
+            return memoryview(content).nbytes
+
+
+def prints_to(descriptor: int) -> TextIO:
+    """A stream for prints, which never fails; it leaves the descriptor open."""
+    raw = io.BufferedWriter(_Unfailing(descriptor, "wb", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 @contextmanager
@@ -51,13 +66,15 @@ def diverted(log: BinaryIO, *, stderr: bool) -> Iterator[TextIO]:
     _flush()
     kept = {STDOUT: os.dup(STDOUT), STDERR: os.dup(STDERR)}
     terminal = os.fdopen(os.dup(STDERR), "w", encoding="utf-8", errors="replace", buffering=1)
+    errors = prints_to(STDERR) if stderr else sys.stderr
     try:
         os.dup2(log.fileno(), STDOUT)
         if stderr:
             os.dup2(log.fileno(), STDERR)
-        with os.fdopen(os.dup(STDOUT), "w", encoding="utf-8", buffering=1) as prints, redirect_stdout(prints):
+        with prints_to(STDOUT) as prints, redirect_stdout(prints), redirect_stderr(errors):
             yield terminal
     finally:
+        errors.flush()
         _flush()  # before the way back: what a library left in a buffer belongs to the log
         for descriptor, original in kept.items():
             os.dup2(original, descriptor)
