@@ -124,8 +124,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replay_episodes: Annotated[int, Meta(ge=0)] = 0
     """Recent successful episodes that are kept, each different one once, and imitated in every update next to PPO's
     loss: each step takes as many turns of them as it has of the batch, at most. 0: none. Where luck decides, lucky
-    bad play is imitated too: a return says how an episode ended, not how well it was played. In memory alone: empty
-    after a resume."""
+    bad play is imitated too: a return says how an episode ended, not how well it was played. Empty after a roll
+    back."""
     replay_min_return: float = 1.0
     """Undiscounted return from which on an episode is successful, the environment's alone; else unused."""
     replay_coef: NonNegative = 0.1

@@ -32,7 +32,7 @@ MODEL_DIR = "model"
 GOOD_MODEL_DIR = "good"
 """The last checkpoint after which nothing was wrong."""
 OLD_MODEL_DIR = "model.old"
-"""What a crash during a checkpoint leaves; the engine resumes from it."""
+"""The checkpoint before the latest one; the engine resumes from it if that cannot be read."""
 LOCK_FILE = ".lock"
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
@@ -310,4 +310,4 @@ def _runs() -> Iterator[RunInfo]:
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    return (folder / MODEL_DIR).is_dir() or (folder / OLD_MODEL_DIR).is_dir()
+    return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
@@ -356,29 +358,29 @@ class FakeBuilders(Builders):
         return SimpleNamespace(
             save_checkpoint=self.save,
             load_checkpoint=self.restore,
-            keep_good_checkpoint=self.keep_good,
+            keep_checkpoint=self.keep_good,
             roll_back=self.roll_back,
             load_start=self.restore_start,
         )
 
-    def save(self, run_dir: Path, policy: Any, ppo: Any, counters: dict[str, Any]) -> Path:
+    def save(self, run_dir: Path, policy: Any, ppo: Any, counters: Any) -> Path:
         self._fail("save")
-        self.saved.append({**counters, "updates": ppo.updates})
+        self.saved.append({**msgspec.to_builtins(counters), "updates": ppo.updates})
         (run_dir / "model").mkdir(exist_ok=True)
         return run_dir / "model"
 
-    def restore(self, run_dir: Path, policy: Any, ppo: Any) -> dict[str, Any]:
+    def restore(self, run_dir: Path, policy: Any, ppo: Any, kind: Any) -> tuple[Any, str]:
         self._fail("restore")
         counters = dict(self.saved[-1])
         ppo.updates = policy.version = counters.pop("updates")
-        return counters
+        return msgspec.convert(counters, kind), ""
 
-    def keep_good(self, run_dir: Path) -> Path:
+    def keep_good(self, run_dir: Path, name: str) -> Path:
         self._fail("keep_good")
         self.good.append(self.saved[-1])
         return run_dir / "good"
 
-    def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
+    def roll_back(self, run_dir: Path, policy: Any, ppo: Any, name: str) -> Path:
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
         ppo.updates = self.good[-1]["updates"]

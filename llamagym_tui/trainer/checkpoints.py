@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
-from llamagym_tui.errors import RunStoreError
+from llamagym_tui.run_store import GOOD_MODEL_DIR as GOOD
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best
 
@@ -62,31 +62,27 @@ class Checkpoints:
         self._tried_s: float | None = None
         self._awaits_judgement = False
         """Whether the latest checkpoint was not judged yet."""
+        self.note = ""
+        """For people: why another checkpoint than the latest one was restored; empty if none was."""
 
     def restore(self, policy: Any, ppo: Any) -> Counters:
-        """Read policy and PPO back; where the run stood.
+        """Read policy and PPO back, from the latest checkpoint that can be used; where the run stood.
 
         Raises:
-            RunStoreError: the folder has no checkpoint, or one of another version.
+            RunStoreError: the folder has none.
         """
-        try:
-            self._last = msgspec.convert(self._files().load_checkpoint(self._run_dir, policy, ppo), Counters)
-        except msgspec.ValidationError as error:
-            raise RunStoreError(
-                f"The checkpoint in {self._run_dir} is not of this version ({error}); "
-                "begin a new run in another folder: --run-dir."
-            ) from error
-        self._tried_s = self._last.elapsed_s
+        self._last, self.note = self._files().load_checkpoint(self._run_dir, policy, ppo, Counters)
+        self._tried_s, self._awaits_judgement = self._last.elapsed_s, not self.note
         return self._last
 
     def save(self, policy: Any, ppo: Any, counters: Counters) -> Path:
         """Write a checkpoint; the folder that was written.
 
         Raises:
-            OSError: it cannot be written; the one before still stands.
+            RunStoreError: it cannot be written; the one before still stands.
         """
         self._tried_s = counters.elapsed_s
-        path = self._files().save_checkpoint(self._run_dir, policy, ppo, msgspec.to_builtins(counters))
+        path = self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = counters, True
         return path
 
@@ -94,20 +90,29 @@ class Checkpoints:
         """Keep the latest checkpoint if its policy, or a later one, has played well since.
 
         Raises:
-            OSError: the checkpoint cannot be kept; the last good one still stands.
+            RunStoreError: the checkpoint cannot be kept; the last good one still stands.
         """
         if good and self._awaits_judgement:
-            self._files().keep_good_checkpoint(self._run_dir)
+            self.keep(GOOD)
             self._awaits_judgement = False
 
-    def roll_back(self, policy: Any, ppo: Any) -> Path:
-        """Put the last good checkpoint into policy and PPO; its folder.
+    def keep(self, name: str) -> None:
+        """Keep the latest checkpoint under a name, for `roll_back`.
 
         Raises:
-            RunStoreError: there is none, or it cannot be read.
+            RunStoreError: it cannot be kept; what was kept under that name still stands.
         """
+        self._files().keep_checkpoint(self._run_dir, name)
+
+    def roll_back(self, policy: Any, ppo: Any, name: str = GOOD) -> Path:
+        """Put a checkpoint that was kept into policy and PPO, the last good one by default; its folder.
+
+        Raises:
+            RunStoreError: there is none, or it cannot be used; both are as they were.
+        """
+        path: Path = self._files().roll_back(self._run_dir, policy, ppo, name)
         self._awaits_judgement = False
-        return self._files().roll_back(self._run_dir, policy, ppo)
+        return path
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""

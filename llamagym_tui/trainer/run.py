@@ -221,8 +221,8 @@ class Run:
     def _keep_good(self, *, good: bool) -> None:
         try:
             self._checkpoints.judged(good=good)
-        except OSError as error:
-            self._emitter.warn(f"The last good checkpoint is an older one ({error}); the run goes on.")
+        except RunStoreError as error:
+            self._emitter.warn(f"{error} The last good one is older; the run goes on.")
 
     def continue_from_warm_start(self) -> None:
         """Go on from the policy that a warm start has made: the batch under way is dropped, a checkpoint written."""
@@ -255,9 +255,9 @@ class Run:
         """Write a checkpoint; a full disk does not end a run that can go on."""
         try:
             self._save(self._counters())
-        except Exception as error:  # each library has its own error for a full disk
+        except RunStoreError as error:
             log.exception("no checkpoint")
-            self._emitter.warn(f"No checkpoint was written ({error}); the run goes on.", refused="checkpoint")
+            self._emitter.warn(f"{error} The run goes on.", refused="checkpoint")
 
     def rescue(self) -> None:
         """Write a checkpoint before the run ends by a failure, unless that would keep weights that are not finite."""
@@ -269,7 +269,7 @@ class Run:
         """Save what is new; how the run ended.
 
         Raises:
-            OSError: the checkpoint cannot be written.
+            RunStoreError: the checkpoint cannot be written.
         """
         self.rollout.emit_corrections()
         counters = self._counters()

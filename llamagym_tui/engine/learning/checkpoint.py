@@ -1,82 +1,151 @@
 """Checkpoints: the model as a standard folder that transformers or PEFT load, and what PPO needs to resume.
 
-A run folder holds the latest one (``model/``) and the last good one (``good/``), which shares the latest's files as
-long as the two are the same; after a warm start, the policy that PPO began from too (``start/``). Each is written to a
-new folder and then put in place, so that a crash at any moment leaves one that is whole.
+Besides the weights a folder holds tensors (the optimizer's moments, the sampling generator) as safetensors and
+everything else as msgpack, neither of which can run code. All of it is read and compared with the learner before
+anything is put into it. Where the folders stand is up to `llamagym_tui.engine.learning.checkpoint_folders`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import torch
-from safetensors.torch import load_file
+from msgspec.structs import replace
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning import checkpoint_folders as folders
+from llamagym_tui.engine.learning.checkpoint_folders import GOOD, LATEST, PREVIOUS, START
+from llamagym_tui.engine.learning.ppo import PPO, PPOState
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.user_files import discard, discard_drafts, draft_folder
 
-MODEL, GOOD, START = "model", "good", "start"
-STATE, COUNTERS = "learner.pt", "counters.json"
+TENSORS, STATE = "learner.safetensors", "learner.msgpack"
+STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
+"""What version 0.1.0 wrote in their places."""
+GENERATOR = "generator"
+WORDS = {LATEST: "latest checkpoint", PREVIOUS: "one before it", GOOD: "last good one"}
 
-
-def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: dict[str, Any]) -> Path:
-    """Write model, tokenizer, optimizer, random states and the session's JSON counters; the model's folder."""
-    with _written(run_dir, MODEL) as new:
-        policy.model.save_pretrained(new)
-        policy.chat.tokenizer.save_pretrained(new)
-        torch.save({"ppo": ppo.state_dict(), "generator": policy.generator.get_state()}, new / STATE)
-        (new / COUNTERS).write_text(json.dumps(counters, indent=1))
-    return run_dir / MODEL
+C = TypeVar("C")
+log = logging.getLogger(__name__)
 
 
-def keep_good_checkpoint(run_dir: Path) -> Path:
-    """Keep the latest checkpoint as the last good one; its folder.
+class Unfit(Exception):
+    """A checkpoint cannot be used; the message is for people."""
+
+
+class Saved(NamedTuple):
+    """A checkpoint as it was read."""
+
+    weights: dict[str, Tensor]
+    head: dict[str, Tensor]
+    optimizer: dict[int, dict[str, Tensor]]
+    generator: Tensor
+    ppo: PPOState
+    version: int | None
+    """Of the policy. None: its updates are its version."""
+    counters: Any
+
+
+class Loaded(NamedTuple):
+    """What came of loading a checkpoint."""
+
+    counters: Any
+    note: str
+    """For people: which checkpoint was taken, and why; empty if it was the latest one."""
+
+
+def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> Path:
+    """Write model, tokenizer, optimizer, random states and the session's counters; the model's folder.
+
+    Args:
+        counters: anything that msgspec encodes.
+    Raises:
+        RunStoreError: it cannot be written; the one before still stands, and nothing is left of the new one.
+    """
+    moments = ppo.optimizer.state_dict()["state"].items()
+    tensors = {f"{index}.{name}": value.contiguous() for index, each in moments for name, value in each.items()}
+    with _reported(run_dir), folders.written(run_dir, LATEST) as draft:
+        policy.model.save_pretrained(draft)
+        policy.chat.tokenizer.save_pretrained(draft)
+        save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
+        plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
+        (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
+    return run_dir / LATEST
+
+
+def keep_checkpoint(run_dir: Path, name: str = GOOD) -> Path:
+    """Keep the latest checkpoint under a name, to be restored by `roll_back`; its folder.
 
     Raises:
-        OSError: it cannot be written; the last good one still stands.
+        RunStoreError: it cannot be written; what was kept under that name still stands.
     """
-    with _written(run_dir, GOOD) as new:
-        shutil.copytree(_standing(run_dir, MODEL), new, copy_function=_linked, dirs_exist_ok=True)
-    return run_dir / GOOD
+    with _reported(run_dir):
+        return folders.keep(run_dir, name)
 
 
-def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO) -> dict[str, Any]:
-    """Restore weights and learner state in a policy and a learner made from the original model; the saved counters.
+def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any = dict) -> Loaded:
+    """Restore weights and learner state in a policy and a learner made from the original model.
 
+    The latest checkpoint is tried, then the one before it, then the last good one.
+
+    Args:
+        kind: type of the counters.
     Raises:
-        RunStoreError: there is no checkpoint, or it is broken.
+        RunStoreError: there is no checkpoint that can be used.
     """
-    counters, generator = _load(_standing(run_dir, MODEL), policy, ppo)
-    policy.version = ppo.updates
-    policy.generator.set_state(generator)
-    return counters
+    faults: list[str] = []
+    for name in WORDS:
+        place = run_dir / name
+        if not place.is_dir():
+            continue
+        try:
+            saved = _read(place, policy, ppo, kind)
+        except Unfit as error:
+            faults.append(f"the {WORDS[name]} cannot be used ({error})")
+            continue
+        _put(saved, policy, ppo)
+        policy.version = ppo.updates if saved.version is None else saved.version
+        _set_generator(policy, saved.generator)
+        if faults:
+            with contextlib.suppress(OSError):
+                folders.set_aside(run_dir / LATEST)
+        note = f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
+        return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
+    reason = "; ".join(faults) or "there is none"
+    raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; start again in another --run-dir.")
 
 
-def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
-    """Restore weights and learner state of the last good checkpoint; its folder.
+def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = GOOD) -> Path:
+    """Restore weights and learner state of a checkpoint that was kept; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
     used that the abandoned weights computed.
 
     Raises:
-        RunStoreError: there is no good checkpoint, or it is broken.
+        RunStoreError: there is none, or it cannot be used; policy and learner are as they were.
     """
-    place = _standing(run_dir, GOOD)
+    place = run_dir / name
     if not place.is_dir():
         raise RunStoreError(
             "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
             "wrong; train on, or start again in another --run-dir."
         )
-    _load(place, policy, ppo, random=ppo.state_dict()["random"])
+    try:
+        saved = _read(place, policy, ppo, Any)
+    except Unfit as error:
+        raise RunStoreError(f"The checkpoint in {str(place)!r} cannot be used ({error}); train on.") from error
+    now = ppo.state
+    kept = replace(saved.ppo, random=now.random, replay_random=now.replay_random, replay=[])
+    _put(saved._replace(ppo=kept), policy, ppo)
     policy.version += 1
     return place
 
@@ -85,86 +154,145 @@ def save_start(run_dir: Path, policy: Policy) -> Path:
     """Keep the policy after a warm start, which is PPO's reference; its folder.
 
     Raises:
-        OSError: it cannot be written; the one before still stands.
+        RunStoreError: it cannot be written; the one before still stands.
     """
-    with _written(run_dir, START) as new:
-        policy.model.save_pretrained(new)
+    with _reported(run_dir), folders.written(run_dir, START) as draft:
+        policy.model.save_pretrained(draft)
     return run_dir / START
 
 
 def load_start(run_dir: Path, policy: Policy) -> None:
-    """Restore what `save_start` kept, if there is anything.
+    """Restore what `save_start` kept, if there is anything, once what a crash has left is removed.
 
     Raises:
-        RunStoreError: it is broken.
+        RunStoreError: it cannot be used.
     """
-    place = run_dir / START if (run_dir / START).is_dir() else run_dir / f"{START}.old"
+    with _reported(run_dir):
+        folders.clean(run_dir)
+    place = run_dir / START
     if not place.is_dir():
         return
     try:
-        _load_weights(place, policy)
-    except (OSError, RuntimeError, ValueError) as error:
+        with _understood(place):
+            weights, head = _read_weights(place, policy)
+    except Unfit as error:
         raise RunStoreError(
-            f"The policy that PPO began from cannot be read in {str(place)!r} ({error}): "
+            f"The policy that PPO began from cannot be used in {str(place)!r} ({error}): "
             "start again in another --run-dir."
         ) from error
+    _put_weights(weights, head, policy)
 
 
-@contextlib.contextmanager
-def _written(run_dir: Path, name: str) -> Iterator[Path]:
-    """A new folder to write a checkpoint to, which then replaces the old one: after a crash one of both is whole."""
-    place, old = run_dir / name, run_dir / f"{name}.old"
-    discard_drafts(run_dir)
-    new = draft_folder(run_dir)
-    yield new
-    if os.path.lexists(place):
-        discard(old)  # not before: it may be all that a crash has left
-        os.replace(place, old)
-    os.replace(new, place)
-    with contextlib.suppress(OSError):
-        discard(old)
+def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
+    """A checkpoint that fits a policy and a learner.
+
+    Raises:
+        Unfit: it cannot be read, or does not fit.
+    """
+    with _understood(place):
+        if not all(path.is_file() or path.is_dir() for path in place.iterdir()):
+            raise Unfit("there is something other than files in it")
+        if (place / STATE_0_1_0).is_file():
+            kept = torch.load(place / STATE_0_1_0, weights_only=True)
+            state, generator, version = kept["ppo"], kept["generator"], None
+            counters = json.loads((place / COUNTERS_0_1_0).read_text())
+            optimizer = state["optimizer"]["state"]
+        else:
+            plain = msgspec.msgpack.decode((place / STATE).read_bytes())
+            state, version, counters = plain["ppo"], plain["version"], plain["counters"]
+            tensors = load_file(place / TENSORS)
+            generator = tensors.pop(GENERATOR)
+            optimizer = {}
+            for name, value in tensors.items():
+                index, _, moment = name.partition(".")
+                optimizer.setdefault(int(index), {})[moment] = value
+        weights, head = _read_weights(place, policy)
+        _require_fit(optimizer, ppo)
+        state = msgspec.convert(state, PPOState)
+        return Saved(weights, head, optimizer, generator, state, version, msgspec.convert(counters, kind))
 
 
-def _standing(run_dir: Path, name: str) -> Path:
-    """The folder of a checkpoint; after a crash between two renamings, the one before."""
-    place, old = run_dir / name, run_dir / f"{name}.old"
-    return old if not (place / STATE).is_file() and (old / STATE).is_file() else place
+def _require_fit(optimizer: dict[int, dict[str, Tensor]], ppo: PPO) -> None:
+    trained = dict(enumerate(weight for group in ppo.optimizer.param_groups for weight in group["params"]))
+    for index, moments in optimizer.items():
+        for name, value in moments.items():
+            if index not in trained or (name != "step" and value.shape != trained[index].shape):
+                raise Unfit("its optimizer belongs to other weights")
 
 
-def _linked(source: str, target: str) -> None:
-    """The same file at another place: a hard link where the file system has them, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-
-
-def _load(place: Path, policy: Policy, ppo: PPO, **kept: Any) -> tuple[dict[str, Any], torch.Tensor]:
-    """Restore weights and learner, except what is `kept` of the learner; counters, and the random state of sampling."""
-    try:
-        state = torch.load(place / STATE, weights_only=True)
-        counters = json.loads((place / COUNTERS).read_text())
-        _load_weights(place, policy)
-        ppo.load_state_dict({**state["ppo"], **kept})
-        return counters, state["generator"]
-    except (OSError, KeyError, RuntimeError, ValueError) as error:
-        raise RunStoreError(
-            f"No checkpoint can be read in {str(place.parent)!r} ({error}): start again in another --run-dir."
-        ) from error
-
-
-def _load_weights(place: Path, policy: Policy) -> None:
+def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     model = policy.model
-    model.v_head.load_state_dict(load_file(place / VALUE_HEAD_FILE))
+    weights: dict[str, Tensor] = {}
+    if model.is_adapted:
+        from peft import get_peft_model_state_dict
+
+        weights, tied = load_file(place / "adapter_model.safetensors"), set[str]()
+        own = get_peft_model_state_dict(model.pretrained_model)
+    else:
+        for file in sorted(place.glob("model*.safetensors")):
+            weights |= load_file(file)
+        own, tied = model.causal_lm.state_dict(), set(model.causal_lm.all_tied_weights_keys)
+    head = load_file(place / VALUE_HEAD_FILE)
+    missing = own.keys() - weights.keys() - tied
+    unlike = [name for name, value in weights.items() if name not in own or value.shape != own[name].shape]
+    if (
+        missing
+        or unlike
+        or {name: value.shape for name, value in head.items()}
+        != {name: value.shape for name, value in model.v_head.state_dict().items()}
+    ):
+        raise Unfit("its weights are not those of this model and adapter")
+    return weights, head
+
+
+def _put_weights(weights: dict[str, Tensor], head: dict[str, Tensor], policy: Policy) -> None:
+    model = policy.model
+    model.v_head.load_state_dict(head)
     if model.is_adapted:
         from peft import set_peft_model_state_dict
 
-        set_peft_model_state_dict(model.pretrained_model, load_file(place / "adapter_model.safetensors"))
-        return
-    weights: dict[str, torch.Tensor] = {}
-    for file in sorted(place.glob("model*.safetensors")):
-        weights |= load_file(file)
-    missing, unexpected = model.causal_lm.load_state_dict(weights, strict=False)
-    tied = set(model.causal_lm.all_tied_weights_keys)
-    if unexpected or set(missing) - tied:
-        raise ValueError(f"its weights are not those of this model: {sorted([*missing, *unexpected])[:3]}")
+        set_peft_model_state_dict(model.pretrained_model, weights)
+    else:
+        model.causal_lm.load_state_dict(weights, strict=False)
+
+
+def _put(saved: Saved, policy: Policy, ppo: PPO) -> None:
+    _put_weights(saved.weights, saved.head, policy)
+    groups = ppo.optimizer.state_dict()["param_groups"]  # rates are those of this learner's settings
+    ppo.optimizer.load_state_dict({"state": saved.optimizer, "param_groups": groups})
+    ppo.restore(saved.ppo)
+
+
+def _set_generator(policy: Policy, state: Tensor) -> None:
+    try:
+        policy.generator.set_state(state)
+    except (RuntimeError, TypeError):  # of another kind of device: a stream that this run has not used yet
+        policy.generator.manual_seed(policy.generator.initial_seed() + policy.version + 1)
+
+
+@contextmanager
+def _understood(place: Path) -> Iterator[None]:
+    """Whatever reading a checkpoint raises as `Unfit`, in words of ours; the log has the library's."""
+    try:
+        yield
+    except Unfit:
+        raise
+    except FileNotFoundError as error:
+        raise Unfit(f"{Path(str(error.filename or place)).name} is missing") from error
+    except OSError as error:
+        raise Unfit(error.strerror or "it cannot be read") from error
+    except Exception as error:
+        log.warning("the checkpoint in %s cannot be used", place, exc_info=error)
+        raise Unfit("its files are damaged") from error
+
+
+@contextmanager
+def _reported(run_dir: Path) -> Iterator[None]:
+    """Whatever writing a checkpoint raises as `RunStoreError`, in words of ours."""
+    try:
+        yield
+    except Exception as error:
+        # Each library has its own error for a full disk.
+        is_full = "No space left" in str(error) or "StorageFull" in str(error)
+        reason = "No space left on device" if is_full else getattr(error, "strerror", None) or type(error).__name__
+        raise RunStoreError(f"No checkpoint was written in {str(run_dir)!r}: {reason}.") from error

@@ -13,9 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
@@ -34,6 +34,33 @@ from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
+
+
+RandomState = tuple[int, tuple[int, ...], float | None]
+"""Of a `random.Random`."""
+
+
+class PPOState(Struct, frozen=True, kw_only=True):
+    """What a learner has become, apart from weights and the optimizer's moments; no settings."""
+
+    updates: int
+    random: RandomState
+    replay_random: RandomState | None = None
+    """None: of an older version."""
+    return_moments: ReturnMoments
+    adapted_kl_coef: float | None
+    replay: list[Trajectory] = []
+    """Episodes of the replay buffer, oldest first."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: the states are of no `random.Random`."""
+        for state in (self.random, self.replay_random or self.random):
+            random.Random().setstate(state)
+
+
+def random_state(rng: random.Random) -> RandomState:
+    version, internal, gauss = rng.getstate()
+    return version, internal, gauss
 
 
 class PPO:
@@ -175,30 +202,25 @@ class PPO:
     def is_warming_up(self) -> bool:
         return self.updates < self.config.critic_warmup_updates
 
-    def state_dict(self) -> dict[str, Any]:
-        """Optimizer, counters and random states; no weights, no settings."""
-        version, internal, gauss = self._rng.getstate()
-        return {
-            "optimizer": self.optimizer.state_dict(),
-            "updates": self.updates,
-            "random": [version, list(internal), gauss],
-            "return_moments": list(self.return_moments),
-            "adapted_kl_coef": self._adapted_kl_coef,
-        }
+    @property
+    def state(self) -> PPOState:
+        return PPOState(
+            updates=self.updates,
+            random=random_state(self._rng),
+            replay_random=random_state(self._replay_rng),
+            return_moments=self.return_moments,
+            adapted_kl_coef=self._adapted_kl_coef,
+            replay=list(self.replay.kept.values()),
+        )
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a checkpoint, with an empty replay buffer; rates are those of this learner's settings.
-
-        Raises:
-            KeyError: something is missing; ValueError: it is of another model.
-        """
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.updates = state["updates"]
-        version, internal, gauss = state["random"]
-        self._rng.setstate((version, tuple(internal), gauss))
-        self.return_moments = ReturnMoments(*state["return_moments"])
-        self._adapted_kl_coef = state["adapted_kl_coef"]
-        self.replay.clear()
+    def restore(self, state: PPOState) -> None:
+        """Go on from a state; what the last updates used is not known then."""
+        self.updates, self.return_moments = state.updates, state.return_moments
+        self._rng.setstate(state.random)
+        if state.replay_random is not None:
+            self._replay_rng.setstate(state.replay_random)
+        self._adapted_kl_coef = state.adapted_kl_coef
+        self.replay.restore(state.replay)
         self.used.clear()  # a roll back undid these updates
 
     def _scheduled(self, start: float, final: float) -> float:

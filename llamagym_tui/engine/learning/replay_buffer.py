@@ -1,8 +1,8 @@
 """The replay buffer: recent successful episodes, whose replies an update imitates in addition to PPO's own loss.
 
 What is kept are trajectories as they were sampled, so ids and masks are exact and nothing is encoded again. Equal
-episodes count once, or the one path that succeeds most often would displace all others. The buffer lives in memory
-alone: it begins empty after a resume and after a roll back.
+episodes count once, or the one path that succeeds most often would displace all others. The buffer is in the
+checkpoints; after a roll back it begins empty.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class ReplayBuffer:
         for key in list(self.kept)[: max(0, len(self.kept) - size)]:
             del self.kept[key]
 
-    def clear(self) -> None:
-        self.kept.clear()
+    def restore(self, kept: Iterable[Trajectory]) -> None:
+        """Hold these episodes, and no others."""
+        self.kept = {_key(trajectory): trajectory for trajectory in kept}
 
     def parts(self, count: int, turns: int, rng: random.Random) -> list[list[Row]]:
         """Rows in random order, in `count` parts of about equal size; with fewer rows than parts, some are empty.

@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.engine.learning.checkpoint import keep_good_checkpoint, load_checkpoint, roll_back, save_checkpoint
+from llamagym_tui.engine.learning.checkpoint import keep_checkpoint, load_checkpoint, roll_back, save_checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
@@ -21,14 +21,14 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     ppo = PPO(policy, replaced(QUICK, lr_final=QUICK.lr), seed=1)
     ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {})
-    keep_good_checkpoint(tmp_path)
+    keep_checkpoint(tmp_path)
     good, moments = weights(policy), ppo.optimizer.state_dict()["state"]
     head = policy.model.v_head.out.weight.detach().clone()
     moments = {index: {name: value.clone() for name, value in state.items()} for index, state in moments.items()}
     for _ in range(2):
         ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {})
-    randomness = ppo.state_dict()["random"], policy.generator.get_state()
+    randomness = ppo.state.random, policy.generator.get_state()
     assert roll_back(tmp_path, policy, ppo) == tmp_path / "good"
     assert torch.equal(weights(policy), good)
     assert torch.equal(policy.model.v_head.out.weight, head)
@@ -36,7 +36,7 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
     assert ppo.updates == 1
     assert policy.version == 4  # three updates and a roll back: nothing takes it for an earlier one
-    assert ppo.state_dict()["random"] == randomness[0]
+    assert ppo.state.random == randomness[0]
     assert torch.equal(policy.generator.get_state(), randomness[1])
     assert ppo.update(collect(policy)).first_ratio < 1e-3
 
@@ -45,15 +45,15 @@ def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_file
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 1})
-    keep_good_checkpoint(tmp_path)
-    latest, good = (tmp_path / name / "learner.pt" for name in ("model", "good"))
+    keep_checkpoint(tmp_path)
+    latest, good = (tmp_path / name / "learner.safetensors" for name in ("model", "good"))
     assert latest.samefile(good)
     before = good.read_bytes()
     ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 2})
     assert good.read_bytes() == before != latest.read_bytes()
-    assert load_checkpoint(tmp_path, policy, ppo) == {"episodes": 2}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "model"]
+    assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 2}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "model", "model.old"]
 
 
 def test_where_files_cannot_be_linked_they_are_copied(make_policy, tmp_path, monkeypatch):
@@ -64,8 +64,8 @@ def test_where_files_cannot_be_linked_they_are_copied(make_policy, tmp_path, mon
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {})
     monkeypatch.setattr(os, "link", refuse)
-    keep_good_checkpoint(tmp_path)
-    assert not (tmp_path / "model" / "learner.pt").samefile(tmp_path / "good" / "learner.pt")
+    keep_checkpoint(tmp_path)
+    assert not (tmp_path / "model" / "learner.safetensors").samefile(tmp_path / "good" / "learner.safetensors")
     roll_back(tmp_path, policy, ppo)
 
 
@@ -73,7 +73,7 @@ class Crash(BaseException):
     """The process dies here."""
 
 
-@pytest.mark.parametrize("which", [save_checkpoint, keep_good_checkpoint])
+@pytest.mark.parametrize("which", [save_checkpoint, keep_checkpoint])
 @pytest.mark.parametrize("crashes", [[0], [1], [1, 0]])
 def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
     make_policy, tmp_path, monkeypatch, which, crashes
@@ -82,7 +82,7 @@ def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 1})
-    keep_good_checkpoint(tmp_path)
+    keep_checkpoint(tmp_path)
     first = weights(policy)
     ppo.update(collect(policy))
     rename, left = os.replace, 0
@@ -100,13 +100,13 @@ def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
         for left in crashes:  # noqa: B007
             with pytest.raises(Crash):
                 which(tmp_path, *arguments)
-    assert load_checkpoint(tmp_path, policy, ppo) == {"episodes": 1}
+    assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 1}
     roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), first)
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 3})  # and the next ones are as ever
-    keep_good_checkpoint(tmp_path)
-    assert load_checkpoint(tmp_path, policy, ppo) == {"episodes": 3}
-    assert {path.name for path in tmp_path.iterdir()} == {"good", "model"}
+    keep_checkpoint(tmp_path)
+    assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 3}
+    assert {path.name for path in tmp_path.iterdir()} == {"good", "model", "model.old"}
 
 
 def test_without_a_good_checkpoint_a_roll_back_is_refused_and_changes_nothing(make_policy, tmp_path):

@@ -210,7 +210,7 @@ def test_a_checkpoint_brings_back_weights_optimizer_and_randomness(make_policy, 
     save_checkpoint(tmp_path, policy, ppo, {"episodes": 32})
     other = make_policy(lora=lora, seed=2)
     resumed = PPO(other, QUICK, seed=2)
-    assert load_checkpoint(tmp_path, other, resumed) == {"episodes": 32}
+    assert load_checkpoint(tmp_path, other, resumed).counters == {"episodes": 32}
     assert torch.equal(weights(policy), weights(other))
     one, two = ppo.update(collect(policy)), resumed.update(collect(other))
     assert one.policy_loss == pytest.approx(two.policy_loss, abs=1e-6)

@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.engine.learning.batch import Row, batch_rows
+from llamagym_tui.engine.learning.checkpoint import keep_checkpoint, load_checkpoint, roll_back, save_checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -128,13 +129,18 @@ def test_nothing_is_imitated_while_the_critic_is_trained_alone(make_policy):
     assert (stats.replay_loss, stats.replay_episodes) == (0.0, 1)
 
 
-def test_the_buffer_is_empty_after_the_state_of_a_checkpoint_is_taken(make_policy):
+def test_the_buffer_comes_back_from_a_checkpoint_and_is_empty_after_a_roll_back(make_policy, tmp_path):
     policy = make_policy()
     ppo = PPO(policy, IMITATING)
-    ppo.update([won(policy, "a")])
-    ppo.load_state_dict(ppo.state_dict())
-    assert not len(ppo.replay)
-    assert ppo.update([won(policy, "b")]).replay_episodes == 1
+    ppo.update([won(policy, "a"), won(policy, "b")])
+    save_checkpoint(tmp_path, policy, ppo, {})
+    keep_checkpoint(tmp_path)
+    resumed = PPO(policy, IMITATING)
+    load_checkpoint(tmp_path, policy, resumed)
+    assert list(resumed.replay.kept.items()) == list(ppo.replay.kept.items()) != []
+    roll_back(tmp_path, policy, resumed)
+    assert not len(resumed.replay)
+    assert resumed.update([won(policy, "c")]).replay_episodes == 1
 
 
 def test_a_reply_that_was_chosen_by_score_is_imitated_as_a_choice(make_policy):

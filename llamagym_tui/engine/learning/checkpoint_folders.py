@@ -1,0 +1,98 @@
+"""Folders of checkpoints: each is written whole to a draft of its own, synced to the disk, and only then put in place.
+
+The latest is ``model``, the one before it stays in ``model.old``, and others are kept under names of their own, as
+links to the same files. So after a crash at any moment a whole one is there. Links that somebody put into the folder
+are removed, never followed. What is in a checkpoint is up to `llamagym_tui.engine.learning.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from llamagym_tui.user_files import discard, discard_drafts, draft_folder, regular_file, sync_folder
+
+LATEST, PREVIOUS = "model", "model.old"
+GOOD, START, BEFORE_WARM_START = "good", "start", "before_warm_start"
+KEPT = (GOOD, START, BEFORE_WARM_START)
+
+
+@contextmanager
+def written(run_dir: Path, name: str) -> Iterator[Path]:
+    """A new folder to write to, which then takes the place of that name; what stands there stays until then.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    draft, place, old = draft_folder(run_dir), run_dir / name, run_dir / f"{name}.old"
+    try:
+        yield draft
+        for folder, _, files in os.walk(draft):
+            for file in files:
+                _sync(Path(folder, file))
+            sync_folder(Path(folder))
+        if os.path.lexists(place):
+            discard(old)  # not before: it may be all that a crash has left
+            os.replace(place, old)
+        os.replace(draft, place)
+        sync_folder(run_dir)
+    except Exception:
+        discard(draft)
+        raise
+    if name != LATEST:
+        discard(old)
+
+
+def keep(run_dir: Path, name: str) -> Path:
+    """Keep the latest checkpoint under a name of `KEPT`; its folder.
+
+    Raises:
+        OSError: it cannot be written; what was kept under that name still stands.
+    """
+    with written(run_dir, name) as draft:
+        shutil.copytree(run_dir / LATEST, draft, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
+    return run_dir / name
+
+
+def clean(run_dir: Path) -> None:
+    """Remove what a crash has left of drafts and of names that were being replaced; what is whole stays or returns.
+
+    Raises:
+        OSError: the folder cannot be changed.
+    """
+    discard_drafts(run_dir)
+    for name in (LATEST, *KEPT):
+        discard(run_dir / f"{name}.new")  # to which version 0.1.0 wrote
+    for name in KEPT:
+        place, old = run_dir / name, run_dir / f"{name}.old"
+        if os.path.lexists(place):
+            discard(old)
+        elif os.path.lexists(old):
+            os.replace(old, place)
+
+
+def set_aside(place: Path) -> None:
+    """Rename a checkpoint that cannot be read, so that the next ones do not push out the one that was read instead."""
+    aside = place.with_name(f"{place.name}.unreadable")
+    discard(aside)
+    os.replace(place, aside)
+
+
+def _sync(file: Path) -> None:
+    """Wait until a file is on the disk."""
+    if os.name == "nt":
+        return  # it syncs only what is open for writing
+    with regular_file(file, most=sys.maxsize) as opened:
+        os.fsync(opened.fileno())
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file at another place: a hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
