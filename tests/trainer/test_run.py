@@ -216,9 +216,9 @@ def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_pa
 
 
 def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=16, faults={"keep_good": OSError(28, "No space left on device")})
+    stage = Stage(tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")})
     assert stage.session.run() is Phase.STOPPED
-    assert "last good checkpoint is an older one" in warnings(stage)[0]
+    assert warnings(stage)[0] == "No space left on device. The last good one is older; the run goes on."
 
 
 def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None:

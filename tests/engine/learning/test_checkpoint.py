@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.engine.learning.checkpoint import keep_checkpoint, load_checkpoint, roll_back, save_checkpoint
+from llamagym_tui.engine.learning.checkpoint import (
+    keep_checkpoint,
+    load_checkpoint,
+    load_start,
+    roll_back,
+    save_checkpoint,
+    save_start,
+)
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
@@ -100,6 +110,8 @@ def test_a_crash_between_two_renamings_leaves_both_checkpoints_whole(
         for left in crashes:  # noqa: B007
             with pytest.raises(Crash):
                 which(tmp_path, *arguments)
+    load_start(tmp_path, policy)  # as a resumed run begins
+    assert not list(tmp_path.glob(".*"))
     assert load_checkpoint(tmp_path, policy, ppo).counters == {"episodes": 1}
     roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), first)
@@ -130,8 +142,161 @@ def test_a_checkpoint_is_never_written_or_removed_through_a_link(make_policy, tm
     policy = make_policy()
     for _ in range(2):
         save_checkpoint(run, policy, PPO(policy, QUICK), {})
-        keep_good_checkpoint(run)
+        keep_checkpoint(run)
     assert [path.name for path in victim.iterdir()] == ["learner.pt"]
     assert (victim / "learner.pt").read_text() == "theirs"
     assert not (run / "model").is_symlink()
     assert not (run / "good").is_symlink()
+
+
+@pytest.fixture
+def three_checkpoints(make_policy, tmp_path):
+    """Policy and learner at update 3, with checkpoints of updates 1 (good), 2 (the one before) and 3 (latest)."""
+    policy = make_policy()
+    ppo = PPO(policy, QUICK)
+    for update in (1, 2, 3):
+        ppo.update(collect(policy))
+        save_checkpoint(tmp_path, policy, ppo, {"update": update})
+        if update == 1:
+            keep_checkpoint(tmp_path)
+    return SimpleNamespace(policy=policy, ppo=ppo, run_dir=tmp_path)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+FAULTS = {
+    "cut weights": lambda folder: cut(folder / "model.safetensors"),
+    "cut moments": lambda folder: cut(folder / "learner.safetensors"),
+    "cut state": lambda folder: cut(folder / "learner.msgpack"),
+    "no state": lambda folder: (folder / "learner.msgpack").unlink(),
+    "no value head": lambda folder: (folder / "value_head.safetensors").unlink(),
+    "deep state": lambda folder: (folder / "learner.msgpack").write_bytes(b"\x91" * 200_000),
+    "empty": lambda folder: [path.unlink() for path in folder.iterdir()],
+    "a pipe": lambda folder: os.mkfifo(folder / "pipe"),
+    "other counters": lambda folder: cut(folder / "config.json") or (folder / "learner.msgpack").write_bytes(b"\x80"),
+    "another optimizer": lambda folder: shutil.copy(folder / "value_head.safetensors", folder / "learner.safetensors"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_checkpoint_with_any_fault_is_passed_over_in_one_sentence_of_ours(three_checkpoints, fault, caplog):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    FAULTS[fault](run_dir / "model")
+    loaded = load_checkpoint(run_dir, policy, ppo)
+    assert (loaded.counters, ppo.updates, policy.version) == ({"update": 2}, 2, 2)
+    assert loaded.note.startswith("The latest checkpoint cannot be used (")
+    assert loaded.note.endswith("); the run goes on from the one before it, of update 2.")
+    assert not {"Error", "header", "weights_only", "safetensors", "msgpack", "$"} & set(
+        loaded.note.replace("learner.msgpack is missing", "").replace("value_head.safetensors is", "").split()
+    )
+    # The one that was taken is not pushed out by the next one before that is whole.
+    assert (run_dir / "model.unreadable").is_dir()
+    assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 2}
+
+
+def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_then_none(three_checkpoints):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    for name in ("model", "model.old"):
+        cut(run_dir / name / "learner.safetensors")
+    loaded = load_checkpoint(run_dir, policy, ppo)
+    assert (loaded.counters, ppo.updates) == ({"update": 1}, 1)
+    assert "the run goes on from the last good one, of update 1." in loaded.note
+    cut(run_dir / "good" / "learner.safetensors")
+    with pytest.raises(RunStoreError, match=r"its files are damaged.*start again in another --run-dir"):
+        load_checkpoint(run_dir, policy, ppo)
+
+
+def test_an_optimizer_of_another_shape_is_refused(three_checkpoints, make_policy):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    shutil.rmtree(run_dir / "model.old")
+    shutil.rmtree(run_dir / "good")
+    ppo.optimizer.param_groups[1]["params"].reverse()
+    with pytest.raises(RunStoreError, match="its optimizer belongs to other weights"):
+        load_checkpoint(run_dir, policy, ppo)
+
+
+def test_an_adapter_is_refused_in_a_sentence_where_all_weights_are_trained(make_policy, tmp_path):
+    policy = make_policy(lora=True)
+    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
+    other = make_policy()
+    with pytest.raises(RunStoreError, match="its weights are not those of this model and adapter"):
+        load_checkpoint(tmp_path, other, PPO(other, QUICK))
+
+
+def test_a_good_checkpoint_that_is_broken_changes_nothing_when_it_is_rolled_back_to(three_checkpoints):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    cut(run_dir / "good" / "learner.safetensors")
+    before = weights(policy)
+    with pytest.raises(RunStoreError, match="its files are damaged"):
+        roll_back(run_dir, policy, ppo)
+    assert torch.equal(weights(policy), before)
+    assert (policy.version, ppo.updates) == (3, 3)
+
+
+class Runs:
+    def __reduce__(self):
+        return (os.system, ("touch ran",))
+
+
+def test_no_pickle_in_a_checkpoint_runs(three_checkpoints, monkeypatch, tmp_path):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    monkeypatch.chdir(tmp_path)
+    for name in ("learner.pt", "learner.msgpack", "learner.safetensors", "training_args.bin"):
+        (run_dir / "model" / name).write_bytes(pickle.dumps(Runs()))
+    assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 2}
+    assert not (tmp_path / "ran").exists()
+
+
+def test_leftovers_of_a_crash_are_cleaned_when_a_run_is_opened(three_checkpoints):
+    policy, _, run_dir = vars(three_checkpoints).values()
+    save_start(run_dir, policy)
+    whole = {path.name for path in run_dir.iterdir()}
+    for name in ("model.new", "good.new", "good.old", "start.old", ".llamagym-0123456789abcdef.partial"):
+        (run_dir / name).mkdir()
+        (run_dir / name / "half").write_text("half")
+    load_start(run_dir, policy)
+    assert {path.name for path in run_dir.iterdir()} == whole
+    (run_dir / "good").rename(run_dir / "good.old")  # all that a crash between two renamings has left
+    load_start(run_dir, policy)
+    assert {path.name for path in run_dir.iterdir()} == whole
+
+
+def test_files_and_folders_are_on_the_disk_before_and_after_they_are_renamed(make_policy, tmp_path, monkeypatch):
+    done: list[tuple[str, str]] = []
+    sync, rename = os.fsync, os.replace
+
+    def synced(descriptor: int) -> None:
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        sync(descriptor)
+
+    def renamed(source: Path, target: Path) -> None:
+        done.append(("rename", Path(target).name))
+        rename(source, target)
+
+    policy = make_policy()
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
+    at = done.index(("rename", "model"))
+    files = {path.name for path in (tmp_path / "model").iterdir()}
+    assert {name for what, name in done[:at] if what == "sync"} >= files
+    assert done[at - 1][1].startswith(".llamagym-")
+    assert done[at + 1] == ("sync", tmp_path.name)
+
+
+@pytest.mark.parametrize("write", [save_checkpoint, keep_checkpoint])
+def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(three_checkpoints, monkeypatch, write):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    before = sorted(path.name for path in run_dir.iterdir())
+
+    def full(*arguments: object, **more: object) -> None:
+        raise RuntimeError("Error while serializing: IoError(Os { code: 28, kind: StorageFull })")
+
+    monkeypatch.setattr("llamagym_tui.engine.learning.checkpoint.save_file", full)
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(RunStoreError, match=r"^No checkpoint was written in '.*': No space left on device\.$"):
+        write(*((run_dir, policy, ppo, {}) if write is save_checkpoint else (run_dir,)))
+    assert sorted(path.name for path in run_dir.iterdir()) == before
+    assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 3}
