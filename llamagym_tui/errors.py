@@ -54,6 +54,10 @@ class ActionParseError(LlamaGymError):
     """A reply names no admissible action."""
 
 
+class PromptTooLongError(LlamaGymError):
+    """A prompt, with the longest reply to it, does not fit into what the model can read."""
+
+
 class EnvError(LlamaGymError):
     """An environment could not be made, or refused a reset or step."""
 

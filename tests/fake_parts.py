@@ -72,6 +72,7 @@ class Ended:
     parse_failures: int = 0
     actions: tuple[int, ...] = (0, 1)
     is_corrected: bool = False
+    is_truncated: bool = False
 
 
 @dataclass(frozen=True)

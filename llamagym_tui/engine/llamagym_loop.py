@@ -8,6 +8,8 @@ the log-probabilities under which it was sampled.
 from __future__ import annotations
 
 import dataclasses
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +25,7 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.errors import ConfigError
+from llamagym_tui.errors import ConfigError, PromptTooLongError
 from llamagym_tui.game.chat import Conversation, opening
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class LlamaGymLoop:
         turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
         actions = [self.agent.fallback_action] * len(observations)
         if turns:
-            prompts = [self._prompt(index, observations[index]) for index in turns]
+            prompts = self._prompts(turns, [self.agent.format_observation(observations[index]) for index in turns])
             replies = self._sampler.reply(turns, prompts, greedy=greedy)
             for index, reply in zip(turns, replies, strict=True):
                 actions[index] = self._action(self.slots[index], reply)
@@ -106,10 +108,15 @@ class LlamaGymLoop:
             )
         if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
             raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
-        for slot, earned in zip(self.slots, reward if self._many else [reward], strict=True):
+        for index, (slot, each) in enumerate(zip(self.slots, reward if self._many else [reward], strict=True)):
             if slot.took_turn and slot.episode is not None:
-                slot.episode.reward(float(earned))
-                slot.rewards.append(float(earned))
+                earned = float(each)
+                slot.episode.reward(earned)
+                slot.rewards.append(earned)
+                if not math.isfinite(earned) and slot.is_trained:
+                    slot.is_trained = False
+                    turn = f"environment {index}, turn {slot.episode.turns}"
+                    warnings.warn(f"The reward of {turn} is {earned}: its episode is not trained on.", stacklevel=3)
 
     def terminate_episode(
         self, train: bool, *, truncated: bool, final_observation: Any, env: int | None
@@ -148,12 +155,30 @@ class LlamaGymLoop:
             self._sampler = Sampler(self.policy, count)
         self._many = many
 
-    def _prompt(self, index: int, observation: Any) -> list[int]:
+    def _prompts(self, indices: Sequence[int], observations: Sequence[str]) -> list[list[int]]:
+        """The next prompt of some environments, episodes begun where none is under way.
+
+        Raises:
+            PromptTooLongError: one is too long, and nothing was added; the episode can be ended as truncated.
+        """
+        under_way = [self.slots[index].episode for index in indices]
+        episodes = [each or Episode(self.policy, self.agent.get_system_prompt()) for each in under_way]
+        for index, episode, text in zip(indices, episodes, observations, strict=True):
+            try:
+                episode.require_fit(text)
+            except PromptTooLongError as error:
+                end = "end the episode: terminate_episode(truncated=True, final_observation=...)"
+                advice = end if episode.turns else "shorten system prompt or observation"
+                raise PromptTooLongError(f"In environment {index}, {error}; {advice}.") from error
+        for index, episode in zip(indices, episodes, strict=True):
+            self.slots[index].episode = episode
+        return [self._prompt(index, text) for index, text in zip(indices, observations, strict=True)]
+
+    def _prompt(self, index: int, observation: str) -> list[int]:
         """Ids that the sampler has not seen: the new ones, or the whole conversation if older weights computed it."""
         slot = self.slots[index]
-        if slot.episode is None:
-            slot.episode = Episode(self.policy, self.agent.get_system_prompt())
-        prompt = slot.episode.observe(self.agent.format_observation(observation))
+        assert slot.episode is not None
+        prompt = slot.episode.observe(observation)
         if prompt.restart is None and slot.version != self.policy.version:
             prompt = slot.episode.whole_prompt()
         if prompt.restart is not None:

@@ -321,6 +321,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Environment steps since the run began."""
     corrected: int = 0
     """Episodes that ended in addition to those in `returns`: a person acted in them, so that they count in no mean."""
+    truncated: int = 0
+    """Of those in `returns`, cut off by a limit: the environment's, ``max_turns``, or what the model can read."""
     dropped: int = 0
     """Episodes since the run began that failed, by their environment or agent, and count in nothing else."""
     episodes_per_s: float

@@ -14,7 +14,7 @@ from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_an
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
 from llamagym_tui.engine.model.loading import bundled_model_path
-from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError
+from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
 from tests.engine.conftest import loop_of
 from tests.llamagym_agent import SeedAgent
 
@@ -242,3 +242,34 @@ def test_llamagyms_loop_learns():
     after = mean_return(agent, env, 700)
     standard_error = (2 * 0.95**2 / 700) ** 0.5  # one hand's standard deviation is about 0.95
     assert after - before > 2 * standard_error, (before, after)
+
+
+def test_a_prompt_that_the_model_cannot_read_is_refused_before_anything_is_added():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
+    loop = loop_of(agent)
+    agent.act((12, 5, 0))
+    agent.assign_reward(0.0)
+    loop.policy.context = 60
+    before = agent.current_episode_messages
+    with pytest.raises(PromptTooLongError, match=r"environment 0, .* the 60 that the model reads; end the episode"):
+        agent.act((13, 5, 0))
+    assert agent.current_episode_messages == before
+    assert agent.terminate_episode(truncated=True, final_observation=(13, 5, 0))["turns"] == 1
+    loop.policy.context = 20
+    with pytest.raises(PromptTooLongError, match=r"shorten system prompt or observation"):
+        agent.act([(12, 5, 0), (13, 5, 0)])
+    loop.policy.context = None
+    assert len(agent.act([(12, 5, 0), (13, 5, 0), (4, 5, 0)])) == 3, "no episode was begun by the refused call"
+
+
+def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = BlackjackAgent(loaded.model, loaded.tokenizer, None, None, {"batch_size": 1})
+    agent.act((12, 5, 0))
+    with pytest.warns(UserWarning, match=r"environment 0, turn 1 is nan: its episode is not trained on"):
+        agent.assign_reward(float("nan"))
+    assert agent.terminate_episode() == {}
+    agent.act((12, 5, 0))
+    agent.assign_reward(1.0)
+    assert agent.terminate_episode()["mean_return"] == 1.0

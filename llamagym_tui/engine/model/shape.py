@@ -82,6 +82,12 @@ def counted_shape(config: Any) -> ModelShape:
     )
 
 
+def context_of(config: Any) -> int | None:
+    """Tokens that a model reads at most; None: it has no such limit."""
+    text = config.get_text_config()
+    return None if getattr(text, "alibi", False) else getattr(text, "max_position_embeddings", None)
+
+
 def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     """A model's configuration, and whether it is an adapter's folder (then the base model's).
 

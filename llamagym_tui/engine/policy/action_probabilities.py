@@ -19,7 +19,13 @@ def action_probabilities(policy: Policy, prompt: Opening) -> list[float]:
 
 @torch.no_grad()
 def probabilities_of_actions(policy: Policy, prompts: Sequence[Opening]) -> list[list[float]]:
-    """The same on each of many prompts, those that begin alike computed together."""
+    """The same on each of many prompts, those that begin alike computed together.
+
+    Raises:
+        PromptTooLongError: the model cannot read one of them.
+    """
+    for prompt in prompts:
+        policy.require_fit(len(prompt.prefix) + len(prompt.rest))
     generation, replies = policy.generation, policy.trie.replies
     if generation.policy == "generate":
         logprobs = reply_logprobs(policy, prompts, replies)

@@ -13,6 +13,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.tokenization import Opening
+from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
 
 
@@ -34,6 +35,8 @@ class Episode:
         self._versions = (prompt_version, policy.version)
         self._unfed: list[int] = []
         self._last_ended = False
+        self._prepared: tuple[str, int, Prompt, Segment] | None = None
+        """The last result of `_next`, with the observation and the number of turns that it was made for."""
 
     @property
     def turns(self) -> int:
@@ -42,6 +45,7 @@ class Episode:
     def observe(self, observation: str) -> Prompt:
         """Add an observation; the prompt for the reply to it."""
         prompt, segment = self._next(observation)
+        self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
             self._segments.append(segment)
@@ -60,6 +64,16 @@ class Episode:
         prompt, segment = self._next(observation)
         new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
         return Opening(segment.prefix, (*segment.ids, *new_ids))
+
+    def require_fit(self, observation: str) -> None:
+        """Refuse an observation whose prompt the model cannot read; nothing is added.
+
+        Raises:
+            PromptTooLongError: the prompt for the reply to it is too long.
+        """
+        prompt, segment = self._next(observation)
+        new = len(prompt.ids) - len(self._unfed) if segment is self._current else 0
+        self.policy.require_fit(len(segment.prefix) + len(segment.ids) + new)
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
@@ -109,8 +123,13 @@ class Episode:
         # that came last, not of the one after the reset, which belongs to the next episode.
         final = None
         if end == "truncated" and final_observation is not None:
-            prompt = self.prompt_for(final_observation)
-            final = Segment(prompt.prefix, list(prompt.rest))
+            try:
+                self.require_fit(final_observation)
+                prompt = self.prompt_for(final_observation)
+                final = Segment(prompt.prefix, list(prompt.rest))
+            except PromptTooLongError:  # the last prompt that was read is the nearest estimate
+                last = self._segments[-1]
+                final = Segment(last.prefix, last.ids[: last.turns[-1].start])
         return Trajectory(self._segments, end, final, *self._versions)
 
     @property
@@ -119,6 +138,11 @@ class Episode:
 
     def _next(self, observation: str) -> tuple[Prompt, Segment]:
         """The prompt after an observation, and its segment: the current one, or a new one."""
+        if self._prepared is None or self._prepared[:2] != (observation, self.turns):
+            self._prepared = (observation, self.turns, *self._made_next(observation))
+        return self._prepared[2:]
+
+    def _made_next(self, observation: str) -> tuple[Prompt, Segment]:
         chat = self.policy.chat
         if self._current is None:
             first = chat.opening(self.system_prompt, observation)

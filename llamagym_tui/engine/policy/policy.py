@@ -12,11 +12,12 @@ from contextlib import contextmanager
 import torch
 
 from llamagym_tui.config import GenerationConfig
+from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import ConfigError
+from llamagym_tui.errors import ConfigError, PromptTooLongError
 
 
 class Policy:
@@ -38,8 +39,26 @@ class Policy:
         if generation.policy == "score" and not self.trie:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
+        self.context = context_of(model.causal_lm.config)
+        """Tokens that the model reads at most. None: no limit is known."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
+
+    def require_fit(self, tokens: int) -> None:
+        """Refuse a prompt of so many tokens if it, with the longest reply, is more than the model can read.
+
+        Raises:
+            PromptTooLongError: it is.
+        """
+        if self.context is None:
+            return
+        sampled, generation = self.generation.policy == "generate", self.generation
+        reply = generation.max_new_tokens if sampled else max(map(len, self.trie.replies))
+        if tokens + reply > self.context:
+            raise PromptTooLongError(
+                f"a prompt of {tokens:,} tokens and a reply of up to {reply:,} are more than the {self.context:,} "
+                "that the model reads"
+            )
 
     @property
     def is_finite(self) -> bool:

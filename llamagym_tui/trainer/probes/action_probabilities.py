@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
@@ -34,7 +37,11 @@ class ActionProbes:
         version = self._policy.version
         if not self._names or (self._last is not None and self._last[:2] == (where, version)):
             return None
-        shares = self._shares(where.prompt)
+        try:
+            shares = self._shares(where.prompt)
+        except Exception:  # its forward is not the run's: memory may be short for it alone
+            log.exception("no action probabilities")
+            return None
         self._last = (where, version, shares)
         return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares)
 
@@ -43,9 +50,8 @@ class ActionProbes:
         if self._last is None or self._last[1] == self._policy.version:
             return None
         where, _, before = self._last
-        shares = self._shares(where.prompt)
-        self._last = (where, self._policy.version, shares)
-        return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares, before=before)
+        probed = self.probe(where)
+        return None if probed is None else replace(probed, before=before)
 
     def probe_conversation(self, question: WeighActions) -> ConversationWeighed:
         """The actions after a conversation that a person plays, or why they are not known."""
@@ -54,6 +60,8 @@ class ActionProbes:
         names, why_not = self._names, ""
         try:
             shares = self._shares(prompt_after(self._policy, question.messages)) if names else []
+        except PromptTooLongError as error:
+            names, shares, why_not = [], [], f"{error}"
         except Exception as error:  # a person may play on for longer than the model can read; the run does not
             log.exception("no action probabilities for a conversation")
             names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"

@@ -46,6 +46,8 @@ class EndedEpisode:
     """Turns in which the reply named each action; empty: they are not counted."""
     is_corrected: bool = False
     """Whether a person acted in it."""
+    is_truncated: bool = False
+    """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ class EnvSlot:
     actions: list[int] = field(default_factory=list)
     is_corrected: bool = False
     """Whether a person acted in this episode."""
+    is_truncated: bool = False
+    """Whether a limit has cut it off."""
     knows_last: bool = True
     """Whether the sampler has seen the last reply."""
     is_broken: bool = False
@@ -87,4 +91,5 @@ class EnvSlot:
             policy_version,
             tuple(self.actions),
             self.is_corrected,
+            self.is_truncated,
         )

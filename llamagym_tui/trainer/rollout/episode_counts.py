@@ -112,6 +112,7 @@ class EpisodeCounter:
             episodes=self._reported,
             corrected=len(episodes) - len(own),
             env_steps=env_steps,
+            truncated=sum(episode.is_truncated for episode in own),
             dropped=dropped,
             episodes_per_s=rate,
         )

@@ -17,7 +17,7 @@ from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
-from llamagym_tui.errors import MOST_WORDS, UsageError
+from llamagym_tui.errors import MOST_WORDS, PromptTooLongError, UsageError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
@@ -88,7 +88,10 @@ class Rollout:
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
-        self.failures = Failures(max_failures, lambda sentence: emit(events.WarningRaised(message=sentence)))
+        self._warn = lambda sentence: emit(events.WarningRaised(message=sentence))
+        self.failures = Failures(max_failures, self._warn)
+        self._cuts: set[str] = set()
+        """Reasons for cutting episodes off that were reported."""
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
@@ -259,6 +262,7 @@ class Rollout:
 
         Raises:
             EnvError: too many episodes in a row were dropped.
+            PromptTooLongError: the model cannot even read a first prompt.
         """
         if self._replies is None:
             self.begin_episodes()
@@ -332,6 +336,7 @@ class Rollout:
             raise EpisodeFault(f"{self.agent.env_id} failed to reset", error) from error
         slot.observation = self._formatted(observation)
         slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
+        self._require_first_fit(slot)
         slot.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
         self.spectator.observe(
             slot.index,
@@ -344,6 +349,30 @@ class Rollout:
         )
         self._show_state(slot, observation)
         self._show_observation(slot)
+
+    def _require_first_fit(self, slot: EnvSlot) -> None:
+        assert slot.episode is not None
+        try:
+            slot.episode.require_fit(slot.observation)
+        except PromptTooLongError as error:
+            slot.episode = None
+            raise PromptTooLongError(
+                f"The system prompt and one observation of {self.agent.env_id} are too long: {error}; shorten them, or "
+                "take a model with a longer context."
+            ) from error
+
+    def _cut(self, slot: EnvSlot) -> str:
+        """Why an episode cannot go on although its environment could; empty: it can."""
+        assert slot.episode is not None
+        try:
+            slot.episode.require_fit(slot.observation)
+        except PromptTooLongError as error:
+            return f"once a conversation is too long: {error}"
+        if slot.length < self.max_turns:
+            return ""
+        own = getattr(slot.env.spec, "max_episode_steps", None)
+        limit = f"; its own limit is {own:,}" if own else ""
+        return f"after {self.max_turns:,} turns{limit}: --set max_turns=N sets another number"
 
     def _show_state(self, slot: EnvSlot, observation: Any) -> None:
         self.spectator.observe_state(Undrawn(slot.index, slot.number, slot.length, observation))
@@ -491,7 +520,12 @@ class Rollout:
         self._show_state(slot, observation)
         if terminated:
             return self._end(slot, "terminated")
-        if truncated or slot.length >= self.max_turns:
+        if truncated:
+            return self._end(slot, "truncated")
+        if why := self._cut(slot):
+            if (key := why.partition(":")[0]) not in self._cuts:
+                self._cuts.add(key)
+                self._warn(f"Episodes of {self.agent.env_id} are cut off {why}. They count as truncated.")
             return self._end(slot, "truncated")
         self._show_observation(slot)
         return None
@@ -499,7 +533,7 @@ class Rollout:
     def _end(self, slot: EnvSlot, end: End) -> EndedEpisode:
         assert slot.episode is not None
         trajectory = slot.episode.finish(end, slot.observation if end == "truncated" else None)
-        trajectory.episode, slot.episode = slot.number, None
+        trajectory.episode, slot.episode, slot.is_truncated = slot.number, None, end == "truncated"
         self.episodes += 1
         self._typical_length += 0.1 * (slot.length - self._typical_length)
         own_turns = sum(turn.is_trained for turn in trajectory.turns)

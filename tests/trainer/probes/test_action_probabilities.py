@@ -152,3 +152,12 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
     answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
     assert answer.why_not == "the forward failed: IndexError: index out of range"
+
+
+def test_a_persons_conversation_that_the_model_cannot_read_is_refused_before_the_forward(make_policy, caplog):
+    policy = make_policy()
+    policy.model.backbone.encode_trees = None
+    question = WeighActions(ticket=3, messages=[system("Play."), user("q" * 50_000)])
+    answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
+    assert answer.names == []
+    assert "are more than the 2,048 that the model reads" in answer.why_not

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable
 
 import pytest
 
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import EnvError, PromptTooLongError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.environments import episode_seed
+from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from tests.toy_env import CountAgent, FaultyEnv
+from tests.toy_env import CountAgent, EndlessAgent, FaultyEnv
 
 SEED = 7
 
@@ -213,3 +215,69 @@ def test_an_environment_that_cannot_be_closed_keeps_none_of_the_others_open(make
     rollout.close()
     assert last.is_closed
     assert "ZeroDivisionError" in caplog.text
+
+
+class LongWinded(EndlessAgent):
+    """Its observations are of 40 letters, which no conversation of 200 tokens holds many of."""
+
+    def format_observation(self, observation: int) -> str:
+        return "q" * 40
+
+
+def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(make_rollout):
+    rollout, warnings = make_rollout(LongWinded(), max_turns=50)
+    rollout.policy.context = 200
+    batch = fill(rollout)
+    assert {trajectory.end for trajectory in batch} == {"truncated"}
+    segments = [each for trajectory in batch for each in (*trajectory.segments, trajectory.final_prompt)]
+    lengths = [len(each.prefix) + len(each.ids) for each in segments]
+    assert 150 < max(lengths) <= 200
+    for trajectory in batch:  # the nearest value that is known is that of the last prompt that was read
+        (segment,) = trajectory.segments
+        assert trajectory.final_prompt.ids == segment.ids[: segment.turns[-1].start]
+    assert len(warnings) == 1
+    assert re.match(
+        r"Episodes of LlamaCount-v0 are cut off once a conversation is too long: a prompt of \d+ tokens and a reply "
+        r"of up to 6 are more than the 200 that the model reads\. They count as truncated\.",
+        warnings[0],
+    )
+
+
+def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forward(make_rollout, make_policy):
+    class Verbose(CountAgent):
+        def format_observation(self, observation: int) -> str:
+            return "q" * 50_000
+
+    rollout, _ = make_rollout(Verbose())
+    rollout.policy.model.backbone.encode = None
+    with pytest.raises(
+        PromptTooLongError, match=r"system prompt and one observation of LlamaCount-v0 are too long: .*"
+    ):
+        rollout.step()
+    assert rollout.live == 0
+    with pytest.raises(PromptTooLongError):
+        evaluate(Verbose(), make_policy(), episodes=2, greedy=True, seed=1, n_envs=2, max_turns=9)
+
+
+@pytest.mark.parametrize(("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False)])
+def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, own_limit, turns, warned):
+    class Limited(CountAgent):
+        env_kwargs = {"endless": True, "max_episode_steps": own_limit}  # noqa: RUF012
+
+    rollout, warnings = make_rollout(Limited(), max_turns=turns, batch_turns=20)
+    ended = []
+    while len(ended) < 6:
+        ended += rollout.step()
+    assert {(episode.length, episode.is_truncated) for episode in ended} == {(4, True)}
+    expected = (
+        "Episodes of LlamaCount-v0 are cut off after 4 turns; its own limit is 9: --set max_turns=N sets another "
+        "number. They count as truncated."
+    )
+    assert warnings == [expected] * warned
+
+
+def test_an_episode_that_its_environment_ends_is_not_truncated(make_rollout):
+    rollout, warnings = make_rollout(CountAgent())
+    ended = [*rollout.step(), *rollout.step()]
+    assert [episode.is_truncated for episode in ended] == [False, False]
+    assert warnings == []
