@@ -143,7 +143,8 @@ class DemoActions(PersonalApp):
         from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 
         assert self.run_state is not None
-        self.push_screen(WarmStartDialog(self.run_state, self.recorder.offers))
+        prompt = self.run_state.system_prompt or ""
+        self.push_screen(WarmStartDialog(self.run_state, lambda: self.recorder.offers(prompt)))
 
     # Leaving
 

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self, TextIO
 
+from llamagym_tui.demos.training_facts import fact_lines
 from llamagym_tui.protocol.events import (
+    DemonstrationsRead,
     EpisodesCounted,
     Event,
     PhaseChanged,
@@ -73,6 +75,8 @@ class Progress(ABC):
                 self._show_play(event)
             case WarningRaised():
                 self.notify(f"warning: {event.message}")
+            case DemonstrationsRead():
+                self.notify(f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}")
             case WarmStartFinished():
                 self.notify(f"warm start: {warm_start_text(event)}")
             case RolledBack():

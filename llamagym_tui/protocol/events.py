@@ -443,6 +443,25 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Why they could not be weighed; then there are no names."""
 
 
+class DemonstrationsRead(Event, frozen=True, kw_only=True):
+    """Demonstrations were read and checked; a warm start trains on them next."""
+
+    path: str
+    episodes: int
+    turns: int
+    """Replies that are trained on."""
+    actions: dict[str, int]
+    """Turns in which each action was taken, by its name."""
+    prompts: int
+    """Different system prompts."""
+    under_present_prompt: int
+    """Episodes under the run's present prompt."""
+    free_replies: int
+    """Replies that are more, or other, than the canonical reply of their action."""
+    free_reply: str = ""
+    """The beginning of the first of them."""
+
+
 class WarmStartProgressed(Event, frozen=True, kw_only=True):
     """Supervised training on demonstrations has come so far."""
 
@@ -568,6 +587,7 @@ AnyEvent = (
     | EvaluationFinished
     | EvaluationCancelled
     | ConversationWeighed
+    | DemonstrationsRead
     | WarmStartProgressed
     | WarmStartFinished
     | CheckpointSaved

@@ -105,6 +105,10 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(_after(state, event, "pending", "warm_start"), note)
         case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)
+        case events.DemonstrationsRead():
+            return _noted(
+                state, f"A warm start trains on {event.episodes:,} episodes, {event.turns:,} turns: {event.path}"
+            )
         case events.WarmStartProgressed():
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
             return _after(state, event, "warm_start", detail=detail)

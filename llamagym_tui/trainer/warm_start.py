@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from llamagym_tui.demos.training_data import training_data
+from llamagym_tui.demos.training_facts import doubts, training_facts
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.event_sinks import EventEmitter
@@ -34,11 +35,10 @@ def warm_start(
         DemoFileError: the file has a fault; nothing was trained.
     """
     data = training_data(run.agent, sft_data)
-    if other := data.under_another_prompt(run.rollout.system_prompt):
-        emitter.warn(
-            f"{other} of {len(data.demonstrations)} demonstrations were recorded under another system prompt than the "
-            "run's, and teach how to play under that one."
-        )
+    facts = training_facts(data, run.agent, run.rollout.system_prompt)
+    emitter.emit(facts)
+    for doubt in doubts(facts):
+        emitter.warn(doubt)
     emitter.emit(events.PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
     emit = emitter.throttled()
     stats = builders.warm_start(

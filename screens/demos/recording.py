@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.events import AnyEvent, EpisodeCorrected
+from llamagym_tui.protocol.events import AnyEvent, DemonstrationsRead, EpisodeCorrected
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.setup.run_agent import RunAgent
 
@@ -28,7 +28,8 @@ class Offer(NamedTuple):
 
     path: Path
     title: str
-    episodes: int
+    facts: DemonstrationsRead | None
+    """None: it cannot be trained on."""
     mean_return: float
     fault: str
     """Why it cannot be trained on, for people; empty if it can."""
@@ -120,13 +121,17 @@ class DemoRecorder:
             self.writer.add(demo)
         self._kept.add(watched.identity)
 
-    def offers(self) -> list[Offer]:
+    def offers(self, system_prompt: str) -> list[Offer]:
         """The files that a warm start could train on, checked as a whole; may take a moment.
+
+        Args:
+            system_prompt: of the run.
 
         Raises:
             LlamaGymError: the agent cannot be made.
         """
         from llamagym_tui.demos.training_data import shipped, training_data
+        from llamagym_tui.demos.training_facts import training_facts
 
         agent = self._agent.agent
         places = [(self._agent.demos_path(), "recorded by you"), (shipped(agent), "shipped with the agent")]
@@ -135,12 +140,12 @@ class DemoRecorder:
             if path is None or not path.is_file():
                 continue
             try:
-                demos = training_data(agent, path).demonstrations
+                data = training_data(agent, path)
             except LlamaGymError as error:
-                offers.append(Offer(path, title, 0, 0.0, str(error)))
+                offers.append(Offer(path, title, None, 0.0, str(error)))
             else:
-                mean = sum(demo.episode_return for demo in demos) / len(demos)
-                offers.append(Offer(path, title, len(demos), mean, ""))
+                mean = sum(demo.episode_return for demo in data.demonstrations) / len(data.demonstrations)
+                offers.append(Offer(path, title, training_facts(data, agent, system_prompt), mean, ""))
         return offers
 
     def close(self) -> None:

@@ -18,11 +18,13 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from llamagym_tui.demos.training_facts import doubts
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
 from llamagym_tui.screens.demos.recording import Offer
-from llamagym_tui.screens.demos.warm_start_texts import offers_text, warm_start_text
+from llamagym_tui.screens.demos.warm_start_texts import offers_text, question, warm_start_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.state.run import RunState
 
@@ -100,7 +102,7 @@ class WarmStartDialog(ModalScreen[None]):
         match action:
             case "begin":
                 able = self._state.live and self._state.run is not None and not training.under_way
-                return True if able and self._chosen is not None and not self._chosen.fault else None
+                return True if able and self._chosen is not None and self._chosen.facts is not None else None
             case "cancel":
                 return True if training.under_way and not training.cancelling and training.result is None else None
         return True
@@ -115,10 +117,17 @@ class WarmStartDialog(ModalScreen[None]):
         self.show(self._state)
 
     def action_begin(self) -> None:
-        if self._chosen is None:
+        """Ask for the training, once what is trained on was seen; enter means no where something speaks against it."""
+        if self._chosen is None or (facts := self._chosen.facts) is None:
             return
-        around = [EVALUATION] if self._evaluates else []
-        self.post_message(CommandAsked(*around, WarmStart(sft_data=str(self._chosen.path)), *around))
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                around = [EVALUATION] if self._evaluates else []
+                self.post_message(CommandAsked(*around, WarmStart(sft_data=facts.path), *around))
+
+        dialog = CautiousDialog if doubts(facts) else ConfirmDialog
+        self.app.push_screen(dialog("warm start?", question(facts), yes="train", no="leave it"), answered)
 
     def action_cancel(self) -> None:
         """Ask for the end of the training."""

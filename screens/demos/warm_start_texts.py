@@ -7,12 +7,13 @@ from typing import assert_never
 
 from textual.content import Content
 
-from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.demos.training_facts import doubts, fact_lines
+from llamagym_tui.protocol.events import DemonstrationsRead, EvaluationFinished
 from llamagym_tui.returns import evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.literal import literal, one_line
-from llamagym_tui.screens.widgets.numbers import BARS, number, plain, seconds
+from llamagym_tui.screens.widgets.numbers import BARS, counted, number, plain, seconds
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
@@ -59,15 +60,24 @@ def warm_start_text(warm_start: WarmStartState, width: int) -> Content:
     return Content("\n").join(parts)
 
 
+def question(facts: DemonstrationsRead) -> Content:
+    """What training on a file means: its figures, and what speaks against it."""
+    lines = [
+        Content.assemble((f"{name:<11}", ASIDE), one_line(text))
+        for name, text in {"file": facts.path, **fact_lines(facts)}.items()
+    ]
+    against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts)]
+    return Content("\n\n").join([Content("\n").join(part) for part in (lines, against) if part])
+
+
 def _offer(offer: Offer, chosen: bool) -> Content:
     mark = "▶ " if chosen else "  "
     head = Content.assemble((f"{mark}{offer.title}", "bold" if chosen else ""))
-    if offer.fault:
+    if offer.facts is None:
         return head + Content.styled(f": refused\n  {literal(offer.fault)}", "$text-error")
-    counted = (
-        f": {offer.episodes:,} episode{'' if offer.episodes == 1 else 's'}, mean return {number(offer.mean_return, 3)}"
+    return Content.assemble(
+        head, f": {counted(offer.facts.episodes, 'episode')}, mean return {number(offer.mean_return, 3)}"
     )
-    return Content.assemble(head, counted)
 
 
 def _stage(warm_start: WarmStartState) -> str:

@@ -24,7 +24,7 @@ class ConfirmDialog(ModalScreen[bool]):
 
     Args:
         title: in a word or two.
-        questions: a paragraph each on what yes means.
+        questions: a paragraph each on what yes means; texts are literal.
         yes: what is done then, in a word or two.
         no: the other way.
     """
@@ -35,15 +35,25 @@ class ConfirmDialog(ModalScreen[bool]):
         Binding("n,escape,q", "dismiss(False)", "No", key_display=NO),
     ]
 
-    def __init__(self, title: str, *questions: str, yes: str, no: str) -> None:
+    def __init__(self, title: str, *questions: str | Content, yes: str, no: str) -> None:
         super().__init__()
         self._title, self._questions, self._answers = title, questions, _answers(yes, no)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = self._title
-            yield Static(Content("\n\n").join([*(Content(literal(each)) for each in self._questions), self._answers]))
+            questions = [each if isinstance(each, Content) else Content(literal(each)) for each in self._questions]
+            yield Static(Content("\n\n").join([*questions, self._answers]))
         yield KeyBar()
+
+
+class CautiousDialog(ConfirmDialog):
+    """A question to which enter answers no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("n,enter,escape,q", "dismiss(False)", "No", key_display="n ⏎ esc"),
+    ]
 
 
 class QuitDialog(ConfirmDialog):

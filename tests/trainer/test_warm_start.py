@@ -17,6 +17,7 @@ from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, Pause, Resume, Stop, WarmStart
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    DemonstrationsRead,
     EvaluationCancelled,
     PhaseChanged,
     SessionFailed,
@@ -154,7 +155,21 @@ def test_demonstrations_under_another_prompt_are_warned_of(tmp_path: Path, file:
     demo_files.append(Path(file), call(3, prompt="Call it."))
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
     stage.session.run()
-    assert stage.of(WarningRaised)[0].message.startswith("1 of 4 demonstrations were recorded under another system")
+    assert stage.of(WarningRaised)[-1].message.startswith("1 of 4 demonstrations were recorded under another system")
+
+
+def test_what_is_trained_on_is_reported_before_it_is(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=2)
+    stage.session.run()
+    (read,) = stage.of(DemonstrationsRead)
+    assert (read.path, read.episodes, read.turns, read.actions) == (file, 3, 3, {"heads": 0, "tails": 3})
+    # Their replies are a bare 1, where the agent's canonical reply is an object.
+    assert (read.prompts, read.under_present_prompt, read.free_replies) == (1, 3, 3)
+    few, one_sided, free = (event.message for event in stage.of(WarningRaised))
+    assert few.startswith("3 episodes are few")
+    assert one_sided.startswith("100% of the turns are tails")
+    assert free.startswith("3 of 3 replies are more than their action")
+    assert stage.events.index(read) < stage.events.index(stage.of(WarmStartProgressed)[0])
 
 
 def test_episodes_of_another_environment_are_refused(file: str) -> None:

@@ -12,6 +12,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.edits import trash_path
+from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
 from llamagym_tui.protocol.events import (
@@ -289,6 +290,12 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "▶ recorded by you: 3 episodes, mean return +0.333")
         await sees(pilot, "shipped with the agent: 500 episodes")
         await pilot.press("enter")
+        await sees(pilot, "3 episodes are few: below about 50")
+        assert client.sent == []
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog), "enter is no")
+        assert client.sent == []
+        await pilot.press("enter", "y")
         await sees(pilot, "requested; first the evaluation")
         evaluate = Evaluate(episodes=300, greedy=True)
         assert client.sent == [evaluate, WarmStart(sft_data=str(path)), evaluate]
@@ -332,6 +339,40 @@ def test_an_evaluation_is_awaited_only_while_it_can_come():
     assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy; not evaluated before it")
 
 
+def one_hand(reply: str) -> None:
+    """Record a hand of one turn."""
+    hand = [system(fakes.PROMPT), user("Your total: 11."), assistant(reply)]
+    recorded = {"prompt_sha256": prompt_sha256(fakes.PROMPT), "actions": [1], "rewards": [1.0], "length": 1}
+    demo_files.append(demo_files.default_path("blackjack"), a_demo(messages=hand, **recorded))
+
+
+async def test_a_warm_start_shows_what_it_trains_on_and_asks(make_app: MakeApp):
+    one_hand('because [b]11[/b] is low \x1b[2J{"action": 1}')
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "▶ recorded by you: 1 episode")
+        await pilot.press("enter")
+        await sees(pilot, "warm start?")
+        screen = shown(pilot)
+        for line in (
+            "episodes   1, every line readable",
+            "turns      1",
+            "actions    hit 1 (100%) · stick 0 (0%)",
+            "prompts    1, the present one",
+            "free text  1 of 1 replies",
+            "! 1 episode is few",
+            "! 100% of the turns are hit",
+            "[b]11[/b]",
+        ):
+            assert line in screen, line
+        assert harmful(screen) == []
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(pilot.app.screen, WarmStartDialog))
+        assert client.sent == []
+
+
 async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
     demo_files.append(path, a_demo(seed=9, actions=[1, 1]))
     client = fakes.FakeClient(fakes.opening_events())
@@ -343,6 +384,8 @@ async def test_a_faulty_file_is_never_trained_on(make_app: MakeApp, path: Path):
         await pilot.press("enter")
         assert client.sent == []
         await pilot.press("down", "v", "enter")
+        await sees(pilot, "500, every line readable")
+        await pilot.press("y")
         await until(pilot, lambda: client.sent, "the other file")
         assert [type(command) for command in client.sent] == [WarmStart]
 

@@ -13,6 +13,7 @@ from llamagym_tui.protocol.events import ConversationWeighed, EvaluationFinished
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
+from tests.screens.demos.test_demonstrations import one_hand
 from tests.screens.pictures import AT_BOTH_SIZES
 from tests.screens.steps import sees, until
 
@@ -103,6 +104,19 @@ def test_keep_rule(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
 
 
 @AT_BOTH_SIZES
+def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
+    async def settled(pilot: Pilot[None]) -> None:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "recorded by you: 1 episode")
+        await pilot.press("enter")
+        await sees(pilot, "warm start?")
+
+    one_hand('because 11 is low {"action": 1}')
+    assert snap_compare(make_app(fakes.FakeClient(fakes.opening_events())), terminal_size=size, run_before=settled)
+
+
+@AT_BOTH_SIZES
 def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     evaluation = EvaluationFinished(
         episodes=300, greedy=True, mean_return=-0.395, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
@@ -112,7 +126,7 @@ def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "rolling out")
         await pilot.press("f")
         await sees(pilot, "refused")
-        await pilot.press("down", "enter")
+        await pilot.press("down", "enter", "y")
         await sees(pilot, "requested")
         client.emit(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
         for step in range(30):
