@@ -132,6 +132,7 @@ class Loaded:
     device: str = "cpu"
     parameters: int = 10
     trainable: int = 5
+    warning: str | None = None
 
 
 @dataclass

@@ -42,6 +42,8 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     if warning := builders.preflight(agent):
         emitter.warn(warning)
     loaded = builders.model()
+    if loaded.warning:
+        emitter.warn(loaded.warning)
     policy = builders.policy(agent, loaded)
     if config.resume:
         builders.checkpoint_files().load_start(Path(config.run_dir), policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,12 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.model.loading import bundled_model_path
-from llamagym_tui.errors import ModelTooLargeError, UsageError
+from llamagym_tui.errors import EnvError, ModelTooLargeError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
 from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
-from tests.fake_parts import Stage
+from tests.fake_parts import Loaded, Stage
 
 GIB = 2**30
 
@@ -128,3 +129,15 @@ def test_a_session_warns_and_goes_on(tmp_path: Path) -> None:
     stage.builders.__dict__["memory_warning"] = "Scarce."
     stage.session.run()
     assert [event.message for event in stage.of(WarningRaised)] == ["Scarce."]
+
+
+def test_a_model_that_is_right_but_slow_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fake_parts.Loaded", partial(Loaded, warning="Right but slow."))
+
+    def ends(*_: object) -> None:
+        raise EnvError("Later.")
+
+    stage = Stage(tmp_path)
+    stage.builders.__dict__["policy"] = ends
+    stage.session.run()
+    assert [event.message for event in stage.of(WarningRaised)] == ["Right but slow."]

@@ -30,7 +30,7 @@ class Reference:
             self.adapter_start = [(weight, weight.detach().clone()) for weight in trained]
         else:
             lm = copy.deepcopy(policy.model.causal_lm).requires_grad_(False).eval()
-            self.frozen_copy = Backbone(lm, policy.model.precision)
+            self.frozen_copy = Backbone(lm, policy.model.precision, shares=policy.model.backbone.shares)
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:

@@ -2,27 +2,31 @@
 
 `Backbone` calls the decoder and the LM head apart, after checking on the loaded model that this gives the model's own
 logits; where it does not (scaled or capped logits), the whole model runs and positions are picked afterwards. Position
-ids and 4-D masks are always explicit, so rows may be ragged. Shapes: B rows, T new tokens, W cached and new columns,
+ids and 4-D masks are always explicit, so rows may be ragged. A model that cannot share keys and values (`sharing` finds
+out) gets whole rows instead, as transformers would run them. Shapes: B rows, T new tokens, W cached and new columns,
 P prefix tokens, D hidden size, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import PrefixCache, recording_cache
 from llamagym_tui.engine.model.precision import products
-from llamagym_tui.engine.tokens.token_tree import TreeRows
+from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
 
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
 SLIDING = "sliding_attention"
+TOKENS_APART = 512
+"""Of one forward of whole rows at most (one row may have more): recurrent models keep much of each token."""
 
 
 class Encoded:
@@ -57,10 +61,19 @@ class Encoded:
 
 
 class Backbone:
-    def __init__(self, causal_lm: Any, precision: Precision = "fp32") -> None:
-        """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place)."""
+    def __init__(self, causal_lm: Any, precision: Precision = "fp32", *, shares: bool = True) -> None:
+        """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place).
+
+        Args:
+            causal_lm: the model.
+            precision: of products.
+            shares: whether conversations share keys and values; else each is computed whole.
+        """
         self.lm = causal_lm
         self.precision: Precision = precision
+        self.shares = shares
+        self.pads = True
+        """Whether a whole row is computed the same with padding behind it."""
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
@@ -97,6 +110,9 @@ class Backbone:
             "past_key_values": cache,
             "use_cache": cache is not None,
         }
+        return self._forward(**arguments)
+
+    def _forward(self, **arguments: Any) -> Encoded:
         with products(self.precision, self.head.weight):  # type: ignore[arg-type]
             if self.is_split:
                 return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
@@ -105,16 +121,14 @@ class Backbone:
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""
-        width = max(map(len, rows))
-        padded = [list(row) + [0] * (width - len(row)) for row in rows]
-        cache = PrefixCache(self.record(prefix)) if prefix else None
-        ids = torch.tensor(padded, device=self.device)
-        positions = torch.arange(len(prefix), len(prefix) + width, device=self.device)[None]
-        mask = self.causal_mask(positions, len(prefix) + width)
-        return self.encode(ids, positions.expand(len(rows), -1), mask, cache)
+        return self.encode_trees(prefix, tree_rows([TokenTree.of(row) for row in rows], self.device))
 
     def encode_trees(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
         """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end."""
+        if not self.shares:
+            behind = torch.arange(1, trees.ids.shape[1] + 1, device=self.device)[None]
+            at = torch.arange(len(trees.ids), device=self.device)[:, None]
+            return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(at, behind)
         cache = PrefixCache(self.record(prefix)) if prefix else None
         rows, width = trees.ids.shape
         positions = trees.depths + len(prefix)
@@ -123,6 +137,40 @@ class Backbone:
         columns = torch.arange(len(prefix), device=self.device).expand(rows, -1)
         mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
         return self.encode(trees.ids, positions, mask, cache)
+
+    def encode_apart(self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+        """B trees behind contexts of their own, every path computed whole; columns: the context's last token, nodes."""
+        rows: dict[tuple[int, ...], int] = {}
+        width = 1 + max(map(len, trees))
+        places = [[(0, 0)] * width for _ in trees]
+        for found, context, tree in zip(places, contexts, trees, strict=True):
+            for path in tree.paths():
+                row = rows.setdefault((*context, *(tree.ids[column] for column in path)), len(rows))
+                for at, column in enumerate((-1, *path)):
+                    found[column + 1] = (row, max(len(context) - 1 + at, 0))
+        parts, order = list[Encoded](), dict[tuple[int, int], int]()
+        for group in _of_limited_size(list(rows), pads=self.pads):
+            index = {rows[ids]: at for at, ids in enumerate(group)}
+            here = sorted({place for found in places for place in found if place[0] in index})
+            order |= {place: len(order) + at for at, place in enumerate(here)}
+            at, columns = torch.tensor([(index[row], column) for row, column in here], device=self.device).T
+            parts.append(self._picked_apart(group, at, columns))
+        indices = torch.tensor([[order[place] for place in found] for found in places], device=self.device)
+        return Encoded.joined(parts, indices)
+
+    def _picked_apart(self, rows: Sequence[tuple[int, ...]], at: Tensor, columns: Tensor) -> Encoded:
+        """Some positions of whole rows; what their gradient needs is computed again when it goes back."""
+
+        def picked() -> Encoded:
+            return self.encode_whole(rows).picked(at, columns)
+
+        return checkpoint(picked, use_reentrant=False) if torch.is_grad_enabled() else picked()
+
+    def encode_whole(self, rows: Sequence[Sequence[int]]) -> Encoded:
+        """Rows with padding on the right, which nothing causal sees, in the model's own way."""
+        width = max(map(len, rows))
+        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=self.device)
+        return self._forward(input_ids=ids, use_cache=False)
 
     def record(self, prefix: Sequence[int]) -> Cache:
         """Keys and values of a prefix, (1, H, P, D) in each layer."""
@@ -163,11 +211,23 @@ class Backbone:
     @torch.no_grad()
     def _head_alone_gives_the_logits(self) -> bool:
         ids = torch.tensor([[0, 1, 2]], device=self.device)
-        positions = torch.arange(3, device=self.device)[None]
-        mask = self.causal_mask(positions, 3)
-        own = self.lm(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).logits
-        apart = self.head(self.decoder(input_ids=ids, position_ids=positions, attention_mask=mask).last_hidden_state)
+        own = self.lm(input_ids=ids, use_cache=False).logits
+        try:
+            apart = self.head(self.decoder(input_ids=ids, use_cache=False).last_hidden_state)
+        except Exception:  # what some call their decoder is another part of them
+            return False
         return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
+
+
+def _of_limited_size(rows: Sequence[tuple[int, ...]], *, pads: bool) -> Iterator[list[tuple[int, ...]]]:
+    """Rows of similar length, or of one length, up to `TOKENS_APART` tokens together, padding included."""
+    group: list[tuple[int, ...]] = []
+    for row in sorted(rows, key=len, reverse=True):
+        if group and (len(group[0]) * (len(group) + 1) > TOKENS_APART or (not pads and len(row) < len(group[0]))):
+            yield group
+            group = []
+        group.append(row)
+    yield group
 
 
 def _sliding_window(config: Any) -> tuple[int | None, frozenset[str]]:

@@ -19,7 +19,13 @@ from transformers import AutoConfig, AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
-from llamagym_tui.engine.model.load_faults import only_pickled, require_causal_lm, require_reachable, sentence
+from llamagym_tui.engine.model.load_faults import (
+    not_shared,
+    only_pickled,
+    require_causal_lm,
+    require_reachable,
+    sentence,
+)
 from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
@@ -41,6 +47,8 @@ class LoadedModel:
     """Of the causal LM; value head and a fresh adapter excluded."""
     trainable: int
     """Of these, how many PPO changes."""
+    warning: str | None = None
+    """What is worth knowing before it plays."""
 
 
 def bundled_model_path() -> Path:
@@ -102,21 +110,25 @@ def load_model_and_tokenizer(
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
             str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False, **quantized
         )
+        bind_template_arguments(
+            tokenizer, entry.template_arguments if template_arguments is None else template_arguments
+        )
+        parameters = model.causal_lm.num_parameters()
+        if full_finetuning is None:
+            can = held == torch.float32 and not quantized
+            full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
+        if not full_finetuning and not model.is_adapted:
+            model.adapt(lora or entry.lora)
+        model.precision = precision
+        model.to(where).eval()
+        backbone = model.backbone
     except ModelLoadError:
         raise
     except Exception as error:
         raise ModelLoadError(sentence(name, path, error)) from error
-    bind_template_arguments(tokenizer, entry.template_arguments if template_arguments is None else template_arguments)
-    parameters = model.causal_lm.num_parameters()
-    if full_finetuning is None:
-        can = held == torch.float32 and not quantized
-        full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
-    if not full_finetuning and not model.is_adapted:
-        model.adapt(lora or entry.lora)
-    model.precision = precision
-    model.to(where)
     trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
-    return LoadedModel(model, tokenizer, name, where, parameters, trainable)
+    warning = None if backbone.shares else not_shared(name, model.plain_because)
+    return LoadedModel(model, tokenizer, name, where, parameters, trainable, warning)
 
 
 def local_path(name: str) -> Path | None:

@@ -53,16 +53,29 @@ class ModelShape:
 def shape_of(config: Any) -> ModelShape:
     """Widths only; weights are not counted."""
     text = config.get_text_config()
-    heads = text.num_attention_heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    hidden = _width(text, "hidden_size")
+    heads = _width(text, "num_attention_heads") or 1
+    head_dim = _width(text, "head_dim") or hidden // heads
     return ModelShape(
-        hidden=text.hidden_size,
+        hidden=hidden,
         layers=text.num_hidden_layers,
         queries=heads * head_dim,
-        keys=(getattr(text, "num_key_value_heads", None) or heads) * head_dim,
-        inner=getattr(text, "intermediate_size", None) or getattr(text, "n_inner", None) or 4 * text.hidden_size,
+        keys=(_width(text, "num_key_value_heads") or heads) * head_dim,
+        inner=_width(text, "intermediate_size", "n_inner") or 4 * hidden,
         vocabulary=text.vocab_size,
     )
+
+
+def _width(config: Any, *names: str) -> int:
+    """The first number of these names, the largest where layers differ; 0: the model has no such thing."""
+    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    for name in names:
+        values = [getattr(layer, name, None) for layer in layers]
+        if numbers := [
+            number for value in values for number in (value if isinstance(value, list) else [value]) if number
+        ]:
+            return max(numbers)
+    return 0
 
 
 def counted_shape(config: Any) -> ModelShape:

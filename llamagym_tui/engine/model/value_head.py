@@ -6,6 +6,7 @@ untrained critic predicts 0 and cannot explode the first updates.
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model.forward import Backbone
 from llamagym_tui.engine.model.quantization import keep_gradients, quantization_arguments
+from llamagym_tui.engine.model.sharing import checked_backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
 
@@ -58,6 +60,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         self.precision: Precision = "fp32"
         """Of the engine's forwards; set before `backbone` is first used."""
         self._backbone: Backbone | None = None
+        self.plain_because: str | None = None
+        """Why the backbone computes each conversation whole; None: it shares keys and values. Found out with it."""
 
     @classmethod
     def from_pretrained(
@@ -140,8 +144,13 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def backbone(self) -> Backbone:
         """The causal LM as the engine calls it."""
         if self._backbone is None:
-            self._backbone = Backbone(self.causal_lm, self.precision)
+            self._backbone, self.plain_because = checked_backbone(self.causal_lm, self.precision)
         return self._backbone
+
+    def __getattr__(self, name: str) -> Any:
+        # torch comes here when a property raises an AttributeError, and would report that there is no such property.
+        own = inspect.getattr_static(type(self), name, None)
+        return own.fget(self) if isinstance(own, property) and own.fget else super().__getattr__(name)
 
 
 def _adapted_from(path: Path, **kwargs: Any) -> Any:

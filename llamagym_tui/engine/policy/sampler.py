@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.policy.decisions import choice_logprobs
+from llamagym_tui.engine.policy.plain_slots import PlainSlots
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import Ahead, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
@@ -46,7 +47,8 @@ class Reply:
 class Sampler:
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
-        self._slots = Slots(policy.model.backbone, slots)
+        backbone = policy.model.backbone
+        self._slots = (Slots if backbone.shares else PlainSlots)(backbone, slots)
         self._version = policy.version
         # Tokens of a reply found on the tree, a running mean, and calls since the tree was last computed.
         self._gain, self._rests = float(LARGEST_AHEAD), 0

@@ -31,6 +31,13 @@ class TokenTree:
         """Tokens between the root and each."""
         self._children: dict[tuple[int, int], int] = {}
 
+    @classmethod
+    def of(cls, ids: Sequence[int]) -> TokenTree:
+        """A tree of one sequence."""
+        tree = cls()
+        tree.insert(ids)
+        return tree
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -71,6 +78,17 @@ class TokenTree:
         size, new, length = len(self), self.columns_for(ids), len(ids)
         return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (PRODUCT_COST + length)
 
+    def paths(self) -> list[list[int]]:
+        """Columns from the root to each leaf; of an empty tree, one path without any."""
+        inner, found = set(self.parents), []
+        for leaf in (column for column in range(len(self)) if column not in inner):
+            path, at = [], leaf
+            while at != ROOT:
+                path.append(at)
+                at = self.parents[at]
+            found.append(path[::-1])
+        return found or [[]]
+
     def visible(self, width: int) -> np.ndarray:
         """(C, C) bool, C at least the tree's columns: which columns each column sees; padding sees itself alone."""
         seen = np.eye(width, dtype=bool)
@@ -90,6 +108,7 @@ class TreeRows:
     """(R, C) position of each token after the prefix."""
     visible: Tensor
     """(R, C, C) bool: which columns each token sees."""
+    trees: Sequence[TokenTree]
 
 
 def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
@@ -99,4 +118,4 @@ def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
         return torch.tensor([[*column, *[0] * (width - len(column))] for column in columns], device=device)
 
     visible = torch.from_numpy(np.stack([tree.visible(width) for tree in trees])).to(device)
-    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), visible)
+    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), visible, trees)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
+from llamagym_tui.engine.tokens.template_trial import template_fault
+from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
 PLAIN_TEMPLATE = (
@@ -36,14 +38,23 @@ class Opening(NamedTuple):
 
 class ChatTokenizer:
     def __init__(self, tokenizer: Any) -> None:
-        """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`."""
+        """Find out what the template does by rendering; a tokenizer without one gets `PLAIN_TEMPLATE`.
+
+        Raises:
+            ModelLoadError: the template does not end, or does not render a conversation.
+        """
+        if fault := template_fault(tokenizer):
+            raise _unusable(fault)
         self.tokenizer = tokenizer
         self._literal = LiteralText(tokenizer)
         if not tokenizer.chat_template:
             tokenizer.chat_template = PLAIN_TEMPLATE
-        self.takes_system = self._takes_system()
-        self.end_ids = self._end_ids()
-        self.keeps_history = self._keeps_history()
+        try:
+            self.takes_system = self._takes_system()
+            self.end_ids = self._end_ids()
+            self.keeps_history = self._keeps_history()
+        except Exception as error:
+            raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         self._openings: dict[tuple[str, str], Opening] = {}
         self._continuations: dict[tuple[str, bool], tuple[int, ...]] = {}
 
@@ -150,6 +161,10 @@ class ChatTokenizer:
         second = self._render(turns, prompt=True)
         third = self._render([*turns, assistant("four"), user("five")], prompt=True)
         return _continues(first, turns[1]["content"], second) and _continues(second, "four", third)
+
+
+def _unusable(fault: str) -> ModelLoadError:
+    return ModelLoadError(f"The model's chat template cannot be used ({fault}): take another model or template.")
 
 
 def _continues(prompt: str, reply: str, later: str) -> bool:

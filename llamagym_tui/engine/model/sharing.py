@@ -1,0 +1,121 @@
+"""Whether conversations may share keys and values, found out on the loaded model before it plays.
+
+What a plain forward of transformers gives is right by definition. Prefix cache, trees and ragged rows must give the
+same beyond any local window; a model whose state is of another kind, whose positions are hidden in its masks, or whose
+window is its own secret fails here, and each of its conversations is computed whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.config import Precision
+from llamagym_tui.engine.model.caches import RaggedCache
+from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
+
+FEWEST, BEYOND = 48, 16
+"""Tokens of the comparison at least, and past the end of a window."""
+WORK = {"cpu": 4e11}
+"""Weights times tokens of a forward of the comparison at most: on a processor with few cores some 10 s."""
+WORK_OF_ACCELERATORS = 2e13
+TOLERANCE, COARSE_TOLERANCE = 2e-3, 0.5
+"""Nats that log-probabilities may differ by: rounding, with fp32 and with coarser weights or products."""
+
+
+def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | None]:
+    """A backbone that is right for a model, and why it shares nothing (None: it shares).
+
+    Raises:
+        ValueError: what the model predicts depends on tokens to come, or is not finite.
+    """
+    backbone = Backbone(lm, precision, shares=False)
+    is_exact = backbone.dtype == torch.float32 and precision == "fp32" and not getattr(lm, "is_quantized", False)
+    tolerance = TOLERANCE if is_exact else COARSE_TOLERANCE
+    ids, is_enough = _trial(backbone)
+    expected = _expected(backbone, ids, tolerance)
+    if not is_enough:
+        return backbone, f"trying out keys and values takes too long beyond its window of {_window(lm.config)} tokens"
+    try:
+        backbone.shares = True
+        difference = _difference(backbone, ids, expected)
+        if difference <= tolerance:
+            return backbone, None
+        reason = f"with shared keys and values its log-probabilities would be off by up to {difference:.2g} nats"
+    except Exception as error:
+        reason = f"it takes no shared keys and values ({type(error).__name__})"
+    backbone.shares = False
+    return backbone, reason
+
+
+def _window(config: Any) -> int:
+    """The largest number of tokens after which some layer may look no further back; 0: none is named."""
+    named = vars(config.get_text_config()).items()
+    return max((size for name, size in named if ("window" in name or "chunk" in name) and type(size) is int), default=0)
+
+
+def _trial(backbone: Backbone) -> tuple[list[int], bool]:
+    """Ids to compare on, and whether they reach beyond every window that the masks here do not know."""
+    config = backbone.lm.config.get_text_config()
+    weights = sum(weight.numel() for weight in backbone.lm.parameters())
+    affordable = int(WORK.get(backbone.device.type, WORK_OF_ACCELERATORS) / weights)
+    longest = max(getattr(config, "max_position_embeddings", None) or 0, 0) or 2**30  # some have -1 for no limit
+    window = _window(config) if _window(config) < longest else 0
+    wanted = min(max(FEWEST, window + BEYOND), longest)
+    length = min(wanted, max(FEWEST, affordable), longest)
+    is_known = window == (getattr(config, "sliding_window", None) or 0)
+    return [(7 * at * at + 3 * at + 1) % backbone.vocabulary for at in range(length)], length == wanted or is_known
+
+
+@torch.no_grad()
+def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Tensor]:
+    """(V,) log-probabilities by a plain forward at the places that are compared: in the middle, and at the end.
+
+    Whether padding changes a row is found out, too.
+
+    Raises:
+        ValueError: those of a shorter row differ, or some are not finite.
+    """
+    half = len(ids) // 2
+    places = [half - 1, half, half + 1, len(ids) - 3, len(ids) - 2]
+    whole = _logprobs(plain.encode_whole([ids]), [0] * len(places), places)
+    part = _logprobs(plain.encode_whole([ids[:half]]), [0], [half - 1])
+    if not whole.isfinite().all():
+        raise ValueError("its predictions are not finite numbers, so its weights are broken")
+    if float((whole[0] - part).abs().max()) > tolerance:
+        raise ValueError("what it predicts depends on the tokens that come after, so it cannot write text on")
+    padded = _logprobs(plain.encode_whole([ids, ids[:half]]), [1], [half - 1])
+    plain.pads = float((padded - part).abs().max()) <= tolerance
+    return dict(zip(places, whole, strict=True))
+
+
+@torch.no_grad()
+def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -> float:
+    """Largest difference in nats: of trees behind a recorded prefix, and of ragged rows that grow token by token."""
+    *prefix, first, second, third = ids
+    end, half, device = len(prefix), len(ids) // 2, shared.device
+    forked = TokenTree.of([first, third])
+    _, own = forked.insert([first, second])
+    encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
+    differences = [_logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])]
+    cache, recorded = RaggedCache(2, shared.layers, device), shared.record(prefix)
+    rows = torch.arange(2, device=device)
+    for row in range(2):
+        cache.fill(row, recorded, end)
+    for step in range(2):
+        at = [half + step, end + step]  # one row goes on in the middle of the prefix, over what it holds there
+        columns = torch.tensor(at, device=device)[:, None]
+        mask = shared.causal_mask(columns, cache.aim(rows, columns))
+        encoded = shared.encode(torch.tensor([[ids[place]] for place in at], device=device), columns, mask, cache)
+        differences.append(_logprobs(encoded, [0, 1], [0, 0]) - torch.stack([expected[place] for place in at]))
+    return float(torch.cat(differences).abs().max().nan_to_num(float("inf")))
+
+
+def _logprobs(encoded: Encoded, rows: list[int], columns: list[int]) -> Tensor:
+    """(N, V) at N places."""
+    device = encoded.hidden.device
+    at = torch.tensor([rows, columns], device=device)
+    return encoded.logits_at(at[0], at[1]).log_softmax(-1)

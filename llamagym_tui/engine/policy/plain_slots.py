@@ -1,0 +1,42 @@
+"""Slots of a model that shares nothing: each conversation is kept as ids, and computed whole for every reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.policy.slots import Ahead
+from llamagym_tui.engine.tokens.token_tree import TokenTree
+
+
+class PlainSlots:
+    """The interface of `Slots`."""
+
+    def __init__(self, backbone: Backbone, count: int) -> None:
+        self.backbone = backbone
+        self._ids: list[list[int]] = [[] for _ in range(count)]
+
+    def forget(self) -> None:
+        """Nothing is kept that older weights computed."""
+
+    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        self._ids[slot] = list(prefix)
+
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+        for slot, prompt in zip(slots, prompts, strict=True):
+            self._ids[slot] += prompt
+        contexts = [self._ids[slot] for slot in slots]
+        begins = torch.tensor([len(context) for context in contexts], device=self.backbone.device)
+        return Ahead(self.backbone.encode_apart(contexts, [tree] * len(contexts)), tree, begins)
+
+    def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
+        for slot, path in zip(slots, paths, strict=True):
+            self._ids[slot] += [ahead.tree.ids[node] for node in path]
+
+    def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
+        ahead = self.prefill(slots, [[token] for token in ids], TokenTree())
+        rows = torch.arange(len(slots), device=ahead.begins.device)
+        return ahead.encoded.logits_at(rows, torch.zeros_like(rows))

@@ -1,0 +1,88 @@
+"""Tries out a chat template before this process renders it: one that never ends could not be interrupted here.
+
+A template is a program from outside. A process of its own renders conversations of a few turns under limits of time,
+memory and length; it is killed at the first, and what it prints is not read. Raising an error is a template's right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+RENDER_S, START_S = 2, 60
+"""Processor seconds for all renderings, and seconds for the process with its imports."""
+MOST_CHARACTERS = 1_000_000
+MEMORY = 4 * 2**30
+"""Bytes of addresses of the process, most of which libraries reserve and do not use."""
+TOO_LONG, TOO_LARGE, TOO_DEEP = 3, 4, 5
+FAULTS = {
+    TOO_LONG: "its text is too long",
+    TOO_LARGE: "it takes too much memory",
+    TOO_DEEP: "it calls itself endlessly",
+}
+
+
+def template_fault(tokenizer: Any) -> str | None:
+    """Why a tokenizer's chat template is not to be rendered; None: it ends."""
+    templates = tokenizer.chat_template
+    own = files("llamagym_tui.bundled_model").joinpath("chat_template.jinja").read_text(encoding="utf-8")
+    if not templates or templates == own:
+        return None
+    texts = list(templates.values()) if isinstance(templates, Mapping) else [templates]
+    return _tried(json.dumps([texts, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}]))
+
+
+@functools.lru_cache(maxsize=32)
+def _tried(request: str) -> str | None:
+    command = [sys.executable, "-m", __name__]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
+    try:
+        done = subprocess.run(command, input=request.encode(), env=environment, capture_output=True, timeout=START_S)
+    except subprocess.TimeoutExpired:
+        return "it does not end"
+    return "it does not end" if done.returncode < 0 else FAULTS.get(done.returncode)
+
+
+def _render_under_limits(request: str) -> int:
+    """Render what `ChatTokenizer` does, and longer; an exit code."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    templates, special = json.loads(request)
+    _limit()
+    turns = [{"role": role, "content": "one two"} for role in ("user", "assistant") * 4]
+    for template in templates:
+        for chat in ([{"role": "system", "content": "a"}, *turns[:1]], turns[:1], turns[:2], turns[:7], turns):
+            for prompt in (True, False):
+                try:
+                    found, _ = render_jinja_template([chat], None, None, template, False, False, prompt, **special)
+                except RecursionError:
+                    return TOO_DEEP
+                except MemoryError:
+                    return TOO_LARGE
+                except Exception:
+                    continue
+                if len(found[0]) > MOST_CHARACTERS:
+                    return TOO_LONG
+    return 0
+
+
+def _limit() -> None:
+    """Limit what follows, where the system can: a timer of processor time kills, whatever is computed."""
+    if sys.platform != "win32":
+        import resource
+        import signal
+
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        signal.setitimer(signal.ITIMER_PROF, RENDER_S)
+
+
+if __name__ == "__main__":
+    sys.exit(_render_under_limits(sys.stdin.read()))
