@@ -27,8 +27,10 @@ from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
+from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
 
@@ -49,7 +51,14 @@ class DemonstrationsScreen(Screen[None]):
         Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
         Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
         Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
-        Binding("X", "delete_shown", "Delete shown", show=False, tooltip="Delete all shown.", id="demos.delete_shown"),
+        Binding(
+            "X",
+            "delete_shown",
+            "Delete shown",
+            show=False,
+            tooltip="Delete all shown, once confirmed.",
+            id="demos.delete_shown",
+        ),
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
@@ -157,15 +166,23 @@ class DemonstrationsScreen(Screen[None]):
             self._delete([self._chosen])
 
     def action_delete_shown(self) -> None:
-        self._delete(self._shown)
+        """Delete all that are shown, if that is confirmed."""
+        shown = list(self._shown)
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._delete(shown)
+
+        kept = edits.trash_path(self._path).name
+        question = f"{counted(len(shown), 'episode')} of {self._path.name} will be deleted, and kept in {kept}."
+        self.app.push_screen(ConfirmDialog("delete all shown?", question, yes="delete", no="keep"), answered)
 
     def _delete(self, rows: list[Row]) -> None:
         contents = [row.content for row in rows]
         gone = {row.line for row in rows}
         self._rows = [row for row in self._rows if row.line not in gone]
         removed: list[edits.Removed] = []
-        plural = "" if len(rows) == 1 else "s"
-        status = f"{len(rows):,} episode{plural} deleted, kept in {edits.trash_path(self._path).name}"
+        status = f"{counted(len(rows), 'episode')} deleted, kept in {edits.trash_path(self._path).name}"
         self._undo.append(("deletion", lambda: edits.put_back(self._path, removed)))
         self._change(lambda: removed.extend(edits.remove(self._path, contents)), status)
 

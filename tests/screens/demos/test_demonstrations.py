@@ -11,6 +11,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import encode
 from llamagym_tui.demos.edits import trash_path
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
@@ -30,6 +31,7 @@ from llamagym_tui.screens.demos.warm_start_texts import warm_start_text
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
+from tests.demos.test_broken_files import UNREADABLE
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, sees, shown, stands_still, until
@@ -178,6 +180,9 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
     async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
         await opened(pilot)
         await pilot.press("slash", *"return>0", "enter", "X")
+        await sees(pilot, "2 episodes of blackjack.jsonl will be deleted, and kept in blackjack.jsonl.trash.")
+        assert seeds(path) == [1, 2, 3]
+        await pilot.press("escape", "X", "y")
         await until(pilot, lambda: seeds(path) == [2], "two are gone")
         await pilot.press("u")
         await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
@@ -263,6 +268,26 @@ async def test_a_faulty_line_is_marked_and_its_fault_shown(make_app: MakeApp, pa
         assert "\x1b" not in shown(pilot)
         await pilot.press("x")
         await sees(pilot, "3 episodes")
+
+
+async def test_lines_that_cannot_be_read_are_rows_and_the_next_hand_is_kept(make_app: MakeApp, path: Path):
+    hostile = ("invalid UTF-8", "lists 100,000 deep", "nothing but NUL", "17 MiB", "an integer of 5,000 digits")
+    with open(path, "ab") as file:
+        file.write(b"\n".join([*(UNREADABLE[name] for name in hostile), UNREADABLE["an action 100,000 deep"]]))
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        screen = await opened(pilot)
+        await sees(pilot, "✗ 6 faulty")
+        await sees(pilot, "7      The line has over 16,777,216 bytes")
+        for _ in hostile:
+            await pilot.press("down")
+        await pilot.press("end")
+        await sees(pilot, "The line is incomplete")
+        demo_files.append(path, a_demo(seed=4))
+        await pilot.press("home", "x")
+        await sees(pilot, "was not changed (line 7 has over 16,777,216 bytes")
+        assert len(screen.query_one(EpisodeList).rows) == 9
+    assert b"".join(path.read_bytes().splitlines(keepends=True)[-1:]) == encode(a_demo(seed=4)) + b"\n"
+    assert Path(f"{path}.torn").read_bytes() == UNREADABLE["an action 100,000 deep"] + b"\n"
 
 
 async def test_five_thousand_episodes_are_a_list_of_which_a_page_is_drawn(make_app: MakeApp, path: Path):
