@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
+from llamagym_tui.user_files import file_content
 
 BUNDLED = "bundled"
 
@@ -181,7 +182,7 @@ def _has_weights(folder: Path) -> bool:
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return (folder / "model.safetensors").is_file()
-    parts = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    parts = set(json.loads(file_content(index))["weight_map"].values())
     return all((folder / part).is_file() for part in parts)
 
 
@@ -195,8 +196,8 @@ def _origins(name: str) -> set[str]:
     )
     for file, key in places if folder.is_dir() else ():
         try:
-            origin = json.loads(file.read_text(encoding="utf-8")).get(key)
-        except (OSError, ValueError, AttributeError):
+            origin = json.loads(file_content(file)).get(key)
+        except (OSError, ValueError, AttributeError, RecursionError):
             continue
         if isinstance(origin, str):
             names.add(origin)

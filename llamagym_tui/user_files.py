@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from io import BufferedRandom
+from io import BufferedRandom, TextIOWrapper
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -81,6 +81,8 @@ def save_preferences(folder: Path, preferences: Preferences) -> None:
 
 MOST_WHOLE = 64 * 2**20
 """Bytes of a file that is read at once."""
+MOST_TEXT = 1_000_000
+"""Bytes of a text that a person wrote."""
 MOST_FILE = 4 * 2**30
 """Bytes of a file that is read line by line."""
 BUFFER = 2**18
@@ -109,6 +111,29 @@ def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
     """
     with regular_file(path, most=most) as file:
         return file.read(most)
+
+
+def file_text(path: Path, *, most: int = MOST_TEXT) -> str:
+    """A file as text, line ends as one character, without a byte order mark.
+
+    Raises:
+        OSError: as `regular_file`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    with regular_file(path, most=most) as file:
+        return TextIOWrapper(file, encoding="utf-8-sig").read()
+
+
+def require_regular(folder: Path) -> None:
+    """Refuse a folder that a library would wait for, or be filled up by: all in it are folders or bounded files.
+
+    Raises:
+        OSError: something else is in it.
+    """
+    for path in folder.iterdir():
+        weights = path.suffix in (".safetensors", ".pt", ".bin", ".gguf")
+        if not path.is_dir():
+            regular_file(path, most=2**50 if weights else MOST_FILE // 8).close()
 
 
 def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:

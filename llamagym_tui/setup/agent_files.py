@@ -19,6 +19,7 @@ from types import ModuleType
 
 from llamagym_tui.errors import AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.user_files import file_content
 
 
 def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
@@ -42,7 +43,7 @@ def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
 
 def _source(path: Path) -> str:
     try:
-        source = path.read_bytes()
+        source = file_content(path)
         ast.parse(source, filename=str(path))
         return source.decode("utf-8-sig", errors="replace")
     except SyntaxError as error:

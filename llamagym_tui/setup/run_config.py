@@ -17,6 +17,7 @@ from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import catalog, trust
+from llamagym_tui.user_files import file_text
 
 
 def run_config(
@@ -106,7 +107,7 @@ def prompt_text(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.expanduser().read_text(encoding="utf-8-sig").strip()
+        return file_text(path.expanduser()).strip()
     except UnicodeDecodeError as error:
         raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
     except OSError as error:

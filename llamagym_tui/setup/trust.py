@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.setup.catalog import absolute_spec, agent_file
-from llamagym_tui.user_files import data_dir, replace_file
+from llamagym_tui.user_files import data_dir, file_content, replace_file
 
 FILE = "trusted_agents.json"
 """In the user's data folder."""
@@ -82,7 +82,7 @@ def _digest(spec: str) -> str:
     file, content = agent_file(spec), b""
     if file is not None:
         try:
-            content = file.path.read_bytes()
+            content = file_content(file.path)
         except OSError as error:
             raise UsageError(f"The run's agent file {file.path} cannot be read: {error.strerror or error}.") from error
     return hashlib.sha256(str(code_of(spec)).encode("utf-8", "surrogateescape") + b"\0" + content).hexdigest()
@@ -90,8 +90,8 @@ def _digest(spec: str) -> str:
 
 def _read() -> _Trusted:
     try:
-        return msgspec.json.decode((data_dir() / FILE).read_bytes(), type=_Trusted)
-    except (OSError, ValueError):
+        return msgspec.json.decode(file_content(data_dir() / FILE), type=_Trusted)
+    except (OSError, ValueError, RecursionError):
         return _Trusted()
 
 

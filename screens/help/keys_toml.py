@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from llamagym_tui.user_files import file_text
+
 FILE = "keys.toml"
 
 
@@ -48,10 +50,10 @@ def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -
 
     path = folder / FILE
     try:
-        wanted = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("keys", {})
+        wanted = tomllib.loads(file_text(path)).get("keys", {})
     except FileNotFoundError:
         return Keymap({})
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return Keymap({}, (f"{path} cannot be read ({error}), so all keys stay as they were; correct the file.",))
     if not isinstance(wanted, dict):
         return Keymap({}, (f"{path} has no table [keys], so all keys stay as they were.",))

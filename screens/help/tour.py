@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
-from llamagym_tui.user_files import data_dir
+from llamagym_tui.user_files import data_dir, replace_file
 
 MARKER = "tour-seen"
 """Name of the file in the data folder that marks the hints as shown."""
@@ -99,8 +99,7 @@ class TourScreen(ModalScreen[None]):
     def action_close(self) -> None:
         # If nothing can be written, the hints are shown again next time, which does no harm.
         with contextlib.suppress(OSError):
-            marker().parent.mkdir(parents=True, exist_ok=True)
-            marker().touch()
+            replace_file(marker(), b"")
         self.dismiss()
 
     def _show(self) -> None:

@@ -9,10 +9,7 @@ import re
 from pathlib import Path
 
 from llamagym_tui.errors import PromptFileError
-from llamagym_tui.user_files import data_dir, replace_file
-
-MAX_BYTES = 1_000_000
-"""Largest file that is read as a prompt."""
+from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 
 class Draft:
@@ -23,7 +20,7 @@ class Draft:
     def read(self) -> str | None:
         """The draft; None if there is none that can be read."""
         try:
-            return self.path.read_text(encoding="utf-8").removesuffix("\n")
+            return file_text(self.path).removesuffix("\n")
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -41,9 +38,7 @@ def read_prompt(path: Path) -> str:
         PromptFileError: it cannot be read as text, or is too large for a prompt.
     """
     try:
-        if path.expanduser().stat().st_size > MAX_BYTES:
-            raise PromptFileError(f"{path} has over {MAX_BYTES:,} bytes, too many for a prompt; choose another file.")
-        return path.expanduser().read_text(encoding="utf-8-sig").rstrip("\n")
+        return file_text(path.expanduser()).rstrip("\n")
     except UnicodeDecodeError as error:
         raise PromptFileError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
     except OSError as error:

@@ -27,10 +27,13 @@ from llamagym_tui.engine.learning.ppo import PPO, PPOState
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.user_files import file_content, require_regular
 
 TENSORS, STATE = "learner.safetensors", "learner.msgpack"
 STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
 """What version 0.1.0 wrote in their places."""
+MOST_STATE = 2**30
+"""Bytes of a learner's state without its tensors; most of it are the episodes that are replayed."""
 GENERATOR = "generator"
 WORDS = {LATEST: "latest checkpoint", PREVIOUS: "one before it", GOOD: "last good one"}
 
@@ -190,15 +193,14 @@ def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
         Unfit: it cannot be read, or does not fit.
     """
     with _understood(place):
-        if not all(path.is_file() or path.is_dir() for path in place.iterdir()):
-            raise Unfit("there is something other than files in it")
+        require_regular(place)
         if (place / STATE_0_1_0).is_file():
             kept = torch.load(place / STATE_0_1_0, weights_only=True)
             state, generator, version = kept["ppo"], kept["generator"], None
-            counters = json.loads((place / COUNTERS_0_1_0).read_text())
+            counters = json.loads(file_content(place / COUNTERS_0_1_0))
             optimizer = state["optimizer"]["state"]
         else:
-            plain = msgspec.msgpack.decode((place / STATE).read_bytes())
+            plain = msgspec.msgpack.decode(file_content(place / STATE, most=MOST_STATE))
             state, version, counters = plain["ppo"], plain["version"], plain["counters"]
             tensors = load_file(place / TENSORS)
             generator = tensors.pop(GENERATOR)

@@ -30,6 +30,7 @@ from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
+from llamagym_tui.user_files import file_content, require_regular
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
@@ -144,6 +145,10 @@ def local_path(name: str) -> Path | None:
     folders = [f for f in (path / "model", path) if (f / "config.json").is_file() or _adapter_config(f).is_file()]
     for folder in folders:
         if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
+            try:
+                require_regular(folder)
+            except OSError as error:
+                raise ModelLoadError(f"The model in {name!r} is not loaded: {error.strerror}.") from error
             return folder
     for folder in folders:
         if pickled := only_pickled(folder):
@@ -174,7 +179,7 @@ def _dtype(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantizati
 def _require_loadable(name: str, path: Path | None) -> None:
     """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model."""
     if path is not None and _adapter_config(path).is_file():
-        name = json.loads(_adapter_config(path).read_text(encoding="utf-8"))["base_model_name_or_path"]
+        name = json.loads(file_content(_adapter_config(path)))["base_model_name_or_path"]
         path = Path(name) if Path(name).is_dir() else None
     if path is None:
         require_reachable(name)

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig
+from llamagym_tui.user_files import file_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     """
     adapter = Path(source) / "adapter_config.json"
     if adapter.is_file():
-        base = json.loads(adapter.read_text())["base_model_name_or_path"]
+        base = json.loads(file_content(adapter))["base_model_name_or_path"]
         return AutoConfig.from_pretrained(base, local_files_only=Path(base).is_dir()), True
     return AutoConfig.from_pretrained(source, local_files_only=local), False
 

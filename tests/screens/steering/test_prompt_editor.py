@@ -15,9 +15,10 @@ from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering import prompt_editor
-from llamagym_tui.screens.steering.prompt_draft import MAX_BYTES, Draft, read_prompt, write_prompt
+from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write_prompt
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.steering.version_list import word_diff
+from llamagym_tui.user_files import MOST_TEXT
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import notices, sees, shown, stands_still, until
@@ -196,7 +197,7 @@ def test_a_file_that_is_no_prompt_is_refused(tmp_path: Path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PromptFileError, match="UTF-8"):
         read_prompt(tmp_path / "binary")
-    (tmp_path / "large").write_bytes(b"x" * (MAX_BYTES + 1))
+    (tmp_path / "large").write_bytes(b"x" * (MOST_TEXT + 1))
     with pytest.raises(PromptFileError, match="1,000,000"):
         read_prompt(tmp_path / "large")
     with pytest.raises(PromptFileError, match="cannot be written"):
