@@ -26,7 +26,7 @@ def opens(source: str) -> Iterator[str]:
         mode = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         if (
             call in ("open", "io.open", "os.open", "os.fdopen", "tomllib.load", "json.load", "shutil.copyfileobj")
-            or call.endswith((".read_text", ".read_bytes"))
+            or (call.endswith((".read_text", ".read_bytes")) and not call.startswith("files("))  # our own package's
             or (call.endswith(".open") and isinstance(mode, str) and set(mode) <= set("rwabx+t"))
         ):
             yield ast.unparse(node)
