@@ -78,6 +78,10 @@ class TrainerDied(LlamaGymError):
     """The trainer process ended without being stopped."""
 
 
+class AppFailed(LlamaGymError):
+    """A fault of the user interface ended it."""
+
+
 class RunStoreError(LlamaGymError):
     """A run folder could not be made, read or resumed."""
 

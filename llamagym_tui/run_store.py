@@ -162,7 +162,7 @@ class RunStore:
                     f"The run in {self.run_dir} has {setting} {then}, not {now}; "
                     f"resume it with the same {setting}, or begin a new one in another folder."
                 )
-        if not _has_checkpoint(self.run_dir):
+        if not has_checkpoint(self.run_dir):
             raise RunStoreError(
                 f"The run in {self.run_dir} ended before its first checkpoint; "
                 "begin a new one in another folder with --run-dir."
@@ -305,9 +305,10 @@ def _runs() -> Iterator[RunInfo]:
             run_dir=folder,
             config=config,
             started_at=datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC),
-            has_checkpoint=_has_checkpoint(folder),
+            has_checkpoint=has_checkpoint(folder),
         )
 
 
-def _has_checkpoint(folder: Path) -> bool:
+def has_checkpoint(folder: Path) -> bool:
+    """Whether the run in a folder can be resumed."""
     return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))

@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
@@ -213,6 +213,10 @@ class FakeClient:
         self._pauses = self.pauses(self._queue.qsize())
         self._pausing = False
 
+    @property
+    def running(self) -> bool:
+        return self.started is not None and not self.stopped
+
     async def start(self, config: RunConfig) -> None:
         self.started = config
 
@@ -221,7 +225,7 @@ class FakeClient:
         if self.confirms and (answer := self._answer(command)) is not None:
             self.emit(answer)
 
-    async def events(self) -> AsyncIterator[AnyEvent]:
+    async def events(self) -> AsyncGenerator[AnyEvent]:
         told = 0
         while (event := await self._queue.get()) is not None:
             if told in self._pauses:
@@ -305,12 +309,17 @@ def main(script: str, log: str) -> int:
         return 1
     if script == "deaf":
         time.sleep(600)
+    if script in ("quiet", "slow-to-stop"):
+        for event in opening_events():
+            _tell(event)
     if script == "flood":
         for event in demo_run(batches=4000):
             _tell(event)
     while (payload := wire.read_frame(sys.stdin.buffer)) is not None:
         if isinstance(wire.decode_command(payload), Stop):
             break
+    if script == "slow-to-stop":
+        time.sleep(1.5)
     _tell(RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
     return 0
 

@@ -7,10 +7,10 @@ is repainted every `PAINT_S` at most. Only this module talks to the trainer clie
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import random
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,11 +25,12 @@ from textual.timer import Timer
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
 from llamagym_tui.app.focus import FocusKeeper
+from llamagym_tui.app.leaving import Leaving, run_to_end
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.commands import SetSystemPrompt, Stop
+from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -45,22 +46,29 @@ PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
 COLLECTIONS = (10_000, 10, 10)
 """Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
-STOP_S = 20.0
-"""Seconds that a trainer has to write its checkpoint before it is ended by force."""
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
 """Where the style sheets are."""
 
 
-class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
+class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit", tooltip="Leave.")
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit", tooltip="Leave."),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "Suspend",
+            show=False,
+            priority=True,
+            id="app.suspend",
+            tooltip="To the shell, while training goes on; fg comes back.",
+        ),
     ]
 
     def __init__(
@@ -95,14 +103,12 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         self._client_factory = client_factory or _trainer_process
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
-        self._client: Client | None = None
         self._paint_timer: Timer | None = None
-        self._leaving = False
         self._replay = replay
         self._tour = tour
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, or on a terminal `Terminal`, which notices when it is closed."""
+        """Textual's, or on a terminal `Terminal`, which notices signals and when it is closed."""
         driver = super().get_driver_class()
         if driver.__name__ != "LinuxDriver":
             return driver
@@ -153,21 +159,22 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
             self.recall(config)
         self._follow_trainer()
 
-    @work(exclusive=True, group="trainer", exit_on_error=False)
+    @work(exclusive=True, group="trainer")
     async def _follow_trainer(self) -> None:
         assert self.config is not None
         self._client = self._client_factory()
         try:
             await self._client.start(self.config)
             count = 0
-            async for event in self._client.events():
-                if isinstance(event, RunStarted):
-                    await self._recalled()
-                self._take_in(reduce(self._state, event))
-                self._collect(event)
-                count += 1
-                if count % YIELD_EVENTS == 0:
-                    await asyncio.sleep(0)
+            async with aclosing(self._client.events()) as events:
+                async for event in events:
+                    if isinstance(event, RunStarted):
+                        await self._recalled()
+                    self._take_in(reduce(self._state, event))
+                    self._collect(event)
+                    count += 1
+                    if count % YIELD_EVENTS == 0:
+                        await asyncio.sleep(0)
         except LlamaGymError as error:
             self._take_in(trainer_lost(self._state, str(error)))
 
@@ -250,45 +257,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper):
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
-    async def action_quit(self) -> None:
-        """Leave: after a question while something would be interrupted or lost, the second time at once."""
-        from llamagym_tui.screens.widgets.dialogs import QuitDialog
-
-        reasons = self._reasons_to_stay()
-        if self._leaving:
-            self._leave(0.0)
-        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
-            self.push_screen(QuitDialog(reasons), self._quit_answered)
-        else:
-            self._leave(STOP_S)
-
-    def on_terminal_closed(self) -> None:
-        if not self._leaving:
-            self._leave(STOP_S)
-
-    def _quit_answered(self, leave: bool | None) -> None:
-        if leave:
-            self._leave(STOP_S)
-
-    def _reasons_to_stay(self) -> list[str]:
-        reasons = []
-        if self.run_state is not None and self.run_state.training:
-            reasons.append(
-                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
-                f"--resume --run-dir {self.run_state.run_dir}"
-            )
-        return reasons + self._unsaved_reasons()
-
-    @work(exclusive=True, group="leave")
-    async def _leave(self, timeout_s: float) -> None:
-        self._leaving = True
-        if self._client is not None and self._state.live:
-            self._take_in(requested(self._state, Stop()))
-            await self._client.stop(timeout_s)
-        self._close_recorders()
-        state = self.run_state
-        self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
-
     def _active_prompt(self) -> str:
         prompt = self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
@@ -326,21 +294,4 @@ def run_app(app: LlamaGymApp) -> int:
     # What a painting leaves are cycles; those that outlive two collections wait for a full one, a pause of 100 ms.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
-    app.run()
-    # The screen is gone, and with it everything that it showed.
-    if app.config is not None and app.run_state is not None and (text := parting_text(app.config, app.run_state)):
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            print(text, flush=True)
-    return app.return_code or 0
-
-
-def parting_text(config: RunConfig, state: RunState) -> str:
-    """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
-    if state.failure:
-        return state.failure
-    if state.checkpoint is None:
-        return ""
-    import shlex
-
-    again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", state.run_dir])
-    return f"The run is kept. Resume with: {again}"
+    return run_to_end(app)

@@ -11,7 +11,7 @@ import contextlib
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -35,12 +35,16 @@ class Client(Protocol):
 
     log_path: Path | None
 
+    @property
+    def running(self) -> bool:
+        """Whether there is a trainer that has not ended."""
+
     async def start(self, config: RunConfig) -> None: ...
 
     async def send(self, command: AnyCommand) -> None:
         """Nothing happens once the trainer has gone."""
 
-    def events(self) -> AsyncIterator[AnyEvent]:
+    def events(self) -> AsyncGenerator[AnyEvent]:
         """Events until the trainer ends; raises ``TrainerDied`` if it ended without being stopped."""
 
     async def stop(self, timeout_s: float) -> None:
@@ -60,6 +64,10 @@ class TrainerClient:
     def exit_code(self) -> int | None:
         """Exit code of the process, negative for a signal; None while it runs or before it started."""
         return self._process.returncode if self._process else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self.exit_code is None
 
     async def start(self, config: RunConfig) -> None:
         """Start the process and its run.
@@ -90,12 +98,12 @@ class TrainerClient:
 
     async def send(self, command: AnyCommand) -> None:
         """Send a command, without waiting for a trainer that reads none; that it has gone is reported by `events`."""
-        if self._process is None or self._process.stdin is None or self.exit_code is not None:
+        if self._process is None or self._process.stdin is None or not self.running:
             return
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(framed(encode_command(command)))
 
-    async def events(self) -> AsyncIterator[AnyEvent]:
+    async def events(self) -> AsyncGenerator[AnyEvent]:
         """The trainer's events, in order, until its process has ended.
 
         Raises:
@@ -120,7 +128,7 @@ class TrainerClient:
 
     async def stop(self, timeout_s: float) -> None:
         """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""
-        if self._process is None or self.exit_code is not None:
+        if not self.running:
             return
         self._stopping = True
         drain = None if self._reading else asyncio.create_task(self._drain())

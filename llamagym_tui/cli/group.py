@@ -53,7 +53,7 @@ class AgentOrCommand(TyperGroup):
         except Exception as error:
             if "--debug" in words:
                 traceback.print_exc()
-            _end(_sentence(error), USAGE if isinstance(error, UsageError) else FAILED)
+            end_failed(error)
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
@@ -72,6 +72,11 @@ def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
     nearest = get_close_matches(word, commands, n=1, cutoff=0.7)
     if nearest and word not in catalog.built_in() and catalog.agent_file(word) is None:
         raise UsageError(f"There is no command or agent {word!r}; did you mean {nearest[0]}?")
+
+
+def end_failed(error: Exception) -> NoReturn:
+    """End the program with a sentence on what failed."""
+    _end(_sentence(error), USAGE if isinstance(error, UsageError) else FAILED)
 
 
 def _sentence(error: Exception) -> str:

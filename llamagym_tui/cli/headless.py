@@ -11,7 +11,7 @@ import queue
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -259,14 +259,20 @@ def _evaluation_sentence(found: Any, greedy: bool) -> str:
 
 @contextmanager
 def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: Progress) -> Iterator[None]:
-    """Ctrl+c, or a request to end, is a stop with a checkpoint; the second one ends at once."""
+    """Ctrl+c, a request to end, or a hang-up is a stop with a checkpoint; the second one ends at once."""
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(number, before[signal.Signals(number)])
+        # Hang-ups come twice: from the shell, and from the system.
+        is_hang_up = number == getattr(signal, "SIGHUP", None)
+        signal.signal(number, signal.SIG_IGN if is_hang_up else before[signal.Signals(number)])
         command_queue.put(Stop())
-        progress.show("stopping; the checkpoint comes first")
+        with suppress(OSError):  # the terminal may be gone
+            progress.show("stopping; the checkpoint comes first")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    wanted = {signal.SIGINT, signal.SIGTERM}
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        wanted.add(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in wanted}
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self, TextIO
 
 from llamagym_tui.demos.training_facts import fact_lines
@@ -176,4 +177,5 @@ class _Bar(Progress):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._bar.stop()
+        with suppress(OSError):  # the terminal may be gone
+            self._bar.stop()

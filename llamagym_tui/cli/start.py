@@ -15,7 +15,13 @@ from importlib.util import find_spec
 def main(args: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if args is None else args)
     if len(words) == 1 and _is_built_in(words[0]) and sys.stdin.isatty() and sys.stdout.isatty():
-        sys.exit(_playground(words[0]))
+        try:
+            code = _playground(words[0])
+        except Exception as error:
+            from llamagym_tui.cli.group import end_failed
+
+            end_failed(error)
+        sys.exit(code)
     from llamagym_tui.cli.main import app
 
     app(words, prog_name="llamagym-tui")

@@ -1,78 +1,139 @@
-"""A terminal that is closed ends the app and its trainer, whether anybody tells the app of it or not."""
+"""The terminal is the shell's again, and the trainer has ended in order, however the app ends."""
 
 from __future__ import annotations
 
-import os
-import select
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+pytest.importorskip("pty")
 
-ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
-APP = """
-import sys
-from pathlib import Path
-from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.app.trainer_client import TrainerClient
-from tests import fakes
-folder, script = Path(sys.argv[1]), sys.argv[2]
-client = TrainerClient((sys.executable, "-m", "tests.fakes", script))
-LlamaGymApp(fakes.config(folder / "run"), client_factory=lambda: client).run()
-(folder / "trainer's exit code").write_text(str(client.exit_code))
+from tests.app.terminal_app import TerminalApp
+
+PLAYS = "no PPO update yet"
+BOOM = """
+def boom(*arguments, **settings):
+    raise RuntimeError("it \\x1b[2J broke")
 """
+BROKEN_WRITER = """
+class Broken:
+    left = 20
+    def write(self, text, real=sys.__stderr__.write):
+        self.left -= 1
+        return real(text) if self.left > 0 else boom()
+    def flush(self):
+        pass
+    def fileno(self):
+        return 2
+sys.__stderr__ = Broken()
+"""
+FAULTS = {
+    "handler": ("module.LlamaGymApp.action_help = boom", "?"),
+    "compose": ("from llamagym_tui.screens.help.help import HelpDialog\nHelpDialog.compose = boom", "?"),
+    "reducer": ("module.reduce = boom", ""),
+    "render": ("from llamagym_tui.screens.help.help import HelpRows\nHelpRows.render = boom", "?"),
+    "timer": ("module.LlamaGymApp._paint = boom", ""),
+    "first screen": ("module.LlamaGymApp.get_default_screen = boom", ""),
+    "mount": ("module.LlamaGymApp._first_frame_painted = boom", ""),
+    "input thread": ("from textual.drivers.linux_driver import XTermParser\nXTermParser.feed = boom", "x"),
+    "output thread": (BROKEN_WRITER, ""),
+    "start of the driver": (
+        "from textual.drivers.linux_driver import LinuxDriver\nLinuxDriver._enable_bracketed_paste = boom",
+        "",
+    ),
+}
+HANGS = """
+import time
+from llamagym_tui.app import terminal
+def hang(self):
+    (folder / "hangs").write_text("yes")
+    time.sleep(600)
+module.LlamaGymApp.action_help = hang
+"""
+SLOW_SIGNALS = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGQUIT, signal.SIGHUP)]
+QUICK = ("handler", "reducer")
 
 
-def opened(folder: Path, script: str) -> tuple[subprocess.Popen[bytes], int]:
-    """An app in a terminal of which it is not the leader, with a trainer that is up; and our end of the terminal."""
-    ours, its = pty.openpty()
-    termios.tcsetwinsize(its, (24, 80))
-    process = subprocess.Popen(
-        [sys.executable, "-c", APP, str(folder), script],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env={
-            **os.environ,
-            "TERM": "xterm-256color",
-            "LLAMAGYM_TUI_DATA": str(folder),
-            "LLAMAGYM_TUI_CONFIG": str(folder / "config"),
-        },
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    os.close(its)
-    log, end = folder / "run" / "trainer.log", time.monotonic() + PATIENCE_S
-    while not (log.exists() and log.read_text()) and time.monotonic() < end:
-        if select.select([ours], [], [], 0.1)[0]:
-            os.read(ours, 65536)
-    return process, ours
+@pytest.mark.parametrize(
+    "place", [pytest.param(each, marks=[] if each in QUICK else pytest.mark.slow) for each in FAULTS]
+)
+def test_a_fault_of_the_app_costs_one_sentence_and_loses_nothing(tmp_path: Path, place: str):
+    fault, key = FAULTS[place]
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    with TerminalApp(tmp_path, fault=BOOM + fault) as app:
+        if key:
+            app.sees(PLAYS)
+            app.types(key)
+        assert app.ends() == 1
+        assert app.modes_left_on() == []
+        [sentence] = [line for line in app.parting().splitlines() if "llamagym-tui: " in line]
+        log = tmp_path / "app.log"
+        assert sentence.endswith(
+            f"llamagym-tui: The app failed (RuntimeError: it ␛[2J broke). Its traceback is in {log}. "
+            f"The run is kept. Resume with: llamagym-tui blackjack --resume --run-dir {tmp_path / 'run'}"
+        )
+        assert "Traceback" not in app.text()
+        assert "in boom" in log.read_text()
+        assert app.trainers_exit_code in ("0", "None"), "it was stopped, or had not been started"
 
 
-def trainers_exit_code(folder: Path, process: subprocess.Popen[bytes]) -> str:
-    """What the trainer ended with, once the app has ended."""
-    try:
-        process.wait(PATIENCE_S)
-    finally:
-        process.kill()
-    return (folder / "trainer's exit code").read_text()
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, *SLOW_SIGNALS])
+def test_a_signal_gives_the_terminal_back_and_ends_the_trainer_in_order(tmp_path: Path, number: signal.Signals):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    with TerminalApp(tmp_path) as app:
+        app.sees(PLAYS)
+        app.signal(number)
+        assert app.ends() == 0
+        assert app.modes_left_on() == []
+        assert app.trainers_exit_code == "0"
+        waits, kept = app.parting().splitlines()[-2:]
+        assert waits.endswith("Saving the run; ctrl+c again ends without it.")
+        assert kept.startswith("The run is kept. Resume with: ")
+
+
+@pytest.mark.slow
+def test_a_trainer_that_saves_for_long_is_left_by_a_second_signal(tmp_path: Path):
+    with TerminalApp(tmp_path, "deaf") as app:
+        app.waits_for("run/trainer.log")
+        app.signal(signal.SIGINT)
+        app.sees("Saving the run")
+        assert app.modes_left_on() == []
+        app.signal(signal.SIGINT)
+        assert app.ends() == 0
+        assert app.trainers_exit_code == "-9"
+
+
+@pytest.mark.slow
+def test_hang_ups_that_come_twice_do_not_end_what_is_saved(tmp_path: Path):
+    with TerminalApp(tmp_path, "slow-to-stop") as app:
+        app.sees(PLAYS)
+        for _ in range(3):
+            app.signal(signal.SIGHUP)
+            app.read(0.2)
+        assert app.ends() == 0
+        assert app.trainers_exit_code == "0"
+
+
+@pytest.mark.parametrize("second", [True, False])
+def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(tmp_path: Path, second: bool):
+    with TerminalApp(tmp_path, fault=HANGS if second else f"{HANGS}\nterminal.LEAVE_S = 0.5") as app:
+        app.sees(PLAYS)
+        app.types("?")
+        app.waits_for("hangs")
+        app.signal(signal.SIGTERM)
+        if second:
+            time.sleep(0.2)
+            app.signal(signal.SIGTERM)
+        assert app.ends() == 128 + signal.SIGTERM
+        assert app.modes_left_on() == []
 
 
 @pytest.mark.parametrize("script", ["quiet", "flood"])
 def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(tmp_path: Path, script: str):
-    process, terminal = opened(tmp_path, script)
-    os.close(terminal)
-    assert trainers_exit_code(tmp_path, process) == "0"
-
-
-def test_a_hang_up_ends_app_and_trainer(tmp_path: Path):
-    process, terminal = opened(tmp_path, "quiet")
-    process.send_signal(signal.SIGHUP)
-    assert trainers_exit_code(tmp_path, process) == "0"
-    os.close(terminal)
+    with TerminalApp(tmp_path, script) as app:
+        app.waits_for("run/trainer.log")
+        app.hang_up()
+        app.process.wait(60)
+        assert app.trainers_exit_code == "0"

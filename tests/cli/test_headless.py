@@ -150,6 +150,30 @@ def test_ctrl_c_ends_a_run_with_its_checkpoint_and_its_line(
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="hang-ups are POSIX")
+def test_hang_ups_end_a_run_with_its_checkpoint_however_many_come(tmp_path: Path, stagehand: Stagehand) -> None:
+    def hang_up(rollout: Rollout) -> None:
+        if rollout.episodes == 6:
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGHUP)
+
+    stagehand.before_step = hang_up
+    assert headless.train(config(tmp_path)) == 0
+    assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 8
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="hang-ups are POSIX")
+def test_under_nohup_a_hang_up_does_not_end_a_run(tmp_path: Path, stagehand: Stagehand) -> None:
+    stagehand.before_step = lambda rollout: signal.raise_signal(signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert headless.train(config(tmp_path, episodes=12)) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 12
+
+
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand) -> None:
     def interrupt(rollout: Rollout) -> None:
         signal.raise_signal(signal.SIGINT)

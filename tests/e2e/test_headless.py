@@ -65,6 +65,23 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     assert -1 <= found["mean_return"] <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="terminals are POSIX")
+@pytest.mark.parametrize(("word", "seen"), [("train", "episodes"), ("sft --hands 0", "warm start: step")])
+def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(tmp_path: Path, word: str, seen: str) -> None:
+    from tests.app.terminal_app import TerminalApp
+
+    run_dir = tmp_path / "run"
+    program = command(*word.split(), "blackjack", "--run-dir", run_dir, "--threads", 1)
+    with TerminalApp(tmp_path, command=program) as terminal:
+        terminal.sees(seen)
+        terminal.hang_up()
+        terminal.signal(signal.SIGHUP)
+        terminal.signal(signal.SIGHUP)
+        terminal.process.wait(60)
+    assert run_store.has_checkpoint(run_dir)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 def test_ctrl_c_ends_training_with_a_checkpoint_and_its_line(tmp_path: Path, model: str) -> None:
     process = subprocess.Popen(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import TextArea
 
-from llamagym_tui.app.app import parting_text
+from llamagym_tui.app.leaving import parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (

@@ -1,0 +1,191 @@
+"""How the app ends: by request, by a signal, or by a fault of its own. A part of `LlamaGymApp`.
+
+However it ends, the terminal is the shell's again first, then the trainer saves and ends, and only then is there a
+sentence for the shell. The traceback of a fault goes to `log_path()`, never to the terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual import work
+from textual.app import App
+from textual.widgets import TextArea
+from textual.worker import WorkerFailed
+
+from llamagym_tui import user_files
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import AppFailed
+from llamagym_tui.protocol.commands import Stop
+from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.state.run import RunState, requested
+
+if TYPE_CHECKING:
+    from llamagym_tui.app.trainer_client import Client
+
+STOP_S = 20.0
+"""Seconds that a trainer has to write its checkpoint before it is ended by force."""
+MAX_LOG_BYTES = 1_000_000
+"""Length from which the log begins again."""
+
+
+class Leaving(App[None]):
+    config: RunConfig | None
+    run_state: RunState | None
+    _client: Client | None = None
+    _is_leaving = False
+    fault: Exception | None = None
+    """What ended the app, if it was a fault."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._at_once = asyncio.Event()
+
+    def _take_in(self, state: RunState) -> None:
+        raise NotImplementedError
+
+    def _unsaved_reasons(self) -> list[str]:
+        raise NotImplementedError
+
+    def _close_recorders(self) -> None:
+        raise NotImplementedError
+
+    # By request
+
+    async def action_quit(self) -> None:
+        """Leave: after a question while something would be interrupted or lost, the second time at once."""
+        from llamagym_tui.screens.widgets.dialogs import QuitDialog
+
+        reasons = self._reasons_to_stay()
+        if self._is_leaving:
+            self._leave(0.0)
+        elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
+            self.push_screen(QuitDialog(reasons), self._quit_answered)
+        else:
+            self._leave(STOP_S)
+
+    def _quit_answered(self, leave: bool | None) -> None:
+        if leave:
+            self._leave(STOP_S)
+
+    def _reasons_to_stay(self) -> list[str]:
+        reasons = []
+        if self.run_state is not None and self.run_state.training:
+            reasons.append(
+                "The model is being trained. Leaving writes a checkpoint; r in the list of runs goes on from it, or "
+                f"--resume --run-dir {self.run_state.run_dir}"
+            )
+        return reasons + self._unsaved_reasons()
+
+    @work(exclusive=True, group="leave")
+    async def _leave(self, timeout_s: float) -> None:
+        self._is_leaving = True
+        if self._client is not None and self.run_state is not None and self.run_state.live:
+            self._take_in(requested(self.run_state, Stop()))
+            await self._client.stop(timeout_s)
+        state = self.run_state
+        self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "suspend_process":  # whose key undoes in a text area
+            return self._driver is not None and self._driver.can_suspend and not isinstance(self.focused, TextArea)
+        return super().check_action(action, parameters)
+
+    # By a signal, or a terminal that is gone
+
+    def on_must_leave(self) -> None:
+        self.exit()
+
+    def leave_at_once(self) -> None:
+        """Wait no longer for the trainer."""
+        self._at_once.set()
+
+    async def run_async(self, **options: Any) -> None:
+        """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
+        try:
+            await super().run_async(**options)
+        except Exception as error:
+            self._handle_exception(error)
+        finally:
+            if (give_back := getattr(self._driver, "give_back", None)) is not None:
+                give_back()
+            self._close_recorders()
+            if self._client is not None and self._client.running:
+                with contextlib.suppress(OSError):  # the terminal may be gone
+                    print("Saving the run; ctrl+c again ends without it.", file=sys.__stderr__, flush=True)
+                await self._trainer_ended(self._client)
+
+    async def _trainer_ended(self, client: Client) -> None:
+        stopping = asyncio.ensure_future(client.stop(STOP_S))
+        hurry = asyncio.ensure_future(self._at_once.wait())
+        await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not stopping.done():
+            stopping.cancel()
+            await client.stop(0.0)
+
+    # By a fault
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave after a fault. Textual's own would print all of it over the shell's screen."""
+        error = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
+        _log(error)
+        self._return_code = 1
+        if self._exception is None:
+            self.fault = self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+
+def log_path() -> Path:
+    """Where the tracebacks of faults go."""
+    return user_files.data_dir() / "app.log"
+
+
+def _log(error: Exception) -> None:
+    path = log_path()
+    text = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {''.join(traceback.format_exception(error))}\n"
+    with contextlib.suppress(OSError):
+        user_files.make_folder(path.parent)
+        with user_files.growing_file(path) as log:
+            if log.tell() > MAX_LOG_BYTES:
+                log.truncate(0)
+            log.write(literal(text).encode())
+
+
+def run_to_end(app: Leaving) -> int:
+    """Run an app in the terminal, and print its parting words; the exit code.
+
+    Raises:
+        AppFailed: a fault ended it.
+    """
+    app.run()
+    # The screen is gone, and with it everything that it showed.
+    config, state = app.config, app.run_state
+    text = parting_text(config, state) if config is not None and state is not None else ""
+    if app.fault is not None:
+        what = one_line(f"{type(app.fault).__name__}: {app.fault}")[:200]
+        raise AppFailed(f"The app failed ({what}). Its traceback is in {log_path()}. {text}".rstrip()) from app.fault
+    if text:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(text, file=sys.stderr if state is not None and state.failure else sys.stdout, flush=True)
+    return app.return_code or 0
+
+
+def parting_text(config: RunConfig, state: RunState) -> str:
+    """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
+    from llamagym_tui.run_store import has_checkpoint
+
+    if state.failure:
+        return state.failure
+    if state.checkpoint is None and not has_checkpoint(Path(config.run_dir)):
+        return ""
+    again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", config.run_dir])
+    return f"The run is kept. Resume with: {again}"
