@@ -18,7 +18,6 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 
@@ -109,7 +108,6 @@ class DemoActions(PersonalApp):
             f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
             if rule is None
             else f"From now on every watched episode with a return of at least {real_minus(f'{rule:g}')} is kept.",
-            markup=False,
         )
 
     @work(group="save")
@@ -117,9 +115,9 @@ class DemoActions(PersonalApp):
         writer = self.recorder.writer
         await asyncio.to_thread(writer.save)
         if writer.saved.fault:
-            self.notify(literal(writer.saved.fault), severity="error", markup=False)
+            self.notify(writer.saved.fault, severity="error")
         elif notice:
-            self.notify(literal(f"{notice} in {writer.path}."), markup=False)
+            self.notify(f"{notice} in {writer.path}.")
 
     # Looking
 

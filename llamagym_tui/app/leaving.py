@@ -24,7 +24,7 @@ from llamagym_tui import user_files
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import AppFailed
 from llamagym_tui.protocol.commands import Stop
-from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.protocol.literal import echo, literal, one_line
 from llamagym_tui.state.run import RunState, requested
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Leaving(App[None]):
             self._close_recorders()
             if self._client is not None and self._client.running:
                 with contextlib.suppress(OSError):  # the terminal may be gone
-                    print("Saving the run; ctrl+c again ends without it.", file=sys.__stderr__, flush=True)
+                    echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
                 await self._trainer_ended(self._client)
 
     async def _trainer_ended(self, client: Client) -> None:
@@ -171,11 +171,11 @@ def run_to_end(app: Leaving) -> int:
     config, state = app.config, app.run_state
     text = parting_text(config, state) if config is not None and state is not None else ""
     if app.fault is not None:
-        what = one_line(f"{type(app.fault).__name__}: {app.fault}")[:200]
+        what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
         raise AppFailed(f"The app failed ({what}). Its traceback is in {log_path()}. {text}".rstrip()) from app.fault
     if text:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(text, file=sys.stderr if state is not None and state.failure else sys.stdout, flush=True)
+            echo(text, to=sys.stderr if state is not None and state.failure else sys.stdout)
     return app.return_code or 0
 
 

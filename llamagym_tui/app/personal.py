@@ -6,24 +6,28 @@ A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notificati
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
 
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.help.keys_toml import FILE
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEME
 
 COLOURLESS = "ansi-dark"
 """Theme for NO_COLOR."""
+LONGEST_NOTICE = 600
+"""Characters of a notification that fit into a small terminal."""
 COPIED_S = 2.0
 """Seconds for which the notification of a copy is shown."""
 
@@ -32,6 +36,7 @@ class PersonalApp(App[None]):
     CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
     """Without colour a cursor is underlined."""
     ENABLE_COMMAND_PALETTE = True
+    _literal_lines = LiteralLines()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "f1",
@@ -66,14 +71,14 @@ class PersonalApp(App[None]):
         keys, faults = read_keys(self._config_dir, movable([*keyed_classes(), type(self)]), key_names())
         self.set_keymap(keys)
         for fault in faults:
-            self.notify(literal(fault), severity="warning", markup=False, timeout=15)
+            self.notify(fault, severity="warning", timeout=15)
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
             kept = user_files.load_preferences(self._config_dir)
             user_files.save_preferences(self._config_dir, replace(kept, theme=theme.name))
         except OSError as error:
-            self.notify(literal(f"The theme is not kept: {error}"), severity="warning", markup=False)
+            self.notify(f"The theme is not kept: {error}", severity="warning")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What the palette lists: every key of the screen that does something now, and the themes."""
@@ -87,14 +92,21 @@ class PersonalApp(App[None]):
                 yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
         yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), self._literal_lines]
+
+    def notify(self, message: str, *, markup: bool = False, **options: Any) -> None:
+        """Notify in a literal line, whatever its text is of."""
+        super().notify(one_line(message, LONGEST_NOTICE), markup=False, **options)
+
     def show_error(self, error: LlamaGymError) -> None:
-        self.notify(literal(str(error)), severity="error", markup=False)
+        self.notify(str(error), severity="error")
 
     def copy_to_clipboard(self, text: str) -> None:
-        super().copy_to_clipboard(text)
+        super().copy_to_clipboard(text.encode("utf-8", "replace").decode())  # a lone surrogate cannot be copied
         lines, characters = text.count("\n") + 1, len(text)
         what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
-        self.notify(f"copied {what}", timeout=COPIED_S, markup=False)
+        self.notify(f"copied {what}", timeout=COPIED_S)
 
     def action_command_palette(self) -> None:
         """Open the palette; if something was opened over it, come back to it."""

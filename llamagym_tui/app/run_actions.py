@@ -14,7 +14,6 @@ from textual.worker import Worker
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 
@@ -128,7 +127,7 @@ class PastRunActions(PersonalApp):
         if self.run_state is not None:
             self._take_in(past.recalled_in(self.run_state))
         if past.fault:
-            self.notify(literal(past.fault), severity="warning", markup=False, timeout=30)
+            self.notify(past.fault, severity="warning", timeout=30)
 
     async def _recalled(self) -> None:
         if self._recalling is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from llamagym_tui.protocol.literal import echo
 
 demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
@@ -34,7 +37,7 @@ def generate(
     found = list(expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
-    typer.echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
+    echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
 
 
 @demos_app.command("check")
@@ -53,11 +56,11 @@ def check(
         found = demo_files.check(path, reader)
         count += len(found)
         for fault in found:
-            typer.echo(f"{path}:{fault.line}: {fault.sentence}")
+            echo(f"{path}:{fault.line}: {fault.sentence}")
         for warning in demo_files.reworded(path, reader) if reader is not None else ():
-            typer.echo(f"{path}:{warning.line}: warning: {warning.sentence}")
+            echo(f"{path}:{warning.line}: warning: {warning.sentence}")
         if not found:
-            typer.echo(f"{path}: {len(demo_files.read(path))} episodes, nothing wrong")
+            echo(f"{path}: {len(demo_files.read(path))} episodes, nothing wrong")
     raise typer.Exit(1 if count else 0)
 
 
@@ -77,9 +80,9 @@ def list_files(
         more = ", …" if count > 5 else ""
         faulty = f", {count} unreadable line{'s' * (count > 1)}: {numbers}{more}" if count else ""
         summed = f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}"
-        typer.echo(file.fault or summed)
+        echo(file.fault or summed)
     if not found:
-        typer.echo(f"There are no demonstrations in {place}; press h in the playground to make some.", err=True)
+        echo(f"There are no demonstrations in {place}; press h in the playground to make some.", to=sys.stderr)
 
 
 @demos_app.command("merge")
@@ -92,7 +95,7 @@ def merge(
 
     merged = demo_files.merge(files, output)
     left_out = f" ({merged.duplicates} duplicates left out)" if merged.duplicates else ""
-    typer.echo(f"{output}: {merged.episodes} episodes{left_out}")
+    echo(f"{output}: {merged.episodes} episodes{left_out}")
 
 
 @demos_app.command("export")
@@ -111,4 +114,4 @@ def export(
     from llamagym_tui.demos import export
 
     written = export.to_parquet(file, output) if to == "parquet" else export.to_pairs(file, output)
-    typer.echo(f"{written.path}: {written.rows} {'episodes' if to == 'parquet' else 'turns'}")
+    echo(f"{written.path}: {written.rows} {'episodes' if to == 'parquet' else 'turns'}")

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from llamagym_tui.errors import LlamaGymError, UsageError
+from llamagym_tui.protocol.literal import echo
 
 FAILED = 1
 USAGE = 2
@@ -52,7 +53,7 @@ class AgentOrCommand(TyperGroup):
             _end(error.format_message(), error.exit_code)
         except Exception as error:
             if "--debug" in words:
-                traceback.print_exc()
+                echo(traceback.format_exc(), to=sys.stderr, lines=True)
             end_failed(error)
         sys.exit(outcome if isinstance(outcome, int) else 0)
 
@@ -88,5 +89,5 @@ def _sentence(error: Exception) -> str:
 
 def _end(sentence: str, code: int) -> NoReturn:
     if sentence:  # empty where Click has shown the help instead
-        print(f"llamagym-tui: {sentence}", file=sys.stderr)
+        echo(f"llamagym-tui: {sentence}", to=sys.stderr)
     sys.exit(code)

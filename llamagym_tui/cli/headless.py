@@ -6,7 +6,6 @@ Errors are raised, for the command line to show. Torch is imported when one of t
 
 from __future__ import annotations
 
-import json
 import queue
 import signal
 import tempfile
@@ -23,6 +22,7 @@ from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
+from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, margin
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
@@ -96,7 +96,7 @@ def evaluate(
         "parse_failure_rate": found.parse_failure_rate,
         "elapsed_s": round(found.elapsed_s, 3),
     }
-    print(json.dumps(figures) if json_output else _evaluation_sentence(found, greedy))
+    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy))
     return 0
 
 
@@ -191,7 +191,7 @@ def run_session(
             if isinstance(session.error, LlamaGymError):
                 raise session.error
             raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
-    print(json.dumps(report.figures()) if json_output else report.sentence())
+    echo_json(report.figures()) if json_output else echo(report.sentence())
     return 0
 
 

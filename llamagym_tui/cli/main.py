@@ -17,6 +17,7 @@ import typer
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
+from llamagym_tui.protocol.literal import echo
 
 if TYPE_CHECKING:
     from llamagym_tui.config import RunConfig
@@ -154,7 +155,7 @@ def home(
     if version:
         from llamagym_tui import __version__
 
-        typer.echo(f"llamagym-tui {__version__}")
+        echo(f"llamagym-tui {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         _require_terminal("blackjack")
@@ -256,8 +257,8 @@ def agents() -> None:
     from llamagym_tui.setup import catalog
 
     for name, agent_class in catalog.built_in().items():
-        typer.echo(f"{name:<16} {agent_class.env_id:<20} {agent_class.description}")
-    typer.echo("Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.", err=True)
+        echo(f"{name:<16} {agent_class.env_id:<20} {agent_class.description}")
+    echo("Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.", to=sys.stderr)
 
 
 @app.command()
@@ -269,11 +270,11 @@ def models() -> None:
         size = model_registry.size_in_words(entry.parameters)
         here = "here" if model_registry.is_here(entry.name) else "not here"
         terms = f"{entry.licence}, gated" if entry.gated else entry.licence
-        typer.echo(f"{entry.name:<36} {size:>6}  {here:<8}  {terms}")
+        echo(f"{entry.name:<36} {size:>6}  {here:<8}  {terms}")
     for run in run_store.list_runs():
         if (run.run_dir / run_store.MODEL_DIR).is_dir():
-            typer.echo(f"{run.run_dir}  {run.config.model} trained on {run.config.agent}")
-    typer.echo("Also: any causal language model, by hub id or local path.", err=True)
+            echo(f"{run.run_dir}  {run.config.model} trained on {run.config.agent}")
+    echo("Also: any causal language model, by hub id or local path.", to=sys.stderr)
 
 
 @app.command()
@@ -283,8 +284,8 @@ def runs() -> None:
 
     for run in run_store.list_runs():
         resumable = "can be resumed" if run.has_checkpoint else "no checkpoint"
-        typer.echo(f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {resumable:<15} {run.run_dir}")
-    typer.echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", err=True)
+        echo(f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {resumable:<15} {run.run_dir}")
+    echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", to=sys.stderr)
 
 
 @app.command()

@@ -25,6 +25,7 @@ from llamagym_tui.protocol.events import (
     WarmStartProgressed,
     WarningRaised,
 )
+from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.state.reduce import warm_start_text
 
 LINE_EVERY_S = 10.0
@@ -131,7 +132,7 @@ class _Lines(Progress):
 
     def show(self, text: str) -> None:
         self._printed_at = self._clock()
-        print(text, file=self._stream, flush=True)
+        echo(text, to=self._stream)
 
     notify = show
 
@@ -164,13 +165,13 @@ class _Bar(Progress):
         self._task = self._bar.add_task("starting", total=episodes or seconds)
 
     def notify(self, text: str) -> None:
-        self._bar.console.print(text, markup=False, highlight=False)
+        self._bar.console.print(one_line(text), markup=False, highlight=False)
 
     def show(self, text: str) -> None:
-        self._bar.update(self._task, description=text)
+        self._bar.update(self._task, description=one_line(text))
 
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        self._bar.update(self._task, description=text, completed=done, total=total)
+        self._bar.update(self._task, description=one_line(text), completed=done, total=total)
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.numbers import bar, counted, number, share
 from llamagym_tui.state.transcript import Fact, Notice, Reply
 
@@ -84,7 +84,7 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
     for at in order[:MOST_ACTIONS]:
         probability = weighed.shares[at]
         was = f"{share(weighed.before[at], 0)} → " if weighed.before else ""
-        name = literal(" ".join(weighed.names[at].split()))
+        name = one_line(weighed.names[at])
         pieces += [Piece(f"{name} {was}{share(probability, 0)} ", "env"), Piece(bar(probability), "agent")]
         pieces.append(Piece("  ", "aside"))
     if len(order) > MOST_ACTIONS:
@@ -100,7 +100,7 @@ def _action(turn: TurnFinished) -> Paragraph:
         "action",
         "warning" if failed else "label",
         (
-            Piece(literal(turn.action_name), "action"),
+            Piece(one_line(turn.action_name), "action"),
             Piece(f" · {HOW_READ[turn.how]}", "warning" if failed else "aside"),
             Piece(f" · reward {number(turn.reward)}", "aside"),
         ),
@@ -111,7 +111,7 @@ def _replaced(turn: TurnFinished) -> list[Paragraph]:
     """The agent's own reply where a person acted."""
     if turn.replaced is None:
         return []
-    action = literal(turn.replaced_action) or "no action in it"
+    action = one_line(turn.replaced_action) or "no action in it"
     pieces = (Piece(f"the agent: {literal(turn.replaced)}", "aside"), Piece(f" · {action}", "aside"))
     return [Paragraph("instead", "label", pieces)]
 

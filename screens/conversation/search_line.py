@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 

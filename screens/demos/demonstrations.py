@@ -23,13 +23,13 @@ from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -87,7 +87,7 @@ class DemonstrationsScreen(Screen[None]):
         with Container(id="demos-body"):
             with Vertical(id="demos-list"):
                 yield Static(id="episode-titles", markup=False)
-                yield EpisodeList(id="episodes")
+                yield EpisodeList(id="episodes", markup=False)
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
         yield SentenceInput(
@@ -270,7 +270,7 @@ class DemonstrationsScreen(Screen[None]):
         field.display = bool(field.value) or field.has_focus
         status = self.query_one("#demos-status", Static)
         fault = self._fault or misread(field.value)
-        status.update(Content(literal(fault or self._status or str(self._path))))
+        status.update(one_line(fault or self._status or str(self._path)))
         status.set_class(bool(fault), "-fault")
         self.refresh_bindings()
 

@@ -18,8 +18,8 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import Row, SortKey
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import number
 
 FAULTY = "✗"

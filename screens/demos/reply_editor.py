@@ -20,9 +20,10 @@ from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.demos.edits import legal_action, with_reply
 from llamagym_tui.errors import ActionParseError, PromptFileError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.steering.prompt_draft import Draft
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.literal import literal, literal_content
+from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.transcript import clipped
 

@@ -9,8 +9,9 @@ from textual.content import Content
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import Row
-from llamagym_tui.screens.widgets.literal import literal_content, one_line
+from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.state.transcript import clipped
 

@@ -20,11 +20,11 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import moved_key
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
 from llamagym_tui.user_files import config_dir
 
@@ -125,10 +125,10 @@ class HelpDialog(Fitted, ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = self.TITLE_TEXT
+            dialog.border_title = Content(self.TITLE_TEXT)
             dialog.border_subtitle = "escape closes"
             for section in self._sections:
-                yield Static(section) if isinstance(section, Content) else HelpRows(section)
+                yield Static(section, markup=False) if isinstance(section, Content) else HelpRows(section)
 
 
 class FocusHelp(HelpDialog):

@@ -106,5 +106,5 @@ class TourScreen(ModalScreen[None]):
         title, text = HINTS[self._index]
         text = text.format(**{id: moved_key(self.app, id, usual) for id, usual in KEYS.items()})
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
-        self.query_one("#tour").border_subtitle = f"{self._index + 1} of {len(HINTS)}"
+        self.query_one("#tour").border_subtitle = Content(f"{self._index + 1} of {len(HINTS)}")
         self.refresh_bindings()

@@ -14,7 +14,7 @@ from textual.content import Content
 
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
-from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import BAR, bar, fixed, number, share
 from llamagym_tui.state.pending import Inspection

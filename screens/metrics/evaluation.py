@@ -18,10 +18,10 @@ from textual.widgets import Checkbox, Input, Static
 
 from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
@@ -97,7 +97,7 @@ class EvaluationDialog(ModalScreen[None]):
         results = [evaluation_line(found) for found in reversed(state.evaluations)]
         known = baselines(state)
         if known and results:
-            results.append(Content.styled(" · ".join(f"{one_line(n)} {plain(v)}" for n, v in known.items()), ASIDE))
+            results.append(Content.styled(" · ".join(f"{name} {plain(value)}" for name, value in known.items()), ASIDE))
         self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
         self.refresh_bindings()
 

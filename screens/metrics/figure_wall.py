@@ -10,9 +10,9 @@ from textual.containers import Grid, Vertical
 from textual.content import Content
 from textual.widgets import Sparkline, Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, Health, health
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import plain, share
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
 from llamagym_tui.state.run import RunState

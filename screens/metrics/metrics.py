@@ -48,7 +48,9 @@ class MetricsScreen(Fitted, Screen[None]):
         yield RunHeader(self._state, id="run-header")
         with Horizontal(id="metrics"):
             fields = shown_figures(self._state.config)
-            yield FigureList(*[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list")
+            yield FigureList(
+                *[Option(FIGURES[field].short, id=field) for field in fields], id="figure-list", markup=False
+            )
             with Vertical(id="charts"):
                 yield FigureChart(self._state, id="figure-chart")
                 yield FigureWall(id="figure-wall")

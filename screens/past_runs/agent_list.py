@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
-from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.protocol.literal import literal, one_line
 
 PICTURE_WIDTH = 16
 """Cells of a picture, its gap included."""

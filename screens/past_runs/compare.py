@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return, signed, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
@@ -55,7 +55,7 @@ class CompareScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
-        yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header")
+        yield Static(Content.styled(" COMPARE ", "bold $background on $accent"), id="compare-header", markup=False)
         yield Plot("", id="compare-chart")
         with VerticalScroll(id="compare-facts"):
             yield Static(id="compare-table", markup=False)

@@ -59,7 +59,7 @@ class HomeScreen(Fitted, Screen[None]):
     def compose(self) -> ComposeResult:
         yield TooSmall()
         title = Content.assemble((" llamagym-tui ", "bold $background on $primary"), " a language model learns to play")
-        yield Static(title, id="home-title")
+        yield Static(title, id="home-title", markup=False)
         with Horizontal(id="home-top"):
             agents = AgentList(self._agents, id="agents")
             agents.border_title = "agents"

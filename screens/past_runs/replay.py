@@ -21,7 +21,6 @@ from textual.widgets import Input, TextArea
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.past_runs.time_slider import TimeSlider
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.state.replay import Player, Recording
 from llamagym_tui.state.run import RunState
 
@@ -122,7 +121,7 @@ class ReplayScreen(PlaygroundScreen):
             recording.read_on()
             await asyncio.sleep(0)
         if recording.fault:
-            self.notify(literal(recording.fault), severity="error", markup=False, timeout=30)
+            self.notify(recording.fault, severity="error", timeout=30)
 
     def _tick(self) -> None:
         self._do(self.player.tick)
@@ -133,7 +132,7 @@ class ReplayScreen(PlaygroundScreen):
             what()
         except LlamaGymError as error:
             self.player.playing = False
-            self.notify(literal(str(error)), severity="error", markup=False)
+            self.notify(str(error), severity="error")
         self.query_one(TimeSlider).show()
         if self._shown_state is not self.player.state:
             self._shown_state = self.player.state

@@ -19,9 +19,9 @@ from textual.style import Style
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, columns_at, in_order, read_row
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import spark
 
 MARK = "●"
@@ -206,7 +206,7 @@ class RunHeading(Static):
     DEFAULT_CSS = "RunHeading { height: 1; text-wrap: nowrap; }"
 
     def __init__(self, runs: RunList) -> None:
-        super().__init__(id="runs-heading")
+        super().__init__(id="runs-heading", markup=False)
         self._runs = runs
 
     def on_click(self, event: Click) -> None:

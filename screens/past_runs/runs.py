@@ -14,11 +14,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.user_files import runs_dir
 
@@ -73,12 +73,12 @@ class RunsScreen(Screen[None]):
     def describe(self) -> None:
         """Titles, how many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
-        count = f" {len(runs.rows):,} in {literal(str(runs_dir()))}" if runs.loaded else ""
+        count = f" {len(runs.rows):,} in {one_line(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._open_run_dir is not None else ""
         header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())
-        self.query_one("#runs-chosen", Static).update(Content(literal(_chosen_text(runs))))
+        self.query_one("#runs-chosen", Static).update(_chosen_text(runs))
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -122,12 +122,12 @@ class RunsScreen(Screen[None]):
 def _chosen_text(runs: RunList) -> str:
     """What the table has no room for."""
     if not runs.rows:
-        return f"There are no runs in {runs_dir()} yet." if runs.loaded else "looking for runs …"
+        return f"There are no runs in {one_line(str(runs_dir()))} yet." if runs.loaded else "looking for runs …"
     row = runs.chosen
     if row is None:
         return ""
     if row.fault:
-        return row.fault
+        return one_line(row.fault)
     parts = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
     if (summary := row.summary) is not None:
         parts.append(played_text(summary))
@@ -135,4 +135,4 @@ def _chosen_text(runs: RunList) -> str:
             how = "greedy" if evaluation.greedy else "sampled"
             parts.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
     parts.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
-    return f"{' · '.join(parts)}\n{row.info.run_dir}"
+    return f"{one_line(' · '.join(parts))}\n{one_line(str(row.info.run_dir))}"

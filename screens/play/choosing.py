@@ -12,7 +12,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
-from llamagym_tui.screens.widgets.literal import literal, one_line
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 ASIDE = "$foreground 60%"
@@ -77,6 +77,6 @@ def choices_row(choices: Sequence[Choice], chosen: object) -> Content:
     for index, choice in enumerate(choices):
         is_chosen = choice.action == chosen
         name = f" ▶ {one_line(choice.name)} ◀" if is_chosen else f" {one_line(choice.name)}"
-        cell = Content.assemble((f" {literal(choice.key)} ", KEY), (name, "bold" if is_chosen else ""))
+        cell = Content.assemble((f" {one_line(choice.key)} ", KEY), (name, "bold" if is_chosen else ""))
         cells.append(cell.stylize(Style.from_meta({"@click": f"screen.choose({index})"})))
     return Content("   ").join(cells)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual.content import Content
 
 from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import mean_return
 from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.numbers import number
 
 
@@ -44,7 +44,7 @@ def _what_now(game: HumanGame, key: KeyOf, one_key: bool) -> str:
     take = key("table.take", "enter")
     if game.chosen is not None:
         undo, why = key("table.undo", "backspace"), key("table.reason", "tab")
-        return f"{take} or {literal(game.chosen.key)} takes it · {undo} undoes · {why} says why"
+        return f"{take} or {one_line(game.chosen.key)} takes it · {undo} undoes · {why} says why"
     return "a key takes its action at once" if one_key else f"a key chooses, the same key or {take} takes it"
 
 
@@ -85,4 +85,4 @@ def saved_text(game: HumanGame, fault: str) -> Content:
         text = f"Finished episodes are appended to {game.writer.path}"
     else:
         text = f"{saved.episodes} episode{'' if saved.episodes == 1 else 's'} saved to {game.writer.path}"
-    return Content(literal(text))
+    return Content(one_line(text))

@@ -18,12 +18,12 @@ from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_text, header_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.screens.widgets.too_small import TooSmall
@@ -150,5 +150,5 @@ class WheelScreen(ChoosingScreen[None]):
         self.show_sentence()
         fault = self.query_one("#wheel-fault", Static)
         fault.display = bool(state.wheel.fault)
-        fault.update(literal(state.wheel.fault))
+        fault.update(one_line(state.wheel.fault))
         self.refresh_bindings()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 
 from llamagym_tui.protocol.commands import LetGo
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.play.choosing import ASIDE, choices_row
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.state.run import RunState
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
@@ -152,7 +152,7 @@ class Banner(Static):
         self.display = bool(found)
         for tone in Tone:
             self.set_class(bool(found) and found[0].tone is tone, tone.value)
-        self.update(Content("\n").join([Content(literal(sentence.text)) for sentence in found]))
+        self.update(Content("\n").join([Content(one_line(sentence.text)) for sentence in found]))
 
     def _key(self, id: str, otherwise: str) -> str:
         """The key of a binding; looked up once, for keys are moved at the start alone."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from textual.content import Content
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.playground.figures import NAME, RETURN, VALUE
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.play_counts import Played

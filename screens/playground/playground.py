@@ -16,6 +16,7 @@ from textual.events import Resize, ScreenResume
 from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.playground.keys import KEYS
@@ -24,7 +25,6 @@ from llamagym_tui.screens.playground.watch_actions import WatchingActions, watch
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState

@@ -11,8 +11,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import Point, margin, smoothing_window, thinned
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
 from llamagym_tui.state.run import Mark, RunState
@@ -74,7 +74,7 @@ def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Cont
     )
     for name, value in known.items():
         style = "$success" if name == "optimal" else "$warning"
-        text += Content.assemble(("╌ ", style), f"{one_line(name)} {plain(value)}   ")
+        text += Content.assemble(("╌ ", style), f"{name} {plain(value)}   ")
     if marks:
         change = f"last change: {one_line(marks[-1].label)} at {marks[-1].episode:,}"
         text += Content.assemble("\n", ("│ ", "$accent"), change)

@@ -15,7 +15,7 @@ from textual.content import Content
 from llamagym_tui import user_files
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.events import StateDrawn
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.widgets.look import WIDE
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.screens.widgets.state_text import StateText

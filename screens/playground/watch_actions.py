@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.literal import literal
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class WatchingActions(Base):
         try:
             self._panels.drawing.choose(not self._panels.drawing.is_on(self))
         except OSError as error:
-            self.notify(literal(f"This is not kept for later runs: {error}"), severity="warning", markup=False)
+            self.notify(f"This is not kept for later runs: {error}", severity="warning")
         self.show_drawing()
 
     def show_drawing(self) -> None:

@@ -7,8 +7,8 @@ from textual.color import Color
 from textual.style import Style
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell
-from llamagym_tui.screens.widgets.literal import one_line
 
 DIFFERS = "×"
 """Marks a cell in which the policy differs from the optimal strategy."""

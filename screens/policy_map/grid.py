@@ -20,10 +20,10 @@ from textual.strip import Strip
 from textual.style import Style
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.cell_text import best_text, best_warmth, colours, policy_text, policy_warmth
 from llamagym_tui.screens.policy_map.grid_layout import GAP, Place, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
-from llamagym_tui.screens.widgets.literal import one_line
 
 
 class PolicyGrid(ScrollView, can_focus=True):

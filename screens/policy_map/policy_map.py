@@ -18,13 +18,13 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.commands import WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, RunStarted
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.cell_text import DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.run_header import RunHeader

@@ -23,10 +23,10 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static, TextArea
 
 from llamagym_tui.errors import PromptFileError
+from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write_prompt
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
-from llamagym_tui.screens.widgets.literal import literal, one_line
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.prompts import PromptVersion
@@ -76,7 +76,7 @@ class PromptEditor(ModalScreen[str | None]):
             with VerticalScroll(id="diff-pane"):
                 yield Static(id="diff", markup=False)
             yield PathInput(id="path")
-            yield VersionList(id="versions")
+            yield VersionList(id="versions", markup=False)
             yield Static(id="editor-status", markup=False)
         yield KeyBar()
 

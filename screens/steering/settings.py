@@ -21,10 +21,10 @@ from textual.widgets.option_list import Option
 from llamagym_tui.config import RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.steering.setting_texts import SETTINGS, read, scheduled_value, takes, value_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.run import RunState
@@ -71,7 +71,9 @@ class SettingsDialog(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "settings"
-            yield SettingList(*[Option(text.title, id=name) for name, text in SETTINGS.items()], id="setting-list")
+            yield SettingList(
+                *[Option(text.title, id=name) for name, text in SETTINGS.items()], id="setting-list", markup=False
+            )
             yield Static(id="setting-meaning", markup=False)
             with Horizontal(id="setting-form"):
                 yield Static("new value", id="value-label", markup=False)

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from llamagym_tui.screens.widgets.literal import literal
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.state.prompts import PromptVersion, Totals
 from llamagym_tui.state.run import RunState

@@ -12,8 +12,8 @@ from textual.screen import ModalScreen
 from textual.style import Style
 from textual.widgets import Static
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.literal import literal
 
 YES, NO = "y ⏎", "n esc"
 """The keys of the answers as the bottom row shows them."""
@@ -41,9 +41,9 @@ class ConfirmDialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
-            dialog.border_title = self._title
-            questions = [each if isinstance(each, Content) else Content(literal(each)) for each in self._questions]
-            yield Static(Content("\n\n").join([*questions, self._answers]))
+            dialog.border_title = Content(self._title)
+            texts = [each if isinstance(each, Content) else Content(one_line(each)) for each in self._questions]
+            yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
         yield KeyBar()
 
 
@@ -71,7 +71,7 @@ class QuitDialog(ConfirmDialog):
 def _answers(yes: str, no: str) -> Content:
     """Both answers with their keys; each can be clicked."""
     parts = [
-        Content.assemble((f" {key} ", "bold reverse"), f" {literal(words)}").stylize(
+        Content.assemble((f" {key} ", "bold reverse"), f" {one_line(words)}").stylize(
             Style.from_meta({"@click": f"screen.dismiss({answer})"})
         )
         for key, words, answer in (("y", yes, True), ("n", no, False))

@@ -78,7 +78,8 @@ class KeyBar(Widget):
         return Content(" " * GAP).join([*row, *last])
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        self.tooltip = event.style.meta.get("tooltip")
+        tip = event.style.meta.get("tooltip")
+        self.tooltip = Content(tip) if tip else None
 
     def on_leave(self, event: Leave) -> None:
         self.tooltip = None

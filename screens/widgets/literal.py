@@ -1,36 +1,18 @@
-"""Makes text from a model, an environment or a user's file safe to draw.
-
-Textual passes control characters on to the terminal and reads square brackets as markup. `literal` shows control
-characters as visible ones; `literal_content` also keeps brackets as they are. What is saved is the raw text.
-"""
+"""Literal text as Textual draws it: without markup, and looked at once more before it reaches the terminal."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
 from textual.content import Content
+from textual.filter import LineFilter
 from textual.style import Style
 
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-
-
-C1, BIDI = range(0x80, 0xA0), (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-# A lone surrogate cannot be encoded: writing it to the terminal would end the app.
-LINE_ENDS, SURROGATES = (0x2028, 0x2029), range(0xD800, 0xE000)
-_TABLE: Final[dict[int, str]] = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
-    0x7F: "\N{SYMBOL FOR DELETE}",
-    **dict.fromkeys((*C1, *BIDI, *LINE_ENDS, *SURROGATES), REPLACEMENT),
-}
-"""What each unsafe code point is shown as."""
-
-
-def literal(text: str) -> str:
-    """The text with everything that could control a terminal replaced by a visible character.
-
-    Kept: ``\\n`` and ``\\t``. Replaced: C0, DEL, C1, bidirectional overrides, line separators, surrogates.
-    """
-    return text.replace("\r\n", "\n").translate(_TABLE)
+from llamagym_tui.protocol.literal import REPLACEMENT, UNSAFE, literal
 
 
 def pasted(text: str) -> str:
@@ -38,11 +20,29 @@ def pasted(text: str) -> str:
     return literal("\n".join(text.replace("\r\n", "\n").split("\r")))
 
 
-def one_line(text: str) -> str:
-    """The literal text on one line."""
-    return literal(" ".join(text.split()))
-
-
 def literal_content(text: str, style: Style | str = "") -> Content:
     """The literal text as content, without markup."""
     return Content.styled(literal(text), style) if style else Content(literal(text))
+
+
+class LiteralLines(LineFilter):
+    """The last look at each line of each widget: nothing in it steers the terminal, and nothing is a link.
+
+    Texts are made literal where they come from, which shows what was in them; what was forgotten there is left out
+    here, at the same width.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(text.isprintable() and not (style and style.link) for text, style, _ in segments):
+            return segments
+        return [
+            Segment(UNSAFE.sub(_as_wide, text.translate(LINE_ENDS)), style.update_link(None) if style else None)
+            for text, style, _ in segments
+        ]
+
+
+LINE_ENDS: Final = str.maketrans("", "", "\n\t")
+
+
+def _as_wide(unsafe: re.Match[str]) -> str:
+    return REPLACEMENT * cell_len(unsafe[0])

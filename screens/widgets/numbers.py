@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import Point, real_minus, thinned
 from llamagym_tui.state.run import RunState
 
@@ -45,9 +46,9 @@ def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
 
 
 def baselines(state: RunState) -> dict[str, float]:
-    """Published mean returns, the best first."""
+    """Published mean returns by literal names, the best first."""
     known = state.run.baselines if state.run else {}
-    return dict(sorted(known.items(), key=lambda item: -item[1]))
+    return {one_line(name): value for name, value in sorted(known.items(), key=lambda item: -item[1])}
 
 
 BAR = 10

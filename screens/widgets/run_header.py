@@ -8,7 +8,7 @@ from typing import ClassVar, get_args
 from textual.content import Content
 
 from llamagym_tui.protocol.events import Phase
-from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.state_text import StateText
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import Paste
 from textual.widgets import Input
 
-from llamagym_tui.screens.widgets.literal import one_line
+from llamagym_tui.protocol.literal import one_line
 
 
 class OneLineInput(Input):

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.segment import Segment
+from textual.color import Color
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.plot import CHART_S
 from tests import fakes
 from tests.screens.pictures import comes_to_look_like, picture, what_differs
@@ -61,6 +64,18 @@ def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Pilot, "press", press_and_wait)
     monkeypatch.setattr(Pilot, "click", wait_and_click)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_literal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last look at a line finds nothing: every text was made literal where it comes from."""
+    apply = LiteralLines.apply
+
+    def found_nothing(self: LiteralLines, segments: list[Segment], background: Color) -> list[Segment]:
+        assert apply(self, segments, background) == segments, f"not literal: {segments!r}"
+        return segments
+
+    monkeypatch.setattr(LiteralLines, "apply", found_nothing)
 
 
 @pytest.fixture

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import App
+from textual.color import Color
+from textual.content import Content
 from textual.events import Paste
 from textual.pilot import Pilot
-from textual.widgets import Input, TextArea
+from textual.widgets import Input, Static, TextArea
 
+from llamagym_tui.app.personal import LONGEST_NOTICE
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.events import (
     ActionAwaited,
@@ -35,12 +40,13 @@ from llamagym_tui.screens.inspector.inspector import InspectorScreen
 from llamagym_tui.screens.play.wheel import WheelScreen
 from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
-from llamagym_tui.screens.widgets.literal import literal, literal_content, one_line
+from llamagym_tui.screens.widgets.literal import LiteralLines, literal_content
 from llamagym_tui.state.transcript import Transcript
 from tests import fakes
+from tests.protocol.test_literal import harmful
 from tests.screens.conftest import MakeApp
 from tests.screens.inspected import InspectedClient, other, scored, told
-from tests.screens.steps import rolling_out, sees, shown, until
+from tests.screens.steps import notices, rolling_out, sees, shown, until
 
 NASTY = [
     "\x1b[2J\x1b[31mred",
@@ -62,46 +68,53 @@ NASTY = [
 HOSTILE = [" ".join(NASTY[:6]), " ".join(NASTY[6:]), "\x00" * 200, "\x1b[2J\u202e" + "x" * 10_000]
 """For a name, a token or a field: all that is nasty, nothing but NUL, and a long line."""
 SIZES = [(80, 24), (160, 45)]
-
-
-def harmful(text: str) -> list[str]:
-    return [
-        char
-        for char in text
-        if (ord(char) < 0x20 and char not in "\n\t")
-        or 0x7F <= ord(char) < 0xA0
-        or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"
-        or 0xD800 <= ord(char) < 0xE000
-    ]
-
-
-def test_newlines_and_tabs_stay_and_escape_is_shown():
-    assert literal("a\tb\nc\x1b[2J") == "a\tb\nc␛[2J"
-
-
-def test_delete_c1_and_bidirectional_overrides_are_shown():
-    assert literal("\x7f\x9b\u202e\u2069") == "␡���"
-
-
-def test_every_code_point_below_the_surrogates_end_is_harmless_afterwards():
-    assert harmful(literal("".join(map(chr, range(0xE000))))) == []
+UNPATCHED = LiteralLines.apply
+"""Without the assertion that it has nothing to do."""
 
 
 def test_brackets_are_brackets():
     assert literal_content("[b]Action: [hit][/]").plain == "[b]Action: [hit][/]"
 
 
-def test_one_line_has_no_line_ends():
-    assert one_line("a\n b\x1b\tc") == "a b␛ c"
+def test_what_was_forgotten_is_left_out_at_the_last_look_and_nothing_moves():
+    link = Style(link="https://x.y", bold=True)
+    segments = [Segment("a\x1b]52;c;aGk=\x07b\u200b\x9b"), Segment("\ud800\ttab\n", link), Segment("日本", link)]
+    found = UNPATCHED(LiteralLines(), segments, Color(0, 0, 0))
+    assert [(text, style) for text, style, _ in found] == [
+        ("a]52;c;aGk=b", None),
+        ("�tab", Style(bold=True)),
+        ("日本", Style(bold=True)),
+    ]
+    assert [each.cell_length for each in found] == [each.cell_length for each in segments]
 
 
-def test_random_texts_are_harmless():
-    rng = random.Random(7)
-    for _ in range(200):
-        text = "".join(
-            chr(rng.choice([rng.randrange(0x20), rng.randrange(0x300), rng.randrange(0x11000)])) for _ in range(99)
-        )
-        assert harmful(literal(text)) == []
+async def test_every_widget_is_looked_at_and_its_border_too(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(LiteralLines, "apply", UNPATCHED)
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        forgotten = Static(Content("seen\x1b[2J"))
+        forgotten.styles.border, forgotten.styles.dock = ("solid", "red"), "top"
+        forgotten.border_title = Content("title\x1b]0;x\x07")
+        await app.screen.mount(forgotten)
+        await sees(pilot, "seen[2J")
+        await sees(pilot, "title]0;x")
+        assert harmful(shown(pilot)) == []
+
+
+async def test_a_notification_is_a_line_without_markup(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await sees(pilot, "rolling out")
+        app.screen.notify("[red]a\x1b\nb[/red]" + "x" * 10_000, markup=True)
+        await sees(pilot, "[red]a␛")
+        assert len(notices(app)[0]) == LONGEST_NOTICE
+
+
+async def test_what_cannot_be_encoded_is_copied_as_a_question_mark(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=(80, 24)):
+        app.copy_to_clipboard("a\ud800")
+        assert app.clipboard == "a?"
 
 
 class Bare(App[None]):
