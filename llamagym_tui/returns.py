@@ -71,19 +71,19 @@ class ReturnSeries:
     def add(self, returns: Iterable[float]) -> ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
         sums, squares, group, last = list(self.sums), list(self.squares), self.group, self.last
-        for value in returns:
-            value = value if math.isfinite(value) else 0.0
-            if sums and last < group:
-                sums[-1] += value
-                squares[-1] += value * value
-                last += 1
-                continue
-            if len(sums) == MAX_GROUPS:
-                sums, squares = _merged(sums), _merged(squares)
-                group *= 2
-            sums.append(value)
-            squares.append(value * value)
-            last = 1
+        values = [value if math.isfinite(value) else 0.0 for value in returns]
+        while values:
+            if not sums or last == group:
+                if len(sums) == MAX_GROUPS:
+                    sums, squares = _merged(sums), _merged(squares)
+                    group *= 2
+                sums.append(0.0)
+                squares.append(0.0)
+                last = 0
+            taken, values = values[: group - last], values[group - last :]
+            sums[-1] = sum(taken, sums[-1])
+            squares[-1] = sum((value * value for value in taken), squares[-1])
+            last += len(taken)
         return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
 
     def counted(self, returns: Sequence[float], episodes: int) -> ReturnSeries:

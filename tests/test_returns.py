@@ -118,3 +118,13 @@ def test_episodes_that_a_resumed_run_plays_again_take_the_place_of_the_earlier_o
 
 def test_a_series_that_begins_amid_a_run_knows_where():
     assert ReturnSeries().counted([1.0, 2.0], 10) == ReturnSeries(8, (1.0, 2.0), 1, 1, (1.0, 4.0))
+
+
+def test_many_returns_at_once_are_those_of_one_after_the_other():
+    values = [float(value) for value in range(3000)]
+    at_once, one_by_one = ReturnSeries().add(values), ReturnSeries()
+    for value in values:
+        one_by_one = one_by_one.add([value])
+    assert at_once == one_by_one
+    assert (at_once.group, at_once.last, len(at_once.sums)) == (8, 8, 375)
+    assert sum(at_once.sums) == 2999 * 1500

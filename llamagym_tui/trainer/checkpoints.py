@@ -7,13 +7,16 @@ the engine.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
+from llamagym_tui.errors import RunStoreError
 from llamagym_tui.run_store import GOOD_MODEL_DIR as GOOD
+from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best
 
@@ -84,6 +87,8 @@ class Checkpoints:
         self._tried_s = counters.elapsed_s
         path = self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = counters, True
+        with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
+            summary_of(self._run_dir)
         return path
 
     def judged(self, *, good: bool) -> None:

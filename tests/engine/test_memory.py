@@ -162,3 +162,23 @@ def test_a_measured_peak_is_within_a_quarter_of_the_predicted_one():
         cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     assert float(done.stdout.split()[-1]) == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library is GNU's on Linux")
+def test_what_was_freed_between_others_goes_back_to_the_system() -> None:
+    code = """
+import ctypes
+from llamagym_tui.engine.free_memory import held_memory, return_freed_memory
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+blocks = [libc.malloc(65_536) for _ in range(2_000)]
+for block in blocks:
+    ctypes.memset(block, 1, 65_536)
+for block in blocks[:-1]:
+    libc.free(block)  # the last one keeps all below it
+before = held_memory("cpu")
+return_freed_memory()
+print(before - held_memory("cpu"))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(out.stdout) > 100 * 2**20

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, PPOConfig
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
+from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.commands import (
     ChangeSettings,
     Evaluate,
@@ -31,6 +33,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.trainer.phases import Phase
+from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests.fake_parts import EPISODES_A_BATCH, Stage
 
@@ -373,3 +376,21 @@ def test_a_template_that_rewrites_history_is_reported_at_the_start(tmp_path: Pat
     stage = Stage(tmp_path, episodes=2, rewrites_history=True)
     stage.session.run()
     assert "rewrites earlier replies" in warnings(stage)[0]
+
+
+def test_a_checkpoint_brings_the_summary_up_to_date_so_that_a_long_run_opens_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "FLUSH_EVERY_S", 0.0)
+    stage = Stage(tmp_path, episodes=16)
+    kept: list[int] = []
+
+    def look(rollout: Rollout) -> None:
+        path = tmp_path / "summary.json"
+        if path.exists():
+            kept.append(msgspec.json.decode(path.read_bytes())["offset"])
+
+    stage.also_before_step = look
+    stage.session.run()
+    assert kept[-1] > 0
+    assert len(stage.of(CheckpointSaved)) > 1

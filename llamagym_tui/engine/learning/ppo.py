@@ -19,6 +19,7 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
@@ -127,6 +128,7 @@ class PPO:
             epochs += made
             if made < 1 or (self.config.target_kl is not None and sums.kl_of_epoch > self.config.target_kl):
                 break
+        return_freed_memory()
         # 3. Figures, and the state of the next update.
         stats = update_stats(
             trajectories,
