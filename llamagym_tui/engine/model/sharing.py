@@ -80,16 +80,20 @@ def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Te
         ValueError: those of a shorter row differ, or some are not finite.
     """
     half = len(ids) // 2
-    places = [half - 1, half, half + 1, len(ids) - 3, len(ids) - 2]
-    whole = _logprobs(plain.encode_whole([ids]), [0] * len(places), places)
-    part = _logprobs(plain.encode_whole([ids[:half]]), [0], [half - 1])
+    places = [half, half + 1, len(ids) - 3, len(ids) - 2]
+    early = sorted({half * eighth // 8 - 1 for eighth in range(1, 9)})
+    encoded = plain.encode_whole([ids])
+    if encoded.hidden.shape[:-1] != (1, len(ids)):
+        raise ValueError("it has no hidden state of each token that a value head could read")
+    whole = _logprobs(encoded, [0] * (len(early) + len(places)), early + places)
+    part = _logprobs(plain.encode_whole([ids[:half]]), [0] * len(early), early)
     if not whole.isfinite().all():
         raise ValueError("its predictions are not finite numbers, so its weights are broken")
-    if float((whole[0] - part).abs().max()) > tolerance:
+    if float((whole[: len(early)] - part).abs().max()) > tolerance:
         raise ValueError("what it predicts depends on the tokens that come after, so it cannot write text on")
-    padded = _logprobs(plain.encode_whole([ids, ids[:half]]), [1], [half - 1])
+    padded = _logprobs(plain.encode_whole([ids, ids[:half]]), [1] * len(early), early)
     plain.pads = float((padded - part).abs().max()) <= tolerance
-    return dict(zip(places, whole, strict=True))
+    return dict(zip(places, whole[len(early) :], strict=True))
 
 
 @torch.no_grad()

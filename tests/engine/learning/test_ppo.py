@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -240,3 +241,11 @@ def test_a_missing_checkpoint_gets_a_sentence(make_policy, tmp_path):
     policy = make_policy()
     with pytest.raises(RunStoreError, match="start again in another --run-dir"):
         load_checkpoint(tmp_path, policy, PPO(policy, QUICK))
+
+
+def test_an_update_states_how_long_it_took(make_policy, monkeypatch):
+    policy = make_policy()
+    batch, ppo = collect(policy, episodes=4), PPO(policy, PPOConfig(epochs=1))
+    ticks = iter([100.0, 102.5])
+    monkeypatch.setattr("llamagym_tui.engine.learning.ppo.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert ppo.update(batch).update_s == 2.5

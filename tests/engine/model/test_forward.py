@@ -18,8 +18,7 @@ def gradients(share: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
     if share:
         logits = Backbone(lm).encode_rows(PREFIX, ROWS).logits_at(AT_ROWS, AT_COLUMNS)
     else:
-        whole = Backbone(lm).encode_rows((), [PREFIX + row for row in ROWS])
-        logits = whole.logits_at(AT_ROWS, AT_COLUMNS + len(PREFIX))
+        logits = torch.stack([lm(torch.tensor([PREFIX + row])).logits[0, -1] for row in ROWS])
     logits.log_softmax(-1)[:, 3].sum().backward()
     return logits.detach(), [p.grad for p in lm.parameters() if p.grad is not None]
 

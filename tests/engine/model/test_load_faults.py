@@ -121,6 +121,34 @@ def test_pickled_weights_are_refused_unread(tmp_path, tokenizer):
         load_model_and_tokenizer(str(tmp_path), "cpu")
 
 
+class Payload:
+    def __reduce__(self):
+        return (open, (os.environ["PAYLOAD"], "w"))
+
+
+@pytest.mark.parametrize("beside", ["value_head.safetensors", "model-00001-of-00002.safetensors"])
+def test_no_pickle_in_a_model_or_adapter_folder_is_read(tmp_path, tokenizer, monkeypatch, beside):
+    """Pickles under every name that transformers or PEFT look for, and something else to pass for safetensors."""
+    monkeypatch.setenv("PAYLOAD", str(tmp_path / "was run"))
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    tiny_llama(len(tokenizer)).save_pretrained(base)
+    adapter.mkdir()
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(base), "task_type": "CAUSAL_LM", "r": 2}
+    (adapter / "adapter_config.json").write_text(json.dumps(config | {"target_modules": ["q_proj"]}))
+    (base / "model.safetensors").rename(tmp_path / "real")
+    for folder in (base, adapter):
+        tokenizer.save_pretrained(folder)
+        (folder / beside).write_bytes((tmp_path / "real").read_bytes())
+        for name in ("pytorch_model.bin", "adapter_model.bin", "value_head.bin", "training_args.bin"):
+            torch.save(Payload(), folder / name)
+    for folder in (base, adapter):
+        with pytest.raises(ModelLoadError):
+            load_model_and_tokenizer(str(folder), "cpu")
+    assert not (tmp_path / "was run").exists()
+    torch.load(base / "pytorch_model.bin", weights_only=False)
+    assert (tmp_path / "was run").exists()  # so it would have been seen
+
+
 def test_coarse_weights_are_not_trained_themselves():
     with pytest.raises(ModelLoadError, match="4bit weights cannot be trained themselves"):
         load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, quantization="4bit")

@@ -288,3 +288,17 @@ def test_prompts_of_very_different_lengths_are_not_padded_to_the_longest(make_po
     sampler.reply(range(40), [[7 + slot] * (60 if slot == 3 else 5) for slot in range(40)])
     nodes = len(policy.trie.tree)
     assert sorted(shapes[:2]) == [(1, 60 + nodes), (39, 5 + nodes)]
+
+
+@pytest.mark.parametrize("kind", ["generate", "score"])
+def test_every_token_is_reported_once_in_order_with_the_reply_that_it_belongs_to(make_policy, kind):
+    policy = make_policy(policy=kind, max_new_tokens=8, temperature=3.0)
+    sampler, opening = Sampler(policy, 5), policy.chat.opening("Play.", "x")
+    for slot in (1, 2, 4):
+        sampler.restart(slot, opening.prefix)
+    reported: list[list[int]] = [[], [], []]
+    replies = sampler.reply(
+        [1, 2, 4], [list(opening.rest)] * 3, on_token=lambda index, token: reported[index].append(token)
+    )
+    assert reported == [reply.ids for reply in replies]
+    assert len({tuple(ids) for ids in reported}) > 1

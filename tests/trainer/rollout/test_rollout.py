@@ -176,14 +176,16 @@ def test_streamed_pieces_join_to_the_reply(make_rollout):
     rollout, emitted = make_rollout(n_envs=1)
     for _ in range(6):
         rollout.step()
-    for turn in (event for event in emitted if isinstance(event, events.TurnFinished)):
+    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert len(turns) == 6
+    for turn in turns:
         streamed = [
             event.text
             for event in emitted
             if isinstance(event, events.TokensStreamed) and (event.episode, event.turn) == (turn.episode, turn.turn)
         ]
-        assert turn.reply.startswith("".join(streamed))
-        assert turn.reply.rstrip("\N{REPLACEMENT CHARACTER}").startswith("".join(streamed))
+        # A reply that was cut off may end within a character, which is not streamed.
+        assert "".join(streamed) == turn.reply.rstrip("\N{REPLACEMENT CHARACTER}") != ""
 
 
 def test_a_character_of_several_tokens_is_streamed_whole():
