@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual import work
+from textual import on, work
 from textual.app import App
+from textual.driver import Driver
 from textual.widgets import TextArea
 from textual.worker import WorkerFailed
 
@@ -97,6 +98,11 @@ class Leaving(App[None]):
         if action == "suspend_process":  # whose key undoes in a text area
             return self._driver is not None and self._driver.can_suspend and not isinstance(self.focused, TextArea)
         return super().check_action(action, parameters)
+
+    @on(Driver.SignalResume)
+    def _paint_all(self) -> None:
+        """Paint what the shell has wiped out while the process was stopped."""
+        self.screen.refresh(layout=True)
 
     # By a signal, or a terminal that is gone
 

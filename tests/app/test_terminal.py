@@ -116,7 +116,7 @@ def test_hang_ups_that_come_twice_do_not_end_what_is_saved(tmp_path: Path):
         assert app.trainers_exit_code == "0"
 
 
-@pytest.mark.parametrize("second", [True, False])
+@pytest.mark.parametrize("second", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_app_that_hangs_is_ended_by_a_second_signal_or_after_a_while(tmp_path: Path, second: bool):
     with TerminalApp(tmp_path, fault=HANGS if second else f"{HANGS}\nterminal.LEAVE_S = 0.5") as app:
         app.sees(PLAYS)
@@ -137,3 +137,62 @@ def test_a_terminal_that_is_gone_ends_app_and_trainer_though_nobody_tells(tmp_pa
         app.hang_up()
         app.process.wait(60)
         assert app.trainers_exit_code == "0"
+
+
+def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_paints_everything_again(tmp_path: Path):
+    with TerminalApp(tmp_path, shell=True) as app:
+        app.sees(PLAYS)
+        app.types("\x1a")
+        app.sees("ended with 148")  # as the shell has it for what a stop signal has stopped
+        app.sees("READY ", since=len(app.output) - 200)
+        assert app.modes_left_on(shell=True) == []
+        at = len(app.output)
+        app.types("fg\r")
+        app.sees(PLAYS, since=at)
+        app.sees("Blackjack-v1", since=at)
+        app.types("q")
+        app.sees("quit?", since=at)
+        app.types("y")
+        app.sees("READY ", since=at)
+        assert app.trainers_exit_code == "0"
+
+
+@pytest.mark.slow
+def test_an_app_that_was_stopped_meanwhile_answers_keys_while_it_catches_up(tmp_path: Path):
+    with TerminalApp(tmp_path, "flood", shell=True) as app:
+        app.sees("episode ")
+        app.types("\x1a")
+        app.sees("ended with 148")
+        time.sleep(1)
+        at, before = len(app.output), time.monotonic()
+        app.types("fg\r")
+        app.sees("Quit", since=at)
+        app.types("?")
+        app.sees("Pause after", since=at)
+        assert time.monotonic() - before < 5
+
+
+@pytest.mark.slow
+def test_a_job_that_is_stopped_continued_behind_and_killed_leaves_nothing_on(tmp_path: Path):
+    with TerminalApp(tmp_path, shell=True) as app:
+        app.sees(PLAYS)
+        app.types("\x1a")
+        app.sees("ended with 148")
+        app.types("bg\r")
+        app.sees("&\r\n")
+        app.types("kill %1; fg\r")
+        app.sees("Saving the run")
+        app.sees("READY ", since=app.output.rindex(b"Saving"))
+        assert app.modes_left_on(shell=True) == []
+        assert app.trainers_exit_code == "0"
+
+
+@pytest.mark.slow
+def test_where_nobody_could_bring_it_back_ctrl_z_stops_nothing(tmp_path: Path):
+    with TerminalApp(tmp_path) as app:
+        app.sees(PLAYS)
+        app.types("\x1a")
+        app.sees("\x1b[?1049l")
+        app.sees("\x1b[?1049h", since=app.output.rindex(b"\x1b[?1049l"))
+        app.types("?")
+        app.sees("Pause after")
