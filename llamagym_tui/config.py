@@ -196,6 +196,10 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the model runs. auto: cuda, then mps, then cpu."""
     threads: Annotated[int, Meta(ge=1)] | None = None
     """Intra-op threads of torch. None: chosen by a short measurement."""
+    measured_threads: Annotated[int, Meta(ge=1)] | None = None
+    """What that measurement chose, so that a resumed run computes as before; on fewer cores it is made again."""
+    checkpoint_every_s: NonNegative = 60.0
+    """Seconds of playing and training between two checkpoints, at least; each follows an update."""
     episodes: Count | None = None
     """The run ends after this many episodes. None: no limit."""
     minutes: Positive | None = None

@@ -58,6 +58,8 @@ class RunStore:
         self._clock = clock
         self._lock = FileLock(self.run_dir / LOCK_FILE)
         self._events: EventLog | None = None
+        self.last_at_s = 0.0
+        """Stamp of the run's last event before this session."""
 
     @classmethod
     def create(cls, config: RunConfig, *, clock: Callable[[], float] = time.monotonic) -> RunStore:
@@ -69,7 +71,7 @@ class RunStore:
         """
         from filelock import Timeout
 
-        from llamagym_tui.protocol.event_log import EventLog
+        from llamagym_tui.protocol.event_log import EventLog, last_stamp
 
         store = cls(config.run_dir, clock=clock)
         store._check(config)
@@ -78,6 +80,7 @@ class RunStore:
             store._lock.acquire(timeout=0)
             store.write_config(config)
             store._events = EventLog(store.run_dir / EVENTS_FILE, clock=clock)
+            store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
             raise RunStoreError(
                 f"Another process trains in {store.run_dir}; stop it, or choose another folder with --run-dir."

@@ -217,6 +217,16 @@ class Rollout:
     def set_system_prompt(self, text: str, version: int) -> None:
         self.system_prompt, self.prompt_version = text, version
 
+    def state(self) -> dict[str, int]:
+        return {"batch": len(self._batch)}
+
+    def restore(self, saved: dict[str, int]) -> int:
+        self.restored = saved
+        return 0
+
+    def forget_caches(self) -> None:
+        pass
+
     def set_drawing(self, on: bool) -> None:
         self.drawing = on
 

@@ -48,7 +48,7 @@ def calibrate_threads(step: Callable[[], object], probe: Callable[[], object], *
     _timed(step, 1)
     best, best_s = 1, _timed(step, 1)
     probe_s = min(_timed(probe, 1) for _ in range(3))
-    for count in _counts(_cores()):
+    for count in _counts(cores()):
         if time.perf_counter() - began > budget_s or _waits(probe, count, probe_s):
             break
         here_s = _timed(step, count)
@@ -121,7 +121,7 @@ def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
     return False
 
 
-def _cores() -> int:
+def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -9,6 +9,7 @@ when reading and cut off when the log is opened again.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -181,6 +182,21 @@ class Logged(NamedTuple):
     event: AnyEvent
     end: int
     """Byte after its line: where to read on."""
+
+
+class _Stamp(msgspec.Struct):
+    at_s: float
+
+
+def last_stamp(path: Path) -> float:
+    """The `at_s` of a log's last event; 0 if there is none that can be read."""
+    with contextlib.suppress(OSError), regular_file(path) as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - MOST_LINE))
+        for line in reversed(file.read(MOST_LINE).splitlines()):
+            with contextlib.suppress(ValueError, RecursionError):
+                return max(0.0, msgspec.json.decode(line, type=_Stamp).at_s)
+    return 0.0
 
 
 def read(path: Path) -> Iterator[AnyEvent]:

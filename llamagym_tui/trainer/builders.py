@@ -116,13 +116,16 @@ class Builders:
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
-        """Set torch's threads, to those requested or to the fastest number; that number."""
+        """Set torch's threads, to those requested or measured before, or to the fastest number; that number."""
         import torch
 
-        from llamagym_tui.engine.threads import calibrate_threads_for
+        from llamagym_tui.engine.threads import calibrate_threads_for, cores
 
+        measured = self.config.measured_threads
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
+        elif loaded.device == "cpu" and measured is not None and measured <= cores():
+            torch.set_num_threads(measured)
         elif loaded.device == "cpu":
             calibrate_threads_for(policy)
         else:

@@ -18,10 +18,8 @@ from llamagym_tui.errors import RunStoreError
 from llamagym_tui.run_store import GOOD_MODEL_DIR as GOOD
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.collapse import Best
-
-EVERY_S = 60.0
-"""Seconds of playing and training between two checkpoints."""
+from llamagym_tui.trainer.collapse import Best, Finding, Seen
+from llamagym_tui.trainer.generators import Generators
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +41,17 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What the run was at its best under this prompt and `generation`. None: not known yet."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: of an older version."""
+    seen: Seen | None = None
+    """What the collapse monitor remembers, under this prompt and `generation`. None: of an older version."""
+    roll_backs: int = 0
+    """Roll backs that the run has made by itself."""
+    warned_at: list[tuple[Finding, int]] = []
+    """Update at which each finding was reported last."""
+    batch_began_s: float = 0.0
+    """`elapsed_s` at which the batch under way was begun."""
+    rollout: Any = None
+    """The batch under way, as the rollout restores it. None: of an older version."""
+    generators: Generators | None = None
 
     def with_prompt(self, system_prompt: str | None) -> Counters:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -52,7 +61,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         if system_prompt is None or system_prompt == self.system_prompt:
             return self
         version = self.prompt_version + 1 if self.env_steps else 0
-        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, best=None)
+        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, best=None, seen=None)
 
 
 class Checkpoints:
@@ -60,7 +69,7 @@ class Checkpoints:
 
     def __init__(self, builders: Builders, run_dir: Path) -> None:
         self._files = builders.checkpoint_files
-        self._run_dir = run_dir
+        self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s
         self._last = Counters()
         self._tried_s: float | None = None
         self._awaits_judgement = False
@@ -86,7 +95,7 @@ class Checkpoints:
         """
         self._tried_s = counters.elapsed_s
         path = self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
-        self._last, self._awaits_judgement = counters, True
+        self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True
         with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
             summary_of(self._run_dir)
         return path
@@ -121,7 +130,7 @@ class Checkpoints:
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
-        return self._tried_s is None or elapsed_s - self._tried_s >= EVERY_S
+        return self._tried_s is None or elapsed_s - self._tried_s >= self._every_s
 
     def has_news(self, counters: Counters) -> bool:
         """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from llamagym_tui.protocol.events import UpdateStats
 
@@ -53,6 +54,8 @@ LONGEST_REPLY = 2_000
 """Characters of a reply that are looked at."""
 
 Level = Literal["quiet", "warning", "collapsed"]
+Finding = tuple[Level, tuple[str, ...]]
+"""A level and the names of what was noticed."""
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -94,6 +97,25 @@ def repeated_share(reply: str) -> float:
     return 1 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
 
 
+class Seen(Struct, kw_only=True):
+    """What a monitor remembers of a run."""
+
+    history: list[UpdateStats] = []
+    """The last `WINDOW` updates."""
+    first: list[UpdateStats] = []
+    best: Window | None = None
+    lowest_failures: float = math.inf
+    largest_spread: float = 0.0
+    largest_gradient: float = 0.0
+    gradients: int = 0
+    """Updates that changed the policy."""
+    repeats: list[float] = []
+    first_repeats: list[float] = []
+    repeat_shares: list[float] = []
+    """Of replies since the last update."""
+    broken_in_a_row: int = 0
+
+
 class CollapseMonitor:
     """Remembers one run's figures, and judges each update by them."""
 
@@ -102,40 +124,31 @@ class CollapseMonitor:
 
     def forget(self) -> None:
         """Start over: another prompt or another sampling distribution makes returns incomparable."""
-        self._history: deque[UpdateStats] = deque(maxlen=WINDOW)
-        self._first: list[UpdateStats] = []
-        self._best: Window | None = None
-        self._lowest_failures = math.inf
-        self._largest_spread = 0.0
-        self._largest_gradient = 0.0
-        self._gradients = 0
-        self._repeats: deque[float] = deque(maxlen=SHORT)
-        self._first_repeats: list[float] = []
-        self._repeat_shares: deque[float] = deque(maxlen=MOST_REPLIES)
-        self._broken_in_a_row = 0
+        self.seen = Seen()
         self._verdict = Verdict()
 
     @property
     def best(self) -> Best | None:
         """What the run was at its best so far; None: too few updates to know."""
-        return None if self._best is None else Best(*self._best, self._largest_spread)
+        return None if self.seen.best is None else Best(*self.seen.best, self.seen.largest_spread)
 
     def recall(self, best: Best | None) -> None:
         """Go on comparing with what an earlier session of the run was at its best."""
         if best is not None:
-            self._best, self._largest_spread = Window(best.mean, best.episodes), best.spread
+            self.seen.best, self.seen.largest_spread = Window(best.mean, best.episodes), best.spread
 
     def rolled_back(self) -> None:
         """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""
-        self._history.clear()
-        self._repeats.clear()
-        self._repeat_shares.clear()
-        self._broken_in_a_row = 0
+        self.seen.history.clear()
+        self.seen.repeats.clear()
+        self.seen.repeat_shares.clear()
+        self.seen.broken_in_a_row = 0
         self._verdict = Verdict()
 
     def add_reply(self, reply: str) -> None:
         """Add any reply of the next update's batch."""
-        self._repeat_shares.append(repeated_share(reply))
+        self.seen.repeat_shares.append(repeated_share(reply))
+        del self.seen.repeat_shares[:-MOST_REPLIES]
 
     def judge(self, stats: UpdateStats) -> Verdict:
         """Add an update's figures, and compare them with those before."""
@@ -145,15 +158,15 @@ class CollapseMonitor:
     @property
     def is_good(self) -> bool:
         """Whether nothing was noticed at the last update, and the mean return is about as good as it ever was."""
-        return self._verdict.level == "quiet" and bool(self._history) and self._fall() < GOOD
+        return self._verdict.level == "quiet" and bool(self.seen.history) and self._fall() < GOOD
 
     def _judged(self, stats: UpdateStats) -> Verdict:
         if broken := _broken(stats):
-            self._broken_in_a_row += 1
-            again = self._broken_in_a_row > 1
-            words = f"{broken} in {self._broken_in_a_row} updates in a row" if again else f"{broken} in this update"
+            self.seen.broken_in_a_row += 1
+            again = self.seen.broken_in_a_row > 1
+            words = f"{broken} in {self.seen.broken_in_a_row} updates in a row" if again else f"{broken} in this update"
             return Verdict("collapsed" if again else "warning", ("broken",), _sentence([words]))
-        self._broken_in_a_row = 0
+        self.seen.broken_in_a_row = 0
         peak = self._peak(stats)
         self._remember(stats)
         format_signs = [sign for find in (self._failing, self._rambling, self._repeating) if (sign := find())]
@@ -167,64 +180,68 @@ class CollapseMonitor:
         return _verdict("warning", signs) if signs else Verdict()
 
     def _remember(self, stats: UpdateStats) -> None:
-        self._history.append(stats)
-        if len(self._first) < SHORT:
-            self._first.append(stats)
+        self.seen.history.append(stats)
+        del self.seen.history[:-WINDOW]
+        if len(self.seen.first) < SHORT:
+            self.seen.first.append(stats)
         if stats.grad_norm:  # there is none while the critic warms up
-            self._gradients += 1
-            self._largest_gradient = max(self._largest_gradient, stats.grad_norm)
-        self._largest_spread = max(self._largest_spread, stats.return_std)
-        self._lowest_failures = min(self._lowest_failures, self._short(lambda past: past.parse_failure_rate))
-        if len(self._repeat_shares) >= FEWEST_REPLIES:
-            share = sum(self._repeat_shares) / len(self._repeat_shares)
-            self._repeats.append(share)
-            if len(self._first_repeats) < SHORT:
-                self._first_repeats.append(share)
-        self._repeat_shares.clear()
+            self.seen.gradients += 1
+            self.seen.largest_gradient = max(self.seen.largest_gradient, stats.grad_norm)
+        self.seen.largest_spread = max(self.seen.largest_spread, stats.return_std)
+        self.seen.lowest_failures = min(self.seen.lowest_failures, self._short(lambda past: past.parse_failure_rate))
+        if len(self.seen.repeat_shares) >= FEWEST_REPLIES:
+            share = sum(self.seen.repeat_shares) / len(self.seen.repeat_shares)
+            self.seen.repeats.append(share)
+            del self.seen.repeats[:-SHORT]
+            if len(self.seen.first_repeats) < SHORT:
+                self.seen.first_repeats.append(share)
+        self.seen.repeat_shares.clear()
         recent = self._recent()
-        if len(self._history) >= FEWEST and (self._best is None or recent.mean >= self._best.mean):
-            self._best = recent
+        if len(self.seen.history) >= FEWEST and (self.seen.best is None or recent.mean >= self.seen.best.mean):
+            self.seen.best = recent
 
     def _recent(self) -> Window:
-        episodes = sum(past.episodes for past in self._history)
-        total = sum(past.mean_return * past.episodes for past in self._history)
+        episodes = sum(past.episodes for past in self.seen.history)
+        total = sum(past.mean_return * past.episodes for past in self.seen.history)
         return Window(total / max(episodes, 1), episodes)
 
     def _short(self, figure: Callable[[UpdateStats], float]) -> float:
-        return _mean([figure(past) for past in list(self._history)[-SHORT:]])
+        return _mean([figure(past) for past in self.seen.history[-SHORT:]])
 
     def _fall(self) -> float:
         """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
         one failure after many equal returns is no fall."""
-        recent, best = self._recent(), self._best
+        recent, best = self._recent(), self.seen.best
         if best is None or recent.mean >= best.mean:
             return 0.0
-        noise = self._largest_spread * math.sqrt(1 / best.episodes + 1 / max(recent.episodes, 1))
+        noise = self.seen.largest_spread * math.sqrt(1 / best.episodes + 1 / max(recent.episodes, 1))
         return (best.mean - recent.mean) / noise if noise else math.inf
 
     def _falling(self) -> Sign:
-        assert self._best is not None
-        return Sign("fall", f"the mean return fell from {self._best.mean:.3f} to {self._recent().mean:.3f}")
+        assert self.seen.best is not None
+        return Sign("fall", f"the mean return fell from {self.seen.best.mean:.3f} to {self._recent().mean:.3f}")
 
     def _failing(self) -> Sign | None:
         rate = self._short(lambda past: past.parse_failure_rate)
-        rise = rate - self._lowest_failures
+        rise = rate - self.seen.lowest_failures
         if rise <= PARSE_RISE:
             return None
-        words = f"{rate:.0%} of replies name no action, {self._lowest_failures:.0%} before"
+        words = f"{rate:.0%} of replies name no action, {self.seen.lowest_failures:.0%} before"
         return Sign("parse failures", words, rise > PARSE_FLAGRANT)
 
     def _rambling(self) -> Sign | None:
-        start, now = _mean([past.entropy for past in self._first]), self._short(lambda past: past.entropy)
-        explored = self._short(lambda past: past.action_entropy) - _mean([past.action_entropy for past in self._first])
+        start, now = _mean([past.entropy for past in self.seen.first]), self._short(lambda past: past.entropy)
+        explored = self._short(lambda past: past.action_entropy) - _mean(
+            [past.action_entropy for past in self.seen.first]
+        )
         if now - start - max(0.0, explored) <= max(ENTROPY_RISE, start):
             return None
         return Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
 
     def _repeating(self) -> Sign | None:
-        if not self._repeats:
+        if not self.seen.repeats:
             return None
-        start, now = _mean(self._first_repeats), _mean(self._repeats)
+        start, now = _mean(self.seen.first_repeats), _mean(self.seen.repeats)
         if now - start <= REPEAT_RISE:
             return None
         words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
@@ -232,23 +249,25 @@ class CollapseMonitor:
 
     def _peak(self, stats: UpdateStats) -> Sign | None:
         """Compared before the update is remembered."""
-        if self._gradients < FEWEST or stats.grad_norm <= PEAK * self._largest_gradient:
+        if self.seen.gradients < FEWEST or stats.grad_norm <= PEAK * self.seen.largest_gradient:
             return None
         return Sign(
-            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self._largest_gradient:.3g} before"
+            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self.seen.largest_gradient:.3g} before"
         )
 
     def _settled(self) -> Sign | None:
-        start, now = _mean([past.action_entropy for past in self._first]), self._history[-1].action_entropy
+        start, now = _mean([past.action_entropy for past in self.seen.first]), self.seen.history[-1].action_entropy
         if now >= FADED * start:
             return None
         return Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
 
     def _uniform(self) -> Sign | None:
-        now = self._history[-1].return_std
-        if now >= FADED * self._largest_spread:
+        now = self.seen.history[-1].return_std
+        if now >= FADED * self.seen.largest_spread:
             return None
-        return Sign("spread", f"all episodes end alike (returns spread {now:.3f}, {self._largest_spread:.2f} before)")
+        return Sign(
+            "spread", f"all episodes end alike (returns spread {now:.3f}, {self.seen.largest_spread:.2f} before)"
+        )
 
 
 def _broken(stats: UpdateStats) -> str:

@@ -65,6 +65,14 @@ def session_failed(error: Exception, log_path: Path) -> SessionFailed:
     return SessionFailed(message=f"The session failed by {described(error)}; {log_path} has the traceback.")
 
 
+def lost_episodes(count: int, env_id: str) -> str:
+    which = "The episode that was" if count == 1 else f"{count:,} episodes that were"
+    return (
+        f"{which} under way cannot go on and will begin anew: after the same seed and the same replies, {env_id} "
+        "or its agent does something else."
+    )
+
+
 def ratio_warning(deviation: float) -> str:
     return (
         f"The first ratio of this update is {deviation:.2g} away from 1: the model scores a reply otherwise than it "

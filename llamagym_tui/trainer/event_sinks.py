@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 class EventEmitter:
     """Gives events to sinks, in the thread of the caller."""
 
-    def __init__(self, sinks: Sequence[Sink], clock: Callable[[], float]) -> None:
-        """An emitter whose time begins now; a sink that raises ``OSError`` is dropped."""
+    def __init__(self, sinks: Sequence[Sink], clock: Callable[[], float], *, began_s: float = 0.0) -> None:
+        """An emitter whose time goes on from `began_s` now; a sink that raises ``OSError`` is dropped."""
         self._sinks = list(sinks)
         self._clock = clock
-        self._began_at = clock()
+        self._began_at = clock() - began_s
 
     def emit(self, event: Event) -> None:
         """Stamp an event and give it to every sink."""

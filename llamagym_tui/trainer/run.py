@@ -26,6 +26,7 @@ from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
@@ -63,18 +64,32 @@ class Run:
         self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
         self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, start.recent_returns)
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
-        self._batch_began_s = start.elapsed_s
         self._monitor = CollapseMonitor()
         self._verdict = Verdict()
-        self._warned_at: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
-        self._roll_backs = 0
+        self._roll_backs = start.roll_backs
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
         self._apply(restored)
+        self._batch_began_s = start.batch_began_s or start.elapsed_s
         if start.generation == self.config.generation:
             self._monitor.recall(start.best)
+            self._monitor.seen = start.seen or self._monitor.seen
+
+    def take_up(self, start: Counters) -> None:
+        """Go on with the batch that was under way, in environments that come to where they stood."""
+        if start.rollout is not None and start.generation == self.config.generation:
+            try:
+                lost = self.rollout.restore(start.rollout)
+            except ValueError:  # msgspec's, of a checkpoint that another version has written
+                log.exception("the batch under way was not taken up")
+                lost = self.rollout.live
+            if lost:
+                self._emitter.warn(event_builders.lost_episodes(lost, self.agent.env_id))
+        if start.generators is not None:
+            start.generators.restore()
 
     @property
     def is_limit_reached(self) -> bool:
@@ -114,6 +129,7 @@ class Run:
                 events.PhaseChanged(phase="updating", detail=f"epoch {epoch} of {epochs}")
             ),
         )
+        self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s)
         self._begin_batch()
         self._emit(events.UpdateFinished(update=self.ppo.updates, episodes=self.rollout.episodes, stats=stats))
@@ -210,6 +226,7 @@ class Run:
         )
         if path is None:
             return False
+        self.report_episodes()  # of the policy that is left
         self.rollout.restart()
         self._begin_batch()
         self._monitor.rolled_back()
@@ -245,14 +262,22 @@ class Run:
             changed=changes_since(self._given, self.config),
             best=self._monitor.best,
             generation=self.config.generation,
+            seen=self._monitor.seen,
+            roll_backs=self._roll_backs,
+            warned_at=list(self._warned_at.items()),
+            batch_began_s=self._batch_began_s,
+            rollout=self.rollout.state(),
+            generators=Generators.now(),
         )
 
     def _save(self, counters: Counters) -> None:
+        self.rollout.forget_caches()  # a run that is resumed from here has none
         path = self._checkpoints.save(self.policy, self.ppo, counters)
         self._emit(events.CheckpointSaved(path=str(path), update=self.ppo.updates))
 
     def save_or_warn(self) -> None:
         """Write a checkpoint; a full disk does not end a run that can go on."""
+        self.report_episodes()  # a resumed run counts from here
         try:
             self._save(self._counters())
         except RunStoreError as error:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, assert_never
 
+import msgspec
+
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, UsageError
 from llamagym_tui.protocol import commands, events
@@ -25,7 +27,7 @@ from llamagym_tui.trainer.checkpoints import Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.pace import Pace
-from llamagym_tui.trainer.parts import load_parts
+from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
 from llamagym_tui.trainer.warm_start import warm_start
@@ -65,7 +67,7 @@ class Session:
         """None: still loading."""
         self._config, self._store, self._clock = config, store, clock
         self._builders = builders or Builders(config)
-        self._emitter = EventEmitter([store.append, *sinks], clock)
+        self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._pace = Pace(clock)
         self._step_unit: Unit | None = None
@@ -92,14 +94,23 @@ class Session:
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
+        self._keep_measured(parts)
         run = self.active_run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self._emit(event_builders.run_started(run.config, parts))
         run.policy_map.lay_out()
         run.emit_restored_changes()
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
+        run.take_up(parts.start)
         self._enter(Phase.ROLLING_OUT)
         return run
+
+    def _keep_measured(self, parts: Parts) -> None:
+        """Write what was measured into the run's settings."""
+        if self._config.threads is None and parts.loaded.device == "cpu":
+            self._config = msgspec.structs.replace(self._config, measured_threads=parts.threads)
+            with contextlib.suppress(OSError):  # then a resumed run measures again
+                self._store.write_config(self._config)
 
     def _advance(self, run: Run) -> None:
         match self.phase:

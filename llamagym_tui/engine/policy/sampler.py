@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,14 +45,22 @@ class Reply:
     """How the reply was chosen by score; None: it was sampled token by token."""
 
 
+class Lookahead(NamedTuple):
+    """Whether computing admissible replies ahead has been worth it."""
+
+    gain: float = float(LARGEST_AHEAD)
+    """Tokens of a reply found on the tree, a running mean."""
+    rests: int = 0
+    """Calls since the tree was last computed."""
+
+
 class Sampler:
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
+        self.lookahead = Lookahead()
         backbone = policy.model.backbone
         self._slots = (Slots if backbone.shares else PlainSlots)(backbone, slots)
         self._version = policy.version
-        # Tokens of a reply found on the tree, a running mean, and calls since the tree was last computed.
-        self._gain, self._rests = float(LARGEST_AHEAD), 0
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         """Begin a conversation in a slot, with a prefix that is computed once per policy version."""
@@ -59,6 +68,10 @@ class Sampler:
             self._version = self.policy.version
             self._slots.forget()
         self._slots.restart(slot, prefix)
+
+    def forget(self) -> None:
+        """Drop all keys and values; each conversation must begin with its whole prompt."""
+        self._slots = type(self._slots)(self.policy.model.backbone, self._slots.count)
 
     @torch.inference_mode()
     def reply(
@@ -96,12 +109,10 @@ class Sampler:
     def _looks_ahead(self) -> bool:
         if not 0 < len(self.policy.trie.tree) <= LARGEST_AHEAD:
             return False
-        if self._gain >= LEAST_GAIN:
-            return True
-        self._rests += 1
-        if self._rests > TRY_AGAIN:
-            self._rests, self._gain = 0, LEAST_GAIN
-        return False
+        gain, rests = self.lookahead
+        if gain < LEAST_GAIN:
+            self.lookahead = Lookahead(gain, rests + 1) if rests < TRY_AGAIN else Lookahead(LEAST_GAIN)
+        return gain >= LEAST_GAIN
 
     def _walk(
         self, ahead: Ahead, replies: list[Reply], greedy: bool, on_token: Callable[[int, int], None]
@@ -125,7 +136,8 @@ class Sampler:
                 going.append(index)
             live = going
         if len(ahead.tree):
-            self._gain += 0.2 * (sum(map(len, paths)) / len(paths) - self._gain)
+            gain, rests = self.lookahead
+            self.lookahead = Lookahead(gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests)
         return paths, sorted(astray)
 
     def _choose(

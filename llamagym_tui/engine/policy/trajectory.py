@@ -97,6 +97,11 @@ class Trajectory:
         return [turn for segment in self.segments for turn in segment.turns]
 
     @property
+    def own_turns(self) -> int:
+        """Turns that the policy chose."""
+        return sum(turn.is_trained for turn in self.turns)
+
+    @property
     def is_own(self) -> bool:
         """Whether the policy chose every turn; returns of other episodes do not measure how well it plays."""
         return all(turn.is_trained for turn in self.turns)

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
 from llamagym_tui.errors import MOST_WORDS, PromptTooLongError, UsageError
 from llamagym_tui.game.actions import ActionReading
@@ -26,6 +28,7 @@ from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.environments import LARGEST_REWARD, EndedEpisode, EnvSlot, episode_seed
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Failures
+from llamagym_tui.trainer.rollout.saved_rollout import SavedEpisode, SavedRollout, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel, episode_corrected
@@ -204,10 +207,79 @@ class Rollout:
             slot.episode = None
         self.spectator.reset(len(self.slots))
 
+    def forget_caches(self) -> None:
+        """Compute every conversation from its beginning when it goes on, as a resumed run does."""
+        self._sampler.forget()
+        for slot in self.slots:
+            slot.knows_last = False
+
+    def state(self) -> SavedRollout:
+        """What a rollout needs to go on from here; of a person's turn that waits, not the agent's reply."""
+        live = [slot for slot in self.slots if slot.episode is not None]
+        return SavedRollout(
+            n_envs=len(self.slots),
+            mode=self._mode,
+            started=self._started,
+            typical_length=self._typical_length,
+            lookahead=self._sampler.lookahead,
+            trajectories=self._trajectories,
+            episodes=[saved_episode(slot, self.spectator.events_of(slot.index)) for slot in live],
+        )
+
+    def restore(self, state: Any) -> int:
+        """Go on from a state; the number of episodes under way that cannot be repeated and begin anew.
+
+        The batch is taken up if it has the same mode and as many environments.
+
+        Raises:
+            msgspec.ValidationError: it is not of this version.
+        """
+        saved = msgspec.convert(state, SavedRollout)
+        now = self._mode, self.system_prompt, self.prompt_version, self.episodes, self.env_steps
+        emit, self._emit = self._emit, lambda event: None
+        lost = 0
+        if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
+            lost = sum(not self._repeats(self.slots[each.env], each) for each in saved.episodes)
+            self._typical_length, self._sampler.lookahead = saved.typical_length, Lookahead(*saved.lookahead)
+            self._trajectories = list(saved.trajectories)
+            self._batch_turns_done = sum(each.own_turns for each in self._trajectories)
+        self._mode, self.system_prompt, self.prompt_version, self.episodes, self.env_steps = now
+        self._started, self._emit = saved.started, emit
+        self.forget_caches()
+        if self.live:
+            self.spectator.watch(self.spectator.env or 0)
+        return lost
+
+    def _repeats(self, slot: EnvSlot, saved: SavedEpisode) -> bool:
+        """Play an episode again by its replies; whether it came to where it stood. If not, none is under way."""
+        self._started, self._mode = saved.number, saved.mode
+        self.system_prompt, self.prompt_version = saved.system_prompt, saved.prompt_version
+        try:
+            self._reset(slot)
+            for reply, replaced in saved.turns(self.policy.chat.end_ids):
+                if slot.episode is None:
+                    return False
+                slot.episode.observe(slot.observation)
+                if replaced is None:
+                    used = _UsedReply(slot.episode.reply(reply))
+                else:
+                    text = self.policy.chat.text(reply.ids)
+                    used = _UsedReply(slot.episode.add_untrained_reply(text, value=reply.value), replaced)
+                    slot.is_corrected = True
+                self._act(slot, used)
+            if slot.episode is not None and saved_episode(slot, self.spectator.events_of(slot.index)) == saved:
+                return True
+        except EpisodeFault:
+            slot.is_broken = True
+        slot.episode = None
+        return False
+
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
         for slot in self.slots:
-            self._emit_correction(slot)
+            if slot.is_corrected:
+                self._emit_correction(slot)
+                slot.episode = None
 
     def _emit_correction(self, slot: EnvSlot) -> None:
         history = self.spectator.events_of(slot.index) if slot.episode is not None and slot.is_corrected else []
@@ -536,10 +608,9 @@ class Rollout:
         trajectory.episode, slot.episode, slot.is_truncated = slot.number, None, end == "truncated"
         self.episodes += 1
         self._typical_length += 0.1 * (slot.length - self._typical_length)
-        own_turns = sum(turn.is_trained for turn in trajectory.turns)
-        if slot.mode == "train" and own_turns:
+        if slot.mode == "train" and trajectory.own_turns:
             self._trajectories.append(trajectory)
-            self._batch_turns_done += own_turns
+            self._batch_turns_done += trajectory.own_turns
         elif slot.index == self.spectator.env:
             self._untrained.append(trajectory)
         finished = events.EpisodeFinished(

@@ -1,0 +1,85 @@
+"""What a checkpoint keeps of a rollout: the batch under way, and how each episode under way came to where it stands.
+
+An environment cannot be written to a file, but its episode can be repeated: the same seed, the same replies. Whether
+that gave the same observations and rewards is seen by comparing what is kept of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from llamagym_tui.config import Mode
+from llamagym_tui.engine.policy.sampler import Reply
+from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
+from llamagym_tui.protocol.events import Event, TurnFinished
+from llamagym_tui.trainer.rollout.environments import EnvSlot
+
+
+class RepeatedTurn(NamedTuple):
+    reply: Reply
+    replaced: str | None
+    """The agent's own reply, if a person's was used instead."""
+
+
+class SavedEpisode(Struct, frozen=True, kw_only=True):
+    """An episode under way, up to its last reply."""
+
+    env: int
+    number: int
+    mode: Mode
+    system_prompt: str
+    prompt_version: int
+    observations: list[str]
+    """As texts, the one that awaits a reply last."""
+    segments: list[Segment]
+    replaced: dict[int, str]
+    """By turn: the agent's own reply where a person's was used."""
+
+    def turns(self, end_ids: tuple[int, ...]) -> Iterator[RepeatedTurn]:
+        """What was replied in each turn; `end_ids` end a reply."""
+        number = 0
+        for segment in self.segments:
+            for turn in segment.turns:
+                ids = segment.ids[turn.start : turn.end]
+                reply = Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice)
+                yield RepeatedTurn(reply, self.replaced.get(number))
+                number += 1
+
+
+class SavedRollout(Struct, frozen=True, kw_only=True):
+    n_envs: int
+    mode: Mode
+    started: int
+    """Episodes begun since the run began."""
+    typical_length: float
+    lookahead: tuple[float, int]
+    trajectories: list[Trajectory]
+    """Episodes of the batch that have ended."""
+    episodes: list[SavedEpisode]
+
+
+def saved_episode(slot: EnvSlot, history: list[Event]) -> SavedEpisode:
+    """The episode of an environment; `history` has its events so far."""
+    episode = slot.episode
+    assert episode is not None
+    observations = [message["content"] for message in episode.conversation if message["role"] == "user"]
+    if len(observations) == sum(message["role"] == "assistant" for message in episode.conversation):
+        observations.append(slot.observation)  # no reply to it is under way
+    turns = [event for event in history if isinstance(event, TurnFinished)]
+    return SavedEpisode(
+        env=slot.index,
+        number=slot.number,
+        mode=slot.mode,
+        system_prompt=episode.system_prompt,
+        prompt_version=slot.prompt_version,
+        observations=observations,
+        segments=[
+            Segment(segment.prefix, segment.ids[: segment.turns[-1].end], list(segment.turns))
+            for segment in episode.finish("truncated").segments
+            if segment.turns
+        ],
+        replaced={event.turn: event.replaced for event in turns if event.replaced is not None},
+    )

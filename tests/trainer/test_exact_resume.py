@@ -1,0 +1,288 @@
+"""A run that is killed at a checkpoint and resumed becomes, bit for bit, what it would have become undisturbed."""
+
+from __future__ import annotations
+
+import queue
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import msgspec
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from msgspec.structs import replace
+
+from llamagym_tui.agent import ActionReading, Agent, read_action
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.protocol.commands import AnyCommand, SaveCheckpoint, Stop
+from llamagym_tui.protocol.events import (
+    CheckpointSaved,
+    EpisodeFinished,
+    EpisodeStarted,
+    Event,
+    UpdateFinished,
+    WarningRaised,
+)
+from llamagym_tui.run_store import RunStore, read_events
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.phases import Phase
+from llamagym_tui.trainer.rollout.environments import EnvSlot
+from llamagym_tui.trainer.session import Session
+
+UPDATES = 3
+PPO = PPOConfig(
+    batch_size=16, mini_batch_size=16, epochs=1, critic_warmup_updates=0, kl_target=0.01, reward_scale=None, lr=3e-3
+)
+
+
+class Walk(gymnasium.Env[int, int]):
+    """A random walk from 2 to 0 or 4; it repeats itself from its seed, unless all of them share one source."""
+
+    shared: np.random.Generator | None = None
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(5), spaces.Discrete(2)
+        self.place = 2
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = 2
+        return self.place, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        source = self.shared or self.np_random
+        self.place += 1 if source.random() < 0.4 + 0.2 * action else -1
+        return self.place, self.place / 4, self.place in (0, 4), False, {}
+
+
+if "LlamaWalk-v0" not in gymnasium.registry:
+    gymnasium.register("LlamaWalk-v0", entry_point=Walk)
+
+
+class WalkAgent(Agent):
+    env_id = "LlamaWalk-v0"
+    action_names = ("down", "up")
+
+    def get_system_prompt(self) -> str:
+        return "Walk."
+
+    def format_observation(self, observation: Any) -> str:
+        return f"At {observation}."
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+@dataclass(frozen=True)
+class Played(Builders):
+    """A tiny model; one checkpoint is requested in the middle of the second batch."""
+
+    make_policy: Callable[..., Policy] = field(kw_only=True)
+    commands: queue.SimpleQueue[AnyCommand] = field(kw_only=True)
+
+    def agent(self) -> Agent:
+        return WalkAgent()
+
+    def preflight(self, agent: Any, *, learns: bool = True) -> None:
+        return None
+
+    def model(self) -> Any:
+        torch.manual_seed(self.config.seed)
+        return SimpleNamespace(name="tiny", device="cpu", parameters=0, trainable=0)
+
+    def policy(self, agent: Any, loaded: Any) -> Policy:
+        lora = not self.config.full_finetuning
+        return self.make_policy(lora=lora, **msgspec.structs.asdict(self.config.generation))
+
+    def rollout(self, agent: Any, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
+        rollout = super().rollout(agent, policy, seed=seed, emit=emit)
+        step, steps = rollout.step, list[int]()
+
+        def counted() -> Any:
+            if policy.version == 1 and not self.config.resume:
+                steps.append(0)
+                if len(steps) == 4:
+                    self.commands.put(SaveCheckpoint())
+            return step()
+
+        rollout.step = counted  # type: ignore[method-assign]
+        return rollout
+
+
+@dataclass
+class Stage:
+    """Runs of one kind."""
+
+    make_policy: Callable[..., Policy]
+    config: RunConfig
+
+    def play(self, name: str, *, killed_at: int | None = None, resume: bool = False) -> tuple[list[Event], Session]:
+        """A run until `UPDATES` updates are made, or until so many checkpoints are."""
+        config = replace(self.config, run_dir=f"{self.config.run_dir}/{name}", resume=resume)
+        commands: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+        events: list[Event] = []
+
+        def sink(event: Event) -> None:
+            events.append(event)
+            if isinstance(event, UpdateFinished) and event.update == UPDATES:
+                commands.put(Stop())
+            if sum(isinstance(event, CheckpointSaved) for event in events) == killed_at:
+                raise Killed
+
+        builders = Played(config, make_policy=self.make_policy, commands=commands)
+        session = Session(config, RunStore.create(config), commands, sinks=[sink], builders=builders)
+        try:
+            assert session.run() is Phase.STOPPED, session.error
+        except Killed:
+            assert killed_at is not None
+        return events, session
+
+    def learnt(self, name: str) -> dict[str, Any]:
+        """What a run has become, times left out."""
+        model = Path(self.config.run_dir, name, "model")
+        found: dict[str, Any] = {file.name: file.read_bytes() for file in model.glob("*.safetensors")}
+        state = msgspec.msgpack.decode((model / "learner.msgpack").read_bytes())
+        return found | without_times(state)
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(each) for key, each in value.items() if not str(key).endswith("_s")}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.fixture
+def stage(make_policy, tmp_path, request) -> Stage:
+    full, policy = getattr(request, "param", (True, "generate"))
+    settings = {"generation": {"policy": policy, "max_new_tokens": 4}, "full_finetuning": full, "ppo": PPO}
+    config = RunConfig(agent="walk", run_dir=str(tmp_path), n_envs=6, threads=1, checkpoint_every_s=0)
+    return Stage(make_policy, msgspec.convert(msgspec.to_builtins(config) | msgspec.to_builtins(settings), RunConfig))
+
+
+@pytest.mark.parametrize("stage", [(f, p) for f in (True, False) for p in ("generate", "score")], indirect=True)
+def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbed(stage):
+    events, _ = stage.play("straight")
+    updates = [event.update for event in events if isinstance(event, CheckpointSaved)]
+    assert updates == [1, 1, 2, 3]  # the second one in the middle of a batch
+    for killed_at in (2, 3):
+        name = f"killed {killed_at}"
+        before, _ = stage.play(name, killed_at=killed_at)
+        after, _ = stage.play(name, resume=True)
+        assert stage.learnt(name) == stage.learnt("straight")
+        assert not [event for event in after if isinstance(event, WarningRaised)]
+        at_s = [event.at_s for event in read_events(Path(stage.config.run_dir, name))]
+        assert at_s == sorted(at_s)
+        assert at_s[-1] > before[-1].at_s
+
+
+def test_an_episode_under_way_is_shown_from_its_beginning_when_it_goes_on(stage):
+    stage.play("run", killed_at=2)
+    after, _ = stage.play("run", resume=True)
+    started = next(event for event in after if isinstance(event, EpisodeStarted))
+    finished = next(event for event in after if isinstance(event, EpisodeFinished))
+    assert finished.episode == started.episode
+
+
+def test_an_environment_that_does_not_repeat_itself_begins_anew_and_the_run_says_so_once(stage, monkeypatch):
+    monkeypatch.setattr(Walk, "shared", np.random.default_rng(0))
+    stage.play("run", killed_at=2)
+    after, session = stage.play("run", resume=True)
+    (warning,) = [event.message for event in after if isinstance(event, WarningRaised)]
+    assert "under way cannot go on and will begin anew" in warning
+    assert "LlamaWalk-v0" in warning
+    assert session.active_run.ppo.updates == UPDATES
+
+
+def test_generators_that_users_may_draw_from_go_on(stage, monkeypatch):
+    drawn: list[tuple[float, ...]] = []
+
+    def drawing(env: Walk, action: int) -> Any:
+        drawn.append((random.random(), float(np.random.rand()), float(torch.rand(()))))
+        return step(env, action)
+
+    step = Walk.step
+    monkeypatch.setattr(Walk, "step", drawing)
+    for name, killed_at in (("straight", None), ("killed", 3)):
+        random.seed(1), np.random.seed(1)
+        stage.play(name, killed_at=killed_at)
+    straight = drawn[: len(drawn) - drawn[::-1].index(drawn[0]) - 1]
+    del drawn[:]
+    stage.play("killed", resume=True)
+    assert drawn == straight[-len(drawn) :]
+
+
+UNSAVED = {
+    # Of the process, of what is shown, and figures of speed.
+    "_emitter", "_emit", "_clock", "_checkpoints", "spectator", "stopwatch", "_marks", "_make_env", "env", "_warn",
+    "_reported_at", "_began_at", "_drawing", "action_probes", "policy_map", "wheel", "elapsed_s", "_since",
+    # What the last updates used, for the inspector; whole words of the tokenizer, which are equal for equal texts.
+    "used", "inspector", "_untrained", "chat", "_verdict", "last_reply",
+    # Empty after a checkpoint: caches, gradients.
+    "_slots", "_sampler", "model", "backbone", "_trunk", "_head", "optimizer", "reference", "param_groups",
+}  # fmt: skip
+"""Attributes of which nothing must be in a checkpoint, or whose tensors are compared as files."""
+
+
+def differences(one: Any, other: Any, path: str, seen: set[int]) -> Iterator[str]:
+    """Paths of attributes in which two graphs of objects differ."""
+    if id(one) in seen or (callable(one) and not hasattr(one, "__dict__")):
+        return
+    seen.add(id(one))
+    if isinstance(one, torch.Tensor | torch.Generator):
+        states = [each.get_state() if isinstance(each, torch.Generator) else each for each in (one, other)]
+        if not torch.equal(*states):
+            yield path
+    elif isinstance(one, dict):
+        yield from [path] if one.keys() != other.keys() else ()
+        for key in one.keys() & other.keys():
+            yield from differences(one[key], other[key], f"{path}[{key}]", seen)
+    elif isinstance(one, list | tuple | deque):
+        yield from [path] if len(one) != len(other) else ()
+        for at, (each, its) in enumerate(zip(one, other, strict=False)):
+            yield from differences(each, its, f"{path}[{at}]", seen)
+    elif isinstance(one, EnvSlot) and one.episode is None:
+        yield from [path] if other.episode is not None else ()
+    elif attributes := attributes_of(one):
+        for name in attributes:
+            if name not in UNSAVED:
+                yield from differences(getattr(one, name), getattr(other, name), f"{path}.{name}", seen)
+    elif hasattr(one, "getstate"):
+        yield from [path] if one.getstate() != other.getstate() else ()
+    elif isinstance(one, int | float | str | bytes | None) and one != other and not path.endswith("_s"):
+        yield path
+
+
+def attributes_of(value: Any) -> list[str]:
+    if not type(value).__module__.startswith(("llamagym_tui", "tests")):
+        return []
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    return [each.name for each in fields(value)] if is_dataclass(value) else list(vars(value))
+
+
+def test_nothing_that_a_run_holds_is_forgotten_by_a_checkpoint(stage, monkeypatch):
+    """Whoever gives a part of the run a state of its own saves it, or names it in `UNSAVED`."""
+    _, before = stage.play("run", killed_at=2)
+    resumed: list[Any] = []
+
+    def stopped(session: Session, run: Any) -> None:
+        resumed.append(run)
+        raise Killed
+
+    monkeypatch.setattr(Session, "_advance", stopped)
+    with pytest.raises(AssertionError):  # it did not end well
+        stage.play("run", resume=True)
+    found = sorted(set(differences(before.active_run, resumed[0], "run", set())))
+    assert found == ["run.config.resume"]
