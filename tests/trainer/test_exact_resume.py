@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -36,6 +35,7 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.environments import EnvSlot
 from llamagym_tui.trainer.session import Session
+from tests.fake_parts import Loaded
 
 UPDATES = 3
 PPO = PPOConfig(
@@ -100,7 +100,7 @@ class Played(Builders):
 
     def model(self) -> Any:
         torch.manual_seed(self.config.seed)
-        return SimpleNamespace(name="tiny", device="cpu", parameters=0, trainable=0)
+        return Loaded()
 
     def policy(self, agent: Any, loaded: Any) -> Policy:
         lora = not self.config.full_finetuning

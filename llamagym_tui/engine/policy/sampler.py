@@ -58,8 +58,8 @@ class Sampler:
     def __init__(self, policy: Policy, slots: int) -> None:
         self.policy = policy
         self.lookahead = Lookahead()
-        backbone = policy.model.backbone
-        self._slots = (Slots if backbone.shares else PlainSlots)(backbone, slots)
+        self._count = slots
+        self.forget()
         self._version = policy.version
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
@@ -71,7 +71,8 @@ class Sampler:
 
     def forget(self) -> None:
         """Drop all keys and values; each conversation must begin with its whole prompt."""
-        self._slots = type(self._slots)(self.policy.model.backbone, self._slots.count)
+        backbone = self.policy.model.backbone
+        self._slots = (Slots if backbone.shares else PlainSlots)(backbone, self._count)
 
     @torch.inference_mode()
     def reply(
