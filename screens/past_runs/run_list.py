@@ -6,6 +6,7 @@ Lines stand at once, and are filled in as the events of each run are read in a t
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -25,6 +26,8 @@ from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, column
 from llamagym_tui.screens.widgets.numbers import spark
 
 MARK = "●"
+PAINT_S = 0.2
+"""Seconds between two paintings while runs are read, at least: a painting takes as long as reading many of them."""
 DIM = "$foreground 60%"
 ENDING_STYLES = {"finished": "$success", "failed": "$error"}
 
@@ -100,10 +103,12 @@ class RunList(OptionList):
         rows = [RunRow(info=info, under_way=info.run_dir.absolute() == open_run) for info in infos[: self._at_most]]
         self.loaded = True
         self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
-        for row in rows:
-            read = await asyncio.to_thread(read_row, row)
-            self.rows[row.key] = read
-            self._draw(read)
+        while rows:
+            read = await asyncio.to_thread(_read_some, rows)
+            rows = rows[len(read) :]
+            for row in read:
+                self.rows[row.key] = row
+                self._draw(row)
         if self.sorted_by != "when":
             self.sort(self.sorted_by, backwards=self.backwards)
         self.post_message(self.Changed())
@@ -212,6 +217,14 @@ class RunHeading(Static):
     def on_click(self, event: Click) -> None:
         if column := event.style.meta.get("sort"):
             self._runs.sort(column, backwards=column == self._runs.sorted_by and not self._runs.backwards)
+
+
+def _read_some(rows: list[RunRow]) -> list[RunRow]:
+    """As many rows as are read in `PAINT_S`, one at least."""
+    began, read = time.monotonic(), []
+    while len(read) < len(rows) and (not read or time.monotonic() - began < PAINT_S):
+        read.append(read_row(rows[len(read)]))
+    return read
 
 
 def _row(cells: dict[str, Content], curve: Content) -> Content:

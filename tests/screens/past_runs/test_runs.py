@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from textual.pilot import Pilot
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, RunFinished
+from llamagym_tui.screens.past_runs import run_list
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
@@ -301,3 +303,15 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path:
         await pilot.press("y" if agrees else "n")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else RunsScreen))
         assert (app.config is not None) == agrees
+
+
+def test_many_runs_are_read_between_two_paintings_and_a_slow_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(10_000))
+    monkeypatch.setattr(run_list, "read_row", lambda row: row)
+    monkeypatch.setattr(
+        run_list, "time", SimpleNamespace(monotonic=lambda: next(seconds) / 100)
+    )  # ten milliseconds a run
+    rows = [object() for _ in range(300)]
+    assert len(run_list._read_some(rows)) == 20  # type: ignore[arg-type]
+    monkeypatch.setattr(run_list, "PAINT_S", 0.0)
+    assert run_list._read_some(rows) == rows[:1]  # type: ignore[arg-type,comparison-overlap]
