@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -51,7 +51,7 @@ def main(
             for measure in (
                 lambda folder, env: trained(folder, env, "--minutes", seconds / 60, "--seed", seed)["episodes_per_s"],
                 lambda folder, env: frame_s(PLAYGROUND, PAINTED, env, folder),
-                lambda folder, env: trained(folder, env, "--episodes", episodes, "--seed", seed)["mean_return"],
+                lambda folder, env: played(trained(folder, env, "--episodes", episodes, "--seed", seed)),
             )
         )
         found = {
@@ -73,7 +73,13 @@ def require_code_of(folder: Path, env: Env) -> None:
         raise SystemExit(f"{folder} is no checkout: there, llamagym_tui is imported from {found}")
 
 
-def trained(folder: Path, env: Env, *options: object) -> dict[str, float]:
+def played(figures: dict[str, Any]) -> float:
+    """Mean return of a run: of its final evaluation, or as versions before that one had it."""
+    found: float = (figures.get("evaluation") or figures)["mean_return"]
+    return found
+
+
+def trained(folder: Path, env: Env, *options: object) -> dict[str, Any]:
     """Summary of a run of Blackjack with the defaults."""
     with tempfile.TemporaryDirectory() as run:
         words = ("train", "blackjack", "--threads", 1, "--run-dir", f"{run}/run", *options)

@@ -204,6 +204,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The run ends after this many episodes. None: no limit."""
     minutes: Positive | None = None
     """The run ends after this many minutes of playing and training, loading excluded. None: no limit."""
+    final_episodes: Annotated[int, Meta(ge=0)] = 200
+    """Sampled episodes, on seeds that training does not see, of the evaluation that `train` ends with. 0: none."""
+    final_s: Positive = 30.0
+    """Seconds after which it begins no further episode; where those under way take three times as long, it has no
+    result."""
     full_finetuning: bool | None = None
     """True: all weights are trained; False: a LoRA adapter. None: the model's registry entry decides."""
     dtype: Dtype | None = None

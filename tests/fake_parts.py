@@ -111,6 +111,9 @@ class Evaluated:
     return_stderr: float = 0.01
     parse_failure_rate: float = 0.0
     elapsed_s: float = 1.0
+    truncated: int = 0
+    dropped: int = 0
+    is_complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -344,13 +347,14 @@ class FakeBuilders(Builders):
         return 1
 
     def evaluate(self, agent: Agent, policy: Any, **arguments: Any) -> Any:
+        self._fail("evaluate")
         self.made["evaluated"] = arguments
         done = 0
         while done < arguments["episodes"] and not arguments["should_stop"]():
             self.clock.now += STEP_S
             done += 1
             arguments["progress"](done)
-        return Evaluated(episodes=done)
+        return Evaluated(episodes=done, is_complete=done == arguments["episodes"])
 
     def warm_start(self, policy: Any, ppo: Any, conversations: Any, *, progress: Any, should_stop: Any) -> Any:
         self._fail("warm_start")
@@ -409,6 +413,7 @@ class Stage:
         *,
         faults: dict[str, Exception] | None = None,
         rewrites_history: bool = False,
+        evaluates_end: bool = False,
         **settings: Any,
     ) -> None:
         self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
@@ -428,6 +433,7 @@ class Stage:
             sinks=[self.events.append],
             clock=self.builders.clock,
             builders=self.builders,
+            evaluates_end=evaluates_end,
         )
 
     def _before_step(self, rollout: Rollout) -> None:

@@ -6,6 +6,7 @@ Errors are raised, for the command line to show. Torch is imported when one of t
 
 from __future__ import annotations
 
+import math
 import queue
 import signal
 import tempfile
@@ -21,9 +22,16 @@ from llamagym_tui.cli.progress import Progress, progress_on
 from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Stop
-from llamagym_tui.protocol.events import Event, RunFinished, RunStarted
+from llamagym_tui.protocol.events import (
+    EpisodesCounted,
+    EvaluationFinished,
+    Event,
+    RunFinished,
+    RunStarted,
+    UpdateFinished,
+)
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, margin
+from llamagym_tui.returns import MeanReturn, evaluated_return, margin, standard_error
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 
@@ -42,8 +50,16 @@ class Report(Protocol):
 
 def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does."""
-    limits = {"episodes": config.episodes, "minutes": config.minutes}
-    return run_session(config, _Summary(), queue.SimpleQueue(), json_output=json_output, debug=debug, **limits)
+    return run_session(
+        config,
+        _Summary(),
+        queue.SimpleQueue(),
+        json_output=json_output,
+        debug=debug,
+        evaluates_end=True,
+        episodes=config.episodes,
+        minutes=config.minutes,
+    )
 
 
 def evaluate(
@@ -94,6 +110,8 @@ def evaluate(
         "mean_return": found.mean_return,
         "return_stderr": found.return_stderr,
         "parse_failure_rate": found.parse_failure_rate,
+        "truncated": found.truncated,
+        "dropped": found.dropped,
         "elapsed_s": round(found.elapsed_s, 3),
     }
     echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy))
@@ -101,21 +119,43 @@ def evaluate(
 
 
 class _Summary:
-    """What a run began as, and ended as."""
+    """What a run began as, and ended as; how well it plays is the evaluation of the policy that it ended with."""
 
     def __init__(self) -> None:
         self._started: RunStarted | None = None
         self._finished: RunFinished | None = None
+        self._evaluation: EvaluationFinished | None = None
+        self._updated: UpdateFinished | None = None
+        self._dropped = 0
 
     def take(self, event: Event) -> None:
-        if isinstance(event, RunStarted):
-            self._started = event
-        elif isinstance(event, RunFinished):
-            self._finished = event
+        match event:
+            case RunStarted():
+                self._started = event
+            case RunFinished():
+                self._finished = event
+            case EvaluationFinished():
+                self._evaluation = event
+            case UpdateFinished():
+                self._updated = event
+            case EpisodesCounted():
+                self._dropped = event.dropped
+            case _:
+                pass
+
+    @property
+    def _last_batch(self) -> MeanReturn | None:
+        """Mean return of the last update's batch, which its own update came after."""
+        if self._updated is None:
+            return None
+        stats = self._updated.stats
+        spread = stats.return_std**2 * stats.episodes
+        return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
 
     def figures(self) -> dict[str, Any]:
         started, finished = self._started, self._finished
         assert started is not None and finished is not None, "only a run that ended well is summed up"
+        found, batch = self._evaluation, self._last_batch
         return {
             "agent": started.agent,
             "model": started.model,
@@ -125,20 +165,43 @@ class _Summary:
             "updates": finished.updates,
             "elapsed_s": round(finished.elapsed_s, 3),
             "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
-            "mean_return": finished.mean_return,
-            "return_stderr": finished.return_stderr,
+            "dropped": self._dropped,
+            "evaluation": found
+            and {
+                **_figures_of(evaluated_return(found)),
+                "policy": "greedy" if found.greedy else "sampled",
+                "parse_failure_rate": found.parse_failure_rate,
+                "truncated": found.truncated,
+                "dropped": found.dropped,
+            },
+            "last_update": batch and {"update": finished.updates, **_figures_of(batch)},
             "run_dir": started.run_dir,
         }
 
     def sentence(self) -> str:
-        figures = self.figures()
+        figures, found, batch = self.figures(), self._evaluation, self._last_batch
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
-        mean = MeanReturn(figures["mean_return"], figures["return_stderr"], figures["episodes"])
-        return (
-            "{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s; mean return {mean} "
-            "over the last thousand. The run is in {run_dir}"
-        ).format(mean=return_text(mean, 3), **figures)
+        texts = ["{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s.".format(**figures)]
+        if found:
+            mean = return_text(evaluated_return(found), 3)
+            how = "greedy" if found.greedy else "sampled"
+            texts.append(f"The policy now: mean return {mean} over {found.episodes:,} {how} episodes on other seeds.")
+        if batch:
+            mean = return_text(batch, 3)
+            texts.append(f"Before its last update: {mean} over the {batch.episodes:,} episodes of that batch.")
+        if self._dropped:
+            texts.append(f"Episodes that failed and were dropped: {self._dropped:,}.")
+        return " ".join([*texts, f"The run is in {figures['run_dir']}"])
+
+
+def _figures_of(mean: MeanReturn) -> dict[str, Any]:
+    """A mean return with its n and its 95 % interval for JSON; what is no finite number is null."""
+    values = {"mean_return": mean.mean, "return_stderr": mean.stderr, "half_width_95": margin(mean.stderr)}
+    finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    if mean.episodes < 2:
+        finite |= {"return_stderr": None, "half_width_95": None}
+    return {"episodes": mean.episodes, **finite}
 
 
 def return_text(mean: MeanReturn, decimals: int) -> str:
@@ -154,6 +217,7 @@ def run_session(
     *,
     json_output: bool,
     debug: bool,
+    evaluates_end: bool = False,
     **limits: float | None,
 ) -> int:
     """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
@@ -164,6 +228,7 @@ def run_session(
         command_queue: of the session.
         json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
+        evaluates_end: evaluate the policy that it ends with.
         limits: of `progress_on`.
     Returns:
         The exit code, 0.
@@ -183,7 +248,7 @@ def run_session(
         from llamagym_tui.trainer.phases import Phase
         from llamagym_tui.trainer.session import Session
 
-        session = Session(config, store, command_queue, sinks=[report.take, progress.take])
+        session = Session(config, store, command_queue, sinks=[report.take, progress.take], evaluates_end=evaluates_end)
         with _stopped_by_signals(command_queue, progress):
             phase = session.run()
         if phase is Phase.FAILED:
@@ -215,6 +280,7 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
         system_prompt=prompt,
         should_stop=lambda: False,
         progress=progress.evaluated,
+        warn=lambda sentence: progress.notify(f"warning: {sentence}"),
     )
 
 

@@ -27,8 +27,9 @@ def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debu
         debug: leave stderr to the libraries too.
     """
     script = _Script(config, hands)
-    limits = {"episodes": hands or None}
-    return headless.run_session(config, script, script.queue, json_output=json_output, debug=debug, **limits)
+    return headless.run_session(
+        config, script, script.queue, json_output=json_output, debug=debug, episodes=hands or None
+    )
 
 
 class _Script:

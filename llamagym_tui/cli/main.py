@@ -68,6 +68,9 @@ OPTIONS = {
     "max_failures": _option(
         int | None, "End after so many failed episodes in a row; others are dropped. (10)", panel=TRAINING, min=1
     ),
+    "final_episodes": _option(
+        int | None, "Episodes of the evaluation at the end, in some 30 s. 0: none. (200)", panel=TRAINING, min=0
+    ),
     "on_collapse": _option(
         Literal["warn", "rollback"] | None,
         "If the policy collapses: warn, or go back to its last good checkpoint. (warn)",
@@ -165,7 +168,7 @@ def home(
 
 
 @app.command(cls=PlayCommand, hidden=True)
-@takes(OPTIONS.keys() - {"sft_warm_start", "sft_data", "trust_agent"})
+@takes(OPTIONS.keys() - {"final_episodes", "sft_warm_start", "sft_data", "trust_agent"})
 def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
     from llamagym_tui.setup.run_config import with_run_dir

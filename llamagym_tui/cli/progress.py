@@ -16,6 +16,7 @@ from llamagym_tui.demos.training_facts import fact_lines
 from llamagym_tui.protocol.events import (
     DemonstrationsRead,
     EpisodesCounted,
+    EvaluationCancelled,
     Event,
     PhaseChanged,
     RolledBack,
@@ -79,6 +80,8 @@ class Progress(ABC):
                 self.notify(f"warning: {event.message}")
             case DemonstrationsRead():
                 self.notify(f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}")
+            case EvaluationCancelled(why=why) if why:
+                self.notify(f"warning: {why}")
             case WarmStartFinished():
                 self.notify(f"warm start: {warm_start_text(event)}")
             case RolledBack():

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -140,8 +140,6 @@ class EventLog:
 
     def _line(self, event: Event) -> bytes:
         line = self._encoder.encode(event)
-        if b"null" in line:
-            line = self._encoder.encode(_finite(msgspec.to_builtins(event)))
         if isinstance(event, EpisodesCounted):  # numbers only, and most of a long run's bytes
             line = _WHOLE.sub(b"", line)
         return line + b"\n"
@@ -260,7 +258,12 @@ class Pieces:
 
 def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
     try:
-        return _decoder.decode(line)
+        try:
+            return _decoder.decode(line)
+        except msgspec.ValidationError:
+            if b"null" not in line:
+                raise
+            return msgspec.convert(_with_nan(msgspec.json.decode(line), AnyEvent), AnyEvent)
     except (ValueError, RecursionError) as error:
         number = 1
         with regular_file(path) as file:
@@ -273,10 +276,16 @@ def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
         ) from error
 
 
-def _finite(value: Any) -> Any:
-    """The same with 0 for every number that JSON does not know: NaN and the infinities."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return 0.0 if isinstance(value, float) and not math.isfinite(value) else value
+def _with_nan(value: Any, kind: Any) -> Any:
+    """The same with NaN for every null where a number belongs: JSON knows neither NaN nor the infinities."""
+    if value is None and kind is float:
+        return math.nan
+    if isinstance(value, list) and get_origin(kind) is list:
+        return [_with_nan(item, get_args(kind)[0]) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if kind is AnyEvent:
+        kind = next((each for each in get_args(AnyEvent) if each.__name__ == value.get("type")), None)
+    is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
+    return {key: _with_nan(item, types.get(key)) for key, item in value.items()}

@@ -417,11 +417,17 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     return_stderr: float
     parse_failure_rate: float
     elapsed_s: float
+    truncated: int = 0
+    """Episodes among them that a limit cut off."""
+    dropped: int = 0
+    """Episodes that failed, and others were played in their place."""
 
 
 class EvaluationCancelled(Event, frozen=True, kw_only=True):
-    """An evaluation was cancelled, and has no result."""
+    """An evaluation was cancelled, or failed, and has no result."""
 
+    why: str = ""
+    """Why it failed, as a sentence; empty: it was cancelled."""
     played: int
     """Episodes that had ended."""
     episodes: int
@@ -555,7 +561,7 @@ class RunFinished(Event, frozen=True, kw_only=True):
     elapsed_s: float
     """Seconds of playing and training, loading excluded."""
     mean_return: float
-    """Over the last 1,000 training episodes, or all of them if fewer; NaN is sent as 0 when there are none."""
+    """Over the last 1,000 training episodes, or all of them if fewer: of policies that differ. NaN without any."""
     return_stderr: float
 
 

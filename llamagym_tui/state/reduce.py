@@ -102,6 +102,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(evaluated, _evaluation_text(event))
         case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {event.episodes:,} episodes."
+            note = clipped(event.why) or note
             return _noted(_after(state, event, "pending", "warm_start"), note)
         case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)

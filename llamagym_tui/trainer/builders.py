@@ -142,6 +142,8 @@ class Builders:
         system_prompt: str,
         should_stop: Callable[[], bool],
         progress: Callable[[int], None],
+        warn: Callable[[str], None] = lambda sentence: None,
+        limit_s: float | None = None,
     ) -> Evaluation:
         """Episodes in environments of their own, on seeds that training does not see."""
         from llamagym_tui.trainer.rollout.evaluation import evaluate
@@ -155,7 +157,10 @@ class Builders:
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
             system_prompt=system_prompt,
+            max_failures=self.config.max_failures,
+            limit_s=limit_s,
             should_stop=should_stop,
+            warn=warn,
             progress=progress,
         )
 

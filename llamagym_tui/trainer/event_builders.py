@@ -53,7 +53,9 @@ def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
 
 
 def evaluation_finished(found: Evaluation, *, greedy: bool) -> EvaluationFinished:
-    return EvaluationFinished(greedy=greedy, **dataclasses.asdict(found))
+    figures = dataclasses.asdict(found)
+    del figures["is_complete"]
+    return EvaluationFinished(greedy=greedy, **figures)
 
 
 def session_failed(error: Exception, log_path: Path) -> SessionFailed:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
@@ -32,7 +32,12 @@ from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
 from llamagym_tui.trainer.warm_start import warm_start
 
+if TYPE_CHECKING:
+    from llamagym_tui.trainer.rollout.evaluation import Evaluation
+
 Unit = Literal["turn", "update"]
+PATIENCE = 3
+"""Times its limit that the evaluation at the end may take until its last episodes have ended."""
 log = logging.getLogger(__name__)
 
 
@@ -48,6 +53,7 @@ class Session:
         sinks: Sequence[Sink] = (),
         clock: Callable[[], float] = time.monotonic,
         builders: Builders | None = None,
+        evaluates_end: bool = False,
     ) -> None:
         """A session that waits to `run`; it closes the store.
 
@@ -58,6 +64,7 @@ class Session:
             sinks: receive every event too.
             clock: seconds, monotonic.
             builders: build the parts; None: the real ones.
+            evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
         self.phase = Phase.LOADING
         self.error: Exception | None = None
@@ -67,6 +74,7 @@ class Session:
         """None: still loading."""
         self._config, self._store, self._clock = config, store, clock
         self._builders = builders or Builders(config)
+        self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
         self._pace = Pace(clock)
@@ -130,7 +138,7 @@ class Session:
     def _play(self, run: Run) -> None:
         rollout = run.rollout
         if run.is_limit_reached:
-            self._stop(run)
+            self._stop(run, evaluates=self._evaluates_end)
             return
         if rollout.awaits_person:
             self._wait_for_person(run)
@@ -288,22 +296,16 @@ class Session:
         run.policy_map.map(prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once)
 
     def _evaluate(self, command: commands.Evaluate, run: Run) -> None:
-        """Play apart from the run, then go on where it was; a stop or a cancel meanwhile leaves no result."""
+        """Play apart from the run, then go on where it was; a stop, a cancel or a failure leaves no result."""
         run.report_episodes()
         before = self.phase
         self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")
-        emit = self._emitter.throttled()
-        found = self._builders.evaluate(
-            run.agent,
-            run.policy,
-            episodes=command.episodes,
-            greedy=command.greedy,
-            system_prompt=run.rollout.system_prompt,
-            should_stop=lambda: self._should_end_evaluation(run),
-            progress=lambda done: emit(
-                events.PhaseChanged(phase="evaluating", detail=f"{done} of {command.episodes} episodes")
-            ),
-        )
+        try:
+            found = self._evaluation(command, run, should_stop=lambda: self._should_end_evaluation(run))
+        except Exception as error:  # its environments are not the run's, and memory may be short for it alone
+            self._evaluation_failed(error, command.episodes)
+            self._enter(before)
+            return
         cancelled = self.inbox.take_first(commands.CancelEvaluation) is not None
         cancelled = cancelled or self.inbox.holds(commands.CancelWarmStart)
         if cancelled and found.episodes < command.episodes:
@@ -311,6 +313,48 @@ class Session:
         elif not self._is_stop_requested():
             self._emit(event_builders.evaluation_finished(found, greedy=command.greedy))
         self._enter(before)
+
+    def _evaluation(
+        self, command: commands.Evaluate, run: Run, *, should_stop: Callable[[], bool], limit_s: float | None = None
+    ) -> Evaluation:
+        emit, of = self._emitter.throttled(), f"of {command.episodes} episodes"
+        return self._builders.evaluate(
+            run.agent,
+            run.policy,
+            episodes=command.episodes,
+            greedy=command.greedy,
+            system_prompt=run.rollout.system_prompt,
+            should_stop=should_stop,
+            progress=lambda done: emit(events.PhaseChanged(phase="evaluating", detail=f"{done} {of}")),
+            warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
+            limit_s=limit_s,
+        )
+
+    def _evaluation_failed(self, error: Exception, episodes: int) -> None:
+        log.error("the evaluation failed", exc_info=error)
+        why = event_builders.session_failed(error, self._store.log_path).message
+        self._emit(events.EvaluationCancelled(played=0, episodes=episodes, why=f"No evaluation: {why}"))
+
+    def _evaluate_end(self, run: Run) -> None:
+        """Evaluate the policy that the run ends with, in bounded time; without a result, why."""
+        command = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)
+        limit_s, until = self._config.final_s, self._clock() + PATIENCE * self._config.final_s
+        self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")
+        try:
+            found = self._evaluation(
+                command,
+                run,
+                should_stop=lambda: self._is_stop_requested() or self._clock() >= until,
+                limit_s=limit_s,
+            )
+            if found.is_complete and found.episodes:
+                self._emit(event_builders.evaluation_finished(found, greedy=False))
+            else:
+                why = "The evaluation at the end was stopped with episodes under way; `llamagym-tui eval` makes one."
+                self._emit(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes, why=why))
+        except Exception as error:
+            self._evaluation_failed(error, command.episodes)
+        self._enter(Phase.ROLLING_OUT)
 
     def _warm_start(self, run: Run, sft_data: str | None) -> None:
         """Train on demonstrations, then go on where the run was.
@@ -343,11 +387,13 @@ class Session:
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
-    def _stop(self, run: Run) -> None:
+    def _stop(self, run: Run, *, evaluates: bool = False) -> None:
         run.report_episodes()
         if run.policy_map.is_cheap:
             self._map_policy(run, at_once=True, should_stop=lambda: False)
         finished = run.finish()
+        if evaluates:
+            self._evaluate_end(run)
         self._enter(Phase.STOPPED)
         self._emit(finished)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
@@ -118,10 +120,10 @@ def _pending_texts(state: RunState) -> list[str]:
 def _farewell(state: RunState) -> str:
     end = state.finished
     assert end is not None
-    return (
-        f"The run has ended: {end.episodes:,} episodes, {end.updates:,} updates, "
-        f"mean return {number(end.mean_return, 3)}. It is kept in {state.run_dir}."
-    )
+    known, recent = math.isfinite(end.mean_return), min(end.episodes, RECENT)
+    mean = f", mean return {number(end.mean_return, 3)} over the last {recent:,}" if known else ""
+    counts = f"{end.episodes:,} episodes, {end.updates:,} updates"
+    return f"The run has ended: {counts}{mean}. It is kept in {state.run_dir}."
 
 
 class Banner(Static):

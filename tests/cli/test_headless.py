@@ -70,10 +70,49 @@ def test_training_ends_with_one_line_of_json(
         "updates": 2,
         "elapsed_s": figures["elapsed_s"],
         "episodes_per_s": figures["episodes_per_s"],
-        "mean_return": 0.5,
-        "return_stderr": pytest.approx(0.1147, abs=1e-4),
+        "dropped": 0,
+        "evaluation": {
+            "episodes": 200,
+            "mean_return": -0.25,
+            "return_stderr": 0.01,
+            "half_width_95": pytest.approx(0.0196),
+            "policy": "sampled",
+            "parse_failure_rate": 0.0,
+            "truncated": 0,
+            "dropped": 0,
+        },
+        # 0.5 / sqrt(8 - 1), of the fake's 8 episodes an update
+        "last_update": {
+            "update": 2,
+            "episodes": 8,
+            "mean_return": 0.5,
+            "return_stderr": pytest.approx(0.18898, abs=1e-5),
+            "half_width_95": pytest.approx(0.37041, abs=1e-5),
+        },
         "run_dir": str(tmp_path),
     }
+    evaluation = stagehand.built[0].made["evaluated"]
+    assert (evaluation["greedy"], evaluation["limit_s"]) == (False, 30.0)
+
+
+def test_without_an_evaluation_or_an_update_the_line_says_null(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless.train(config(tmp_path, episodes=2, final_episodes=0), json_output=True)
+    figures = json.loads(capfd.readouterr().out)
+    assert (figures["evaluation"], figures["last_update"]) == (None, None)
+    assert "evaluated" not in stagehand.built[0].made
+
+
+def test_a_mean_that_is_not_finite_is_null(tmp_path: Path, stagehand: Stagehand, capfd: Any) -> None:
+    def break_figures(rollout: Rollout) -> None:
+        stagehand.built[0].made["ppo"].figures = {"mean_return": float("nan")}
+
+    stagehand.before_step = break_figures
+    headless.train(config(tmp_path, episodes=8), json_output=True)
+    line = capfd.readouterr().out
+    assert "NaN" not in line
+    assert json.loads(line)["last_update"]["mean_return"] is None
 
 
 def test_without_json_it_ends_with_a_sentence(
@@ -81,8 +120,11 @@ def test_without_json_it_ends_with_a_sentence(
 ) -> None:
     headless.train(config(tmp_path, episodes=20))
     out = capfd.readouterr().out
-    # 1.96 · 0.11471 = 0.22483
-    assert out.startswith("20 episodes and 2 updates in 0 s; mean return 0.500 ± 0.225 (95 %) over the last")
+    assert out.startswith(
+        "20 episodes and 2 updates in 0 s. "
+        "The policy now: mean return -0.250 ± 0.020 (95 %) over 200 sampled episodes on other seeds. "
+        "Before its last update: 0.500 ± 0.370 (95 %) over the 8 episodes of that batch. "
+    )
     assert str(tmp_path) in out
 
 
@@ -204,6 +246,8 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
         "mean_return": -0.25,
         "return_stderr": 0.01,
         "parse_failure_rate": 0.0,
+        "truncated": 0,
+        "dropped": 0,
         "elapsed_s": 1.0,
     }
     assert stagehand.built[0].made["evaluated"]["system_prompt"] == "Call the coin."

@@ -41,11 +41,13 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     )  # fmt: skip
     figures = only_line(trained.stdout)
     assert list(figures) == [
-        "agent", "model", "seed", "episodes", "env_steps", "updates", "elapsed_s", "episodes_per_s", "mean_return",
-        "return_stderr", "run_dir",
+        "agent", "model", "seed", "episodes", "env_steps", "updates", "elapsed_s", "episodes_per_s", "dropped",
+        "evaluation", "last_update", "run_dir",
     ]  # fmt: skip
     assert (figures["agent"], figures["seed"], figures["run_dir"]) == ("blackjack", 1, str(run_dir))
     assert figures["episodes"] == 64
+    assert figures["evaluation"]["episodes"] == 200
+    assert -1 <= figures["evaluation"]["mean_return"] <= 1
     assert "Traceback" not in trained.stderr
     assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {path.name for path in run_dir.iterdir()}
     assert run_store.last_system_prompt(run_dir) == "Hit below 13."
@@ -59,7 +61,8 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     )  # fmt: skip
     found = only_line(evaluated.stdout)
     assert list(found) == [
-        "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "elapsed_s",
+        "agent", "model", "episodes", "mean_return", "return_stderr", "parse_failure_rate", "truncated", "dropped",
+        "elapsed_s",
     ]  # fmt: skip
     assert found["episodes"] == 64
     assert -1 <= found["mean_return"] <= 1

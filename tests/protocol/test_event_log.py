@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.event_log import EventLog
 from llamagym_tui.protocol.events import (
     EpisodeFinished,
+    EpisodesCounted,
     EpisodeStarted,
     Event,
     ModeChanged,
@@ -136,14 +139,25 @@ def test_a_broken_line_within_the_file_is_named(tmp_path: Path) -> None:
         list(event_log.read(path))
 
 
-def test_a_number_that_json_cannot_say_becomes_zero_and_the_log_stays_readable(tmp_path: Path) -> None:
+def test_a_number_that_json_cannot_say_is_null_on_disk_and_none_when_it_is_read(tmp_path: Path) -> None:
     finished = EpisodeFinished(episode=0, episode_return=float("nan"), length=1, end="terminated")
     turn = TurnFinished(episode=0, turn=0, reply="null", action=None, action_name="", how="failed", reward=float("inf"))
     started = EpisodeStarted(episode=0, system_prompt="null", prompt_version=0, mode="train")
     kept = written(tmp_path / "events.jsonl", [started, turn, finished])
     assert kept[0] == started
-    assert (kept[1].reply, kept[1].action, kept[1].reward) == ("null", None, 0.0)
-    assert kept[2].episode_return == 0.0
+    assert (kept[1].reply, kept[1].action, math.isnan(kept[1].reward)) == ("null", None, True)
+    assert math.isnan(kept[2].episode_return)
+    assert json.loads((tmp_path / "events.jsonl").read_bytes().splitlines()[2])["episode_return"] is None
+
+
+def test_numbers_that_are_not_finite_are_read_back_in_lists_and_in_records(tmp_path: Path) -> None:
+    counts = {"mode": "train", "prompt_version": 0, "policy_version": 0, "env_steps": 2, "episodes_per_s": 1.0}
+    counted = EpisodesCounted(returns=[1.0, math.nan], lengths=[1, 1], parse_failures=0, episodes=2, **counts)
+    stats = msgspec.structs.replace(fakes.STATS, mean_return=math.nan, kl_ref=0.5)
+    update = UpdateFinished(update=1, episodes=2, stats=stats)
+    one, other = written(tmp_path / "events.jsonl", [counted, update])
+    assert (one.returns[0], math.isnan(one.returns[1])) == (1.0, True)
+    assert (math.isnan(other.stats.mean_return), other.stats.kl_ref) == (True, 0.5)
 
 
 def test_a_log_of_the_first_version_stays_readable(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodesCounted,
     EpisodeStarted,
+    EvaluationCancelled,
     EvaluationFinished,
     ModeChanged,
     PhaseChanged,
@@ -164,7 +166,8 @@ def test_a_batch_that_is_full_waits_while_in_inference_mode(tmp_path: Path) -> N
 def test_returns_of_inference_do_not_enter_the_mean_of_training(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=10, mode="inference")
     stage.session.run()
-    assert (stage.events[-1].mean_return, stage.events[-1].return_stderr) == (0.0, 0.0)
+    assert math.isnan(stage.events[-1].mean_return)
+    assert math.isnan(stage.events[-1].return_stderr)
 
 
 def test_the_mean_return_is_over_training_episodes(tmp_path: Path) -> None:
@@ -248,6 +251,44 @@ def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
     stage.script = {2: [Evaluate(episodes=10**9), Pause(), Stop()]}
     assert stage.session.run() is Phase.STOPPED
     assert stage.of(EvaluationFinished) == []
+
+
+def test_an_evaluation_that_fails_gives_a_reason_and_the_run_goes_on(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6, faults={"evaluate": EnvError("Coin-v0 cannot be made.")})
+    stage.script = {2: [Evaluate(episodes=10)]}
+    assert stage.session.run() is Phase.STOPPED
+    (cancelled,) = stage.of(EvaluationCancelled)
+    assert cancelled.why == "No evaluation: Coin-v0 cannot be made."
+    assert stage.phases()[-3:] == ["evaluating", "rolling_out", "stopped"]
+
+
+@pytest.mark.parametrize(("final_episodes", "evaluated"), [(16, 16), (0, None)])
+def test_a_run_at_its_limit_ends_with_an_evaluation_after_its_checkpoint(
+    tmp_path: Path, final_episodes: int, evaluated: int | None
+) -> None:
+    stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_episodes=final_episodes)
+    assert stage.session.run() is Phase.STOPPED
+    assert [found.episodes for found in stage.of(EvaluationFinished)] == [evaluated] * (evaluated is not None)
+    ends = [type(event) for event in stage.events if not isinstance(event, PhaseChanged)]
+    assert ends[-1] is RunFinished
+    if evaluated:
+        assert ends[-3:] == [CheckpointSaved, EvaluationFinished, RunFinished]
+        assert not stage.evaluated["greedy"]
+
+
+def test_an_evaluation_at_the_end_that_takes_too_long_has_no_result(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_s=0.5)  # the fake's episodes take 0.125 s each
+    assert stage.session.run() is Phase.STOPPED
+    assert stage.of(EvaluationFinished) == []
+    (cancelled,) = stage.of(EvaluationCancelled)
+    assert (cancelled.played, "llamagym-tui eval" in cancelled.why) == (12, True)  # 3 · 0.5 s
+
+
+def test_a_run_that_is_stopped_waits_for_no_evaluation(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6, evaluates_end=True)
+    stage.script = {2: [Stop()]}
+    assert stage.session.run() is Phase.STOPPED
+    assert "evaluated" not in stage.builders.made
 
 
 def test_a_stop_saves_what_is_new_and_then_reports_the_end(tmp_path: Path) -> None:

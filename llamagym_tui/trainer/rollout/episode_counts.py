@@ -5,6 +5,7 @@ Also the stopwatch that counts playing and training, but neither loading nor pau
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,8 +85,8 @@ class EpisodeCounter:
 
     @property
     def recent_mean(self) -> MeanReturn:
-        """Mean return of the last training episodes; 0 without any."""
-        return mean_return(self._recent) or MeanReturn(0.0, 0.0, 0)
+        """Mean return of the last training episodes; NaN without any."""
+        return mean_return(self._recent) or MeanReturn(math.nan, math.nan, 0)
 
     def take_events(self, env_steps: int, dropped: int = 0) -> list[EpisodesCounted]:
         """Everything that was not reported yet, one event a kind, with the run's steps and dropped episodes."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.events import Event, WarningRaised
 from llamagym_tui.trainer.rollout.environments import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -22,6 +23,10 @@ class Evaluation:
     return_stderr: float
     parse_failure_rate: float
     elapsed_s: float
+    truncated: int = 0
+    dropped: int = 0
+    is_complete: bool = True
+    """Whether every episode that was begun has ended: without the long ones, the mean is another one."""
 
 
 def evaluate(
@@ -34,10 +39,13 @@ def evaluate(
     n_envs: int,
     max_turns: int,
     system_prompt: str | None = None,
+    max_failures: int = 10,
+    limit_s: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
+    warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped.
+    """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
     Args:
         policy: chooses replies; its own random state is left as it was.
@@ -45,9 +53,20 @@ def evaluate(
         seed: of environments and sampling.
         max_turns: after which an episode is truncated.
         system_prompt: None: the agent's own.
+        max_failures: episodes in a row that may fail.
+        limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         should_stop: called between steps.
+        warn: receives sentences for people.
         progress: called with the number of episodes that have ended.
+    Raises:
+        EnvError: an environment cannot be made, or too many episodes in a row failed.
+        PromptTooLongError: the model cannot read a first prompt.
     """
+
+    def emit(event: Event) -> None:
+        if isinstance(event, WarningRaised):
+            warn(event.message)
+
     began = time.perf_counter()
     rollout = Rollout(
         agent,
@@ -56,8 +75,10 @@ def evaluate(
         max_turns=max_turns,
         batch_turns=1,
         seed=seed,
+        emit=emit,
         greedy=greedy,
         episode_limit=episodes,
+        max_failures=max_failures,
     )
     rollout.mode = "inference"
     if system_prompt is not None:
@@ -67,6 +88,8 @@ def evaluate(
         while len(ended) < episodes and not should_stop():
             ended += rollout.step()
             progress(len(ended))
+            if limit_s is not None and time.perf_counter() - began >= limit_s:
+                episodes = rollout.episode_limit = rollout.episodes + rollout.live
     returns = np.array([episode.episode_return for episode in ended])
     turns = sum(episode.length for episode in ended)
     return Evaluation(
@@ -75,4 +98,7 @@ def evaluate(
         return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
         parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
         elapsed_s=time.perf_counter() - began,
+        truncated=sum(episode.is_truncated for episode in ended),
+        dropped=rollout.failures.dropped,
+        is_complete=not rollout.live,
     )

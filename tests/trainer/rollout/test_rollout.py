@@ -15,7 +15,7 @@ from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.text_stream import TextStream
-from tests.toy_env import CountAgent, CountEnv, EndlessAgent
+from tests.toy_env import CountAgent, CountEnv, EndlessAgent, FaultyEnv
 
 
 @pytest.fixture
@@ -257,6 +257,41 @@ def test_an_evaluation_counts_unread_replies_a_turn_and_its_seconds(make_policy)
     found = evaluate(EveryFourthFails(), make_policy(), episodes=4, greedy=True, seed=3, n_envs=1, max_turns=9)
     assert found.parse_failure_rate == 2 / 8  # four episodes of two turns
     assert 0 < found.elapsed_s < 60
+
+
+def test_an_evaluation_out_of_time_begins_no_episode_and_plays_those_under_way(make_policy):
+    class Alternating(CountEnv):
+        def reset(self, **options):
+            self.length = (9, 1)[len(self.seeds) % 2]
+            return super().reset(**options)
+
+    gymnasium.register("LlamaAlternating-v0", entry_point=Alternating)
+
+    class Played(CountAgent):
+        env_id = "LlamaAlternating-v0"
+
+    settings = {"episodes": 50, "greedy": True, "seed": 3, "n_envs": 2, "max_turns": 9}
+    found = evaluate(Played(), make_policy(), limit_s=0.0, **settings)
+    assert (found.episodes, found.is_complete, found.mean_return) == (2, True, 1.0)
+    steps = iter(range(99))
+    stopped = evaluate(Played(), make_policy(), should_stop=lambda: next(steps) >= 3, **settings)
+    assert (stopped.episodes, stopped.is_complete) == (0, False)
+
+
+def test_an_evaluation_counts_what_was_cut_off_or_failed_and_warns(make_policy):
+    def fault(env: FaultyEnv) -> None:
+        if len(env.seeds) == 1 and env.steps == 1 and not warned:
+            raise ValueError("once")
+
+    class Faulty(CountAgent):
+        env_id = "LlamaFaulty-v0"
+        env_kwargs = {"fault": fault, "length": 9}  # noqa: RUF012
+
+    warned: list[str] = []
+    settings = {"episodes": 3, "greedy": True, "seed": 3, "n_envs": 1, "max_turns": 4}
+    found = evaluate(Faulty(), make_policy(), warn=warned.append, **settings)
+    assert (found.episodes, found.truncated, found.dropped) == (3, 3, 1)
+    assert ["ValueError: once" in warned[0], "cut off after 4 turns" in warned[1], len(warned)] == [True, True, 2]
 
 
 @pytest.mark.parametrize("greedy", [True, False])
