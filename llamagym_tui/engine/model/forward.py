@@ -72,8 +72,6 @@ class Backbone:
         self.lm = causal_lm
         self.precision: Precision = precision
         self.shares = shares
-        self.pads = True
-        """Whether a whole row is computed the same with padding behind it."""
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
@@ -149,7 +147,7 @@ class Backbone:
                 for at, column in enumerate((-1, *path)):
                     found[column + 1] = (row, max(len(context) - 1 + at, 0))
         parts, order = list[Encoded](), dict[tuple[int, int], int]()
-        for group in _of_limited_size(list(rows), pads=self.pads):
+        for group in _of_limited_size(list(rows)):
             index = {rows[ids]: at for at, ids in enumerate(group)}
             here = sorted({place for found in places for place in found if place[0] in index})
             order |= {place: len(order) + at for at, place in enumerate(here)}
@@ -219,11 +217,11 @@ class Backbone:
         return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
 
 
-def _of_limited_size(rows: Sequence[tuple[int, ...]], *, pads: bool) -> Iterator[list[tuple[int, ...]]]:
-    """Rows of similar length, or of one length, up to `TOKENS_APART` tokens together, padding included."""
+def _of_limited_size(rows: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """Rows of similar length, up to `TOKENS_APART` tokens together, padding included."""
     group: list[tuple[int, ...]] = []
     for row in sorted(rows, key=len, reverse=True):
-        if group and (len(group[0]) * (len(group) + 1) > TOKENS_APART or (not pads and len(row) < len(group[0]))):
+        if group and len(group[0]) * (len(group) + 1) > TOKENS_APART:
             yield group
             group = []
         group.append(row)

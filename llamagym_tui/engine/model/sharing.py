@@ -74,10 +74,8 @@ def _trial(backbone: Backbone) -> tuple[list[int], bool]:
 def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Tensor]:
     """(V,) log-probabilities by a plain forward at the places that are compared: in the middle, and at the end.
 
-    Whether padding changes a row is found out, too.
-
     Raises:
-        ValueError: those of a shorter row differ, or some are not finite.
+        ValueError: those of a shorter row with padding behind it differ, or some are not finite.
     """
     half = len(ids) // 2
     places = [half, half + 1, len(ids) - 3, len(ids) - 2]
@@ -86,13 +84,11 @@ def _expected(plain: Backbone, ids: list[int], tolerance: float) -> dict[int, Te
     if encoded.hidden.shape[:-1] != (1, len(ids)):
         raise ValueError("it has no hidden state of each token that a value head could read")
     whole = _logprobs(encoded, [0] * (len(early) + len(places)), early + places)
-    part = _logprobs(plain.encode_whole([ids[:half]]), [0] * len(early), early)
+    part = _logprobs(plain.encode_whole([ids, ids[:half]]), [1] * len(early), early)
     if not whole.isfinite().all():
         raise ValueError("its predictions are not finite numbers, so its weights are broken")
     if float((whole[: len(early)] - part).abs().max()) > tolerance:
         raise ValueError("what it predicts depends on the tokens that come after, so it cannot write text on")
-    padded = _logprobs(plain.encode_whole([ids, ids[:half]]), [1] * len(early), early)
-    plain.pads = float((padded - part).abs().max()) <= tolerance
     return dict(zip(places, whole[len(early) :], strict=True))
 
 

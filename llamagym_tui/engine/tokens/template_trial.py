@@ -21,12 +21,8 @@ RENDER_S, START_S = 2, 60
 MOST_CHARACTERS = 1_000_000
 MEMORY = 4 * 2**30
 """Bytes of addresses of the process, most of which libraries reserve and do not use."""
-TOO_LONG, TOO_LARGE, TOO_DEEP = 3, 4, 5
-FAULTS = {
-    TOO_LONG: "its text is too long",
-    TOO_LARGE: "it takes too much memory",
-    TOO_DEEP: "it calls itself endlessly",
-}
+FAULTS = {3: "its text is too long", 4: "it takes too much memory", 5: "it calls itself endlessly"}
+"""By exit code."""
 
 
 def template_fault(tokenizer: Any) -> str | None:
@@ -63,13 +59,13 @@ def _render_under_limits(request: str) -> int:
                 try:
                     found, _ = render_jinja_template([chat], None, None, template, False, False, prompt, **special)
                 except RecursionError:
-                    return TOO_DEEP
+                    return 5
                 except MemoryError:
-                    return TOO_LARGE
+                    return 4
                 except Exception:
                     continue
                 if len(found[0]) > MOST_CHARACTERS:
-                    return TOO_LONG
+                    return 3
     return 0
 
 
