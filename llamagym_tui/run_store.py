@@ -307,7 +307,7 @@ def _runs() -> Iterator[RunInfo]:
         yield RunInfo(
             run_dir=folder,
             config=config,
-            started_at=datetime.fromtimestamp((folder / CONFIG_FILE).stat().st_mtime, UTC),
+            started_at=_written_at(folder / CONFIG_FILE),
             has_checkpoint=has_checkpoint(folder),
         )
 
@@ -315,3 +315,11 @@ def _runs() -> Iterator[RunInfo]:
 def has_checkpoint(folder: Path) -> bool:
     """Whether the run in a folder can be resumed."""
     return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))
+
+
+def _written_at(path: Path) -> datetime:
+    """When a file was written; 1970 if there is no such date, or the file is gone."""
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)

@@ -43,6 +43,10 @@ CONVERSATION_BURST = 40.0
 """Events that may be kept at once after a quiet while."""
 MOST_LINE = 16 * 2**20
 """Bytes of an event that is read."""
+LARGEST = 1e150
+"""Size of a number that is read: sums and squares of such numbers are numbers, too."""
+_MAYBE_HUGE = re.compile(rb"[:,\[]\s*-?(?:\d{16}|[\d.]+[eE]\+?\d{3})")
+"""In almost no line, and in every one that has such a number; a text may look like it."""
 FLUSH_EVERY_S = 1.0
 """Seconds after which an event stands in the file at the latest, once another one comes."""
 FLUSH_BYTES = 2**16
@@ -259,11 +263,14 @@ class Pieces:
 def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
     try:
         try:
-            return _decoder.decode(line)
+            event = _decoder.decode(line)
         except msgspec.ValidationError:
             if b"null" not in line:
                 raise
-            return msgspec.convert(_with_nan(msgspec.json.decode(line), AnyEvent), AnyEvent)
+            event = msgspec.convert(_with_nan(msgspec.json.decode(line), AnyEvent), AnyEvent)
+        if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
+            raise ValueError("it has a number too large")
+        return event
     except (ValueError, RecursionError) as error:
         number = 1
         with regular_file(path) as file:
@@ -289,3 +296,12 @@ def _with_nan(value: Any, kind: Any) -> Any:
     is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
     return {key: _with_nan(item, types.get(key)) for key, item in value.items()}
+
+
+def _largest(value: Any) -> float:
+    """Size of the largest number in plain data; infinite for a whole one beyond 64 bits, which no chart can draw."""
+    if isinstance(value, dict | list):
+        return max(map(_largest, value.values() if isinstance(value, dict) else value), default=0.0)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return math.inf
+    return abs(value) if isinstance(value, int | float) and not math.isnan(value) else 0.0

@@ -26,7 +26,7 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.returns import Point, ReturnSeries, smoothing_window
+from llamagym_tui.returns import MAX_GROUPS, Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
@@ -113,7 +113,9 @@ def _kept(run_dir: Path) -> RunSummary:
         kept = msgspec.json.decode(file_content(run_dir / SUMMARY_FILE), type=RunSummary)
     except (OSError, ValueError, RecursionError):
         return RunSummary()
-    return kept if kept.version == VERSION else RunSummary()
+    series = kept.returns
+    is_sound = series.group > 0 and len(series.sums) == len(series.squares) <= MAX_GROUPS and kept.offset >= 0
+    return kept if kept.version == VERSION and is_sound else RunSummary()
 
 
 def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:

@@ -41,8 +41,8 @@ def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
     """The curve as bars, `low` and below the lowest, `high` and above the highest."""
     shown = thinned(points, width)
     span = (high - low) or 1.0
-    steps = [round((point.mean_return - low) / span * (len(BARS) - 1)) for point in shown]
-    return "".join(BARS[min(max(step, 0), len(BARS) - 1)] for step in steps)
+    steps = [(point.mean_return - low) / span * (len(BARS) - 1) for point in shown]
+    return "".join(BARS[round(min(max(step, 0), len(BARS) - 1)) if math.isfinite(step) else 0] for step in steps)
 
 
 def baselines(state: RunState) -> dict[str, float]:

@@ -231,7 +231,7 @@ def _set_scale(
     """Set limits and labels of the axes, about so many labels up; the limits of y."""
     pad = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 0.5
     low, high = min(values) - pad, max(values) + pad
-    right = max(right, left + 1)
+    right = max(right, left + 1, left * (1 + 1e-9))  # the last for what one more does not change
     plot.set_ylimits(low, high)
     plot.set_yticks(nice_ticks(low, high, labels))
     plot.set_xlimits(left, right)

@@ -196,3 +196,29 @@ def test_counts_of_episodes_take_few_bytes_and_come_back_as_they_were(tmp_path: 
     counted = fakes.counted([1.0, -1.0, 0.5, 1e16, -10.0] * 20, 100)
     assert written(tmp_path / "events.jsonl", [counted]) == [counted]
     assert b"[1,-1,0.5,1e16,-10," in (tmp_path / "events.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("number", ["1e151", "-1e151", "9223372036854775808", "1" + "0" * 200, " -2.5E+200"])
+def test_a_number_that_nothing_can_be_computed_from_is_no_event(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "events.jsonl"
+    line = msgspec.json.encode(fakes.counted([7.0], episodes=7777))
+    path.write_bytes(line.replace(b"7777" if "." not in number and "e" not in number else b"7.0", number.encode()))
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(RunStoreError, match=r"Line 1 of .*events\.jsonl is no event \(it has a number too large"):
+        list(event_log.read(path))
+
+
+def test_a_text_may_hold_any_number(tmp_path: Path) -> None:
+    shown = ObservationShown(episode=0, turn=0, text='[1e999, "x":123456789012345678901234567890]')
+    assert written(tmp_path / "events.jsonl", [episode(0, 0.0)[0], shown])[1] == shown
+
+
+def test_a_line_beyond_the_bound_is_named_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "MOST_LINE", 100)
+    path = tmp_path / "events.jsonl"
+    good = msgspec.json.encode(PhaseChanged(phase="loading")) + b"\n"
+    path.write_bytes(good * 3 + b"x" * 101)
+    log = event_log.read(path)
+    assert [next(log) for _ in range(3)] == [PhaseChanged(phase="loading")] * 3
+    with pytest.raises(RunStoreError, match=r"Line 4 of .* \(it has over 100 bytes\)"):
+        next(log)

@@ -215,3 +215,12 @@ async def test_a_replay_executes_no_code_that_its_folder_names(tmp_path: Path, k
         await pilot.press(key)
         await until(pilot, lambda: any("executes no code" in each for each in notices(app)))
         assert not (tmp_path / "executed").exists()
+
+
+async def test_numbers_beyond_all_measure_are_drawn(tmp_path: Path):
+    events = [*fakes.opening_events(), *(fakes.counted([1e150, -1e150] * 9, episodes=2**62 + k) for k in range(9))]
+    async with replay_of(record(tmp_path / "run", stamped(events))).run_test(size=(120, 34)) as pilot:
+        await paused(pilot)
+        await pilot.press("end")
+        await sees(pilot, "return")
+        await stands_still(pilot)
