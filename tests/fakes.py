@@ -237,10 +237,11 @@ class FakeClient:
                 raise event
             yield event
 
-    async def stop(self, timeout_s: float) -> None:
+    async def stop(self, timeout_s: float) -> bool:
         await asyncio.sleep(self.stop_takes_s)
         self.stopped = True
         self._queue.put_nowait(None)
+        return True
 
     @property
     def heard_out(self) -> bool:

@@ -42,6 +42,8 @@ class Leaving(App[None]):
     run_state: RunState | None
     _client: Client | None = None
     _is_leaving = False
+    saved = True
+    """Whether the trainer, once it was stopped, has saved what it learnt."""
     fault: Exception | None = None
     """What ended the app, if it was a fault."""
 
@@ -90,7 +92,7 @@ class Leaving(App[None]):
         self._is_leaving = True
         if self._client is not None and self.run_state is not None and self.run_state.live:
             self._take_in(requested(self.run_state, Stop()))
-            await self._client.stop(timeout_s)
+            self.saved = await self._client.stop(timeout_s)
         state = self.run_state
         self.exit(return_code=1 if state is not None and state.failure and not state.recorded else 0)
 
@@ -122,7 +124,10 @@ class Leaving(App[None]):
         finally:
             if (give_back := getattr(self._driver, "give_back", None)) is not None:
                 give_back()
-            self._close_recorders()
+            try:
+                self._close_recorders()
+            except Exception as error:
+                self._handle_exception(error)
             if self._client is not None and self._client.running:
                 with contextlib.suppress(OSError):  # the terminal may be gone
                     echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
@@ -135,7 +140,8 @@ class Leaving(App[None]):
         hurry.cancel()
         if not stopping.done():
             stopping.cancel()
-            await client.stop(0.0)
+            stopping = asyncio.ensure_future(client.stop(0.0))
+        self.saved = await stopping
 
     # By a fault
 
@@ -175,7 +181,7 @@ def run_to_end(app: Leaving) -> int:
     app.run()
     # The screen is gone, and with it everything that it showed.
     config, state = app.config, app.run_state
-    text = parting_text(config, state) if config is not None and state is not None else ""
+    text = parting_text(config, state, saved=app.saved) if config is not None and state is not None else ""
     if app.fault is not None:
         what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
         raise AppFailed(f"The app failed ({what}). Its traceback is in {log_path()}. {text}".rstrip()) from app.fault
@@ -185,7 +191,7 @@ def run_to_end(app: Leaving) -> int:
     return app.return_code or 0
 
 
-def parting_text(config: RunConfig, state: RunState) -> str:
+def parting_text(config: RunConfig, state: RunState, *, saved: bool = True) -> str:
     """For the shell: why a run failed, or how to resume it; empty if there is no checkpoint."""
     from llamagym_tui.run_store import has_checkpoint
 
@@ -194,4 +200,5 @@ def parting_text(config: RunConfig, state: RunState) -> str:
     if state.checkpoint is None and not has_checkpoint(Path(config.run_dir)):
         return ""
     again = shlex.join(["llamagym-tui", config.agent, "--resume", "--run-dir", config.run_dir])
-    return f"The run is kept. Resume with: {again}"
+    kept = "The run is kept." if saved else "The trainer was ended before it had saved: its last checkpoint is kept."
+    return f"{kept} Resume with: {again}"

@@ -56,6 +56,8 @@ class Terminal(LinuxDriver):
         super().start_application_mode()
 
     def stop_application_mode(self) -> None:
+        if self._mouse_pixels:
+            self.write("\x1b[?1016l")
         super().stop_application_mode()
         if not self._screen.failed:
             self._is_taken = False

@@ -47,8 +47,8 @@ class Client(Protocol):
     def events(self) -> AsyncGenerator[AnyEvent]:
         """Events until the trainer ends; raises ``TrainerDied`` if it ended without being stopped."""
 
-    async def stop(self, timeout_s: float) -> None:
-        """End the trainer, by force after `timeout_s`."""
+    async def stop(self, timeout_s: float) -> bool:
+        """End the trainer, by force after `timeout_s`; whether it had saved by then."""
 
 
 class TrainerClient:
@@ -126,10 +126,10 @@ class TrainerClient:
         if not announced_end and not self._stopping:
             raise TrainerDied(self._obituary(fault)) from fault
 
-    async def stop(self, timeout_s: float) -> None:
+    async def stop(self, timeout_s: float) -> bool:
         """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""
         if not self.running:
-            return
+            return self.exit_code == 0
         self._stopping = True
         drain = None if self._reading else asyncio.create_task(self._drain())
         try:
@@ -138,6 +138,7 @@ class TrainerClient:
         finally:
             if drain is not None:
                 drain.cancel()
+        return self.exit_code == 0
 
     async def _ended_within(self, timeout_s: float) -> None:
         """Return when the process has ended, by force after the time."""

@@ -17,6 +17,8 @@ def main(args: Sequence[str] | None = None) -> None:
     if len(words) == 1 and _is_built_in(words[0]) and sys.stdin.isatty() and sys.stdout.isatty():
         try:
             code = _playground(words[0])
+        except KeyboardInterrupt:  # before there was an app that leaves in order
+            sys.exit(130)
         except Exception as error:
             from llamagym_tui.cli.group import end_failed
 

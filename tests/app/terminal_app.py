@@ -38,7 +38,7 @@ finally:
     (folder / "trainer's exit code").write_text(str(client.exit_code))
 sys.exit(code)
 """
-MODES = ("?1049", "?1000", "?1003", "?1015", "?1006", "?2004", "?1004", "?25")
+MODES = ("?1049", "?1000", "?1003", "?1015", "?1006", "?1016", "?2004", "?2048", "?1004", "?25")
 
 
 class TerminalApp:

@@ -94,7 +94,19 @@ def test_a_signal_gives_the_terminal_back_and_ends_the_trainer_in_order(tmp_path
 
 
 @pytest.mark.slow
+def test_modes_that_only_some_terminals_have_are_left_too(tmp_path: Path):
+    with TerminalApp(tmp_path) as app:
+        app.sees(PLAYS)
+        app.types("\x1b[?2048;2$y")  # a terminal that reports its size in band
+        app.sees("\x1b[?1016h")
+        app.signal(signal.SIGTERM)
+        app.ends()
+        assert app.modes_left_on() == []
+
+
+@pytest.mark.slow
 def test_a_trainer_that_saves_for_long_is_left_by_a_second_signal(tmp_path: Path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
     with TerminalApp(tmp_path, "deaf") as app:
         app.waits_for("run/trainer.log")
         app.signal(signal.SIGINT)
@@ -103,6 +115,7 @@ def test_a_trainer_that_saves_for_long_is_left_by_a_second_signal(tmp_path: Path
         app.signal(signal.SIGINT)
         assert app.ends() == 0
         assert app.trainers_exit_code == "-9"
+        assert "The trainer was ended before it had saved: its last checkpoint is kept. Resume with: " in app.parting()
 
 
 @pytest.mark.slow
