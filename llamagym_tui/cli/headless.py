@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -34,6 +34,9 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, evaluated_return, margin, standard_error
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+
+if TYPE_CHECKING:
+    from llamagym_tui.trainer.run import Run
 
 
 class Report(Protocol):
@@ -251,13 +254,30 @@ def run_session(
         session = Session(config, store, command_queue, sinks=[report.take, progress.take], evaluates_end=evaluates_end)
         with _stopped_by_signals(command_queue, progress):
             phase = session.run()
-        if phase is Phase.FAILED:
-            assert session.error is not None
-            if isinstance(session.error, LlamaGymError):
-                raise session.error
-            raise LlamaGymError(session_failed(session.error, store.log_path).message) from session.error
+    if phase is Phase.FAILED:
+        assert session.error is not None
+        failed = session_failed(session.error, store.log_path)
+        if json_output:
+            echo_json(_failure(config, session.active_run, failed.message))
+        if isinstance(session.error, LlamaGymError):
+            raise session.error
+        raise LlamaGymError(failed.message) from session.error
     echo_json(report.figures()) if json_output else echo(report.sentence())
     return 0
+
+
+def _failure(config: RunConfig, run: Run | None, message: str) -> dict[str, Any]:
+    """The line of JSON of a session that failed; the counts are None if it never began."""
+    return {
+        "agent": catalog.agent_name(config.agent),
+        "model": config.model,
+        "seed": config.seed,
+        "episodes": run and run.rollout.episodes,
+        "env_steps": run and run.rollout.env_steps,
+        "updates": run and run.ppo.updates,
+        "run_dir": config.run_dir,
+        "error": message,
+    }
 
 
 def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:

@@ -68,7 +68,7 @@ class Progress(ABC):
         match event:
             case PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
-            case PhaseChanged(phase="evaluating"):
+            case PhaseChanged(phase="evaluating") | PhaseChanged(phase="rolling_out") if event.detail:
                 self.update(event.detail)
             case WarmStartProgressed(step=step, steps=steps):
                 self.update(f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps)

@@ -21,6 +21,9 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best, Finding, Seen
 from llamagym_tui.trainer.generators import Generators
 
+RETRY_S = 5.0
+"""Seconds after which a checkpoint that could not be written is tried again."""
+
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint keeps of the session itself."""
@@ -72,6 +75,8 @@ class Checkpoints:
         self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s
         self._last = Counters()
         self._tried_s: float | None = None
+        self.is_failing = False
+        """Whether the last attempt to write one failed."""
         self._awaits_judgement = False
         """Whether the latest checkpoint was not judged yet."""
         self.note = ""
@@ -93,9 +98,10 @@ class Checkpoints:
         Raises:
             RunStoreError: it cannot be written; the one before still stands.
         """
-        self._tried_s = counters.elapsed_s
+        self._tried_s, self.is_failing = counters.elapsed_s, True
         path = self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True
+        self.is_failing = False
         with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
             summary_of(self._run_dir)
         return path
@@ -130,7 +136,8 @@ class Checkpoints:
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""
-        return self._tried_s is None or elapsed_s - self._tried_s >= self._every_s
+        every_s = min(RETRY_S, self._every_s) if self.is_failing else self._every_s
+        return self._tried_s is None or elapsed_s - self._tried_s >= every_s
 
     def has_news(self, counters: Counters) -> bool:
         """Whether anything was played, or a prompt or setting changed, since the last checkpoint."""

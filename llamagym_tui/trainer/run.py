@@ -152,7 +152,7 @@ class Run:
             self._emitter.warn(event_builders.verdict_text(verdict) + advice)
         self._keep_good(good=self._monitor.is_good)
         if self._checkpoints.is_due(self.stopwatch.elapsed_s):
-            self.save_or_warn()
+            self.save_or_warn(requested=False)
 
     def set_mode(self, mode: Mode) -> None:
         """Train, or only play, from now on."""
@@ -275,20 +275,30 @@ class Run:
         path = self._checkpoints.save(self.policy, self.ppo, counters)
         self._emit(events.CheckpointSaved(path=str(path), update=self.ppo.updates))
 
-    def save_or_warn(self) -> None:
-        """Write a checkpoint; a full disk does not end a run that can go on."""
+    def save_or_warn(self, *, requested: bool = True, then: str = "The run goes on, and soon tries again.") -> None:
+        """Write a checkpoint; a full disk does not end a run that can go on.
+
+        Args:
+            requested: whether every failure is warned of, and not the first one alone.
+            then: what follows from a failure, for people.
+        """
+        was_failing = self._checkpoints.is_failing
         self.report_episodes()  # a resumed run counts from here
         try:
             self._save(self._counters())
         except RunStoreError as error:
             log.exception("no checkpoint")
-            self._emitter.warn(f"{error} The run goes on.", refused="checkpoint")
+            if requested or not was_failing:
+                self._emitter.warn(f"{error} {then}", refused="checkpoint")
+        else:
+            if was_failing:
+                self._emitter.warn("A checkpoint could be written again.")
 
     def rescue(self) -> None:
         """Write a checkpoint before the run ends by a failure, unless that would keep weights that are not finite."""
         self.report_episodes()
         if self._checkpoints.has_news(self._counters()) and self.policy.is_finite:
-            self.save_or_warn()
+            self.save_or_warn(requested=False, then="What was learnt since the one before it is lost.")
 
     def finish(self) -> events.RunFinished:
         """Save what is new; how the run ended.

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, UsageError
+from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.checkpoints import Checkpoints
+from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.pace import Pace
@@ -35,6 +35,8 @@ from llamagym_tui.trainer.warm_start import warm_start
 if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
 
+ATTEMPTS = 120
+"""To write a run's last checkpoint, `RETRY_S` apart."""
 Unit = Literal["turn", "update"]
 PATIENCE = 3
 """Times its limit that the evaluation at the end may take until its last episodes have ended."""
@@ -391,11 +393,34 @@ class Session:
         run.report_episodes()
         if run.policy_map.is_cheap:
             self._map_policy(run, at_once=True, should_stop=lambda: False)
-        finished = run.finish()
+        finished = self._finished(run)
         if evaluates:
             self._evaluate_end(run)
         self._enter(Phase.STOPPED)
         self._emit(finished)
+
+    def _finished(self, run: Run) -> events.RunFinished:
+        """How the run ended, once its last checkpoint is written: a disk that is full is waited for.
+
+        Raises:
+            RunStoreError: `ATTEMPTS` were in vain, or a stop was requested meanwhile.
+        """
+        for left in range(ATTEMPTS - 1, -1, -1):
+            try:
+                return run.finish()
+            except RunStoreError as error:
+                log.exception("no checkpoint")
+                limit = f"{left * RETRY_S:.0f} s at most"
+                waited = f"Waiting for space for the last checkpoint, {limit}; stop again to end without it"
+                if left == ATTEMPTS - 1:
+                    self._emitter.warn(f"{error} {waited}.", refused="checkpoint")
+                while (command := self.inbox.take()) is not None:
+                    left *= not isinstance(command, commands.Stop)
+                if not left:
+                    raise RunStoreError(f"{error} What was learnt since the checkpoint before it is lost.") from error
+                self._emit(events.PhaseChanged(phase=self.phase.value, detail=waited))
+                self.inbox.wait(RETRY_S)
+        raise AssertionError("the last attempt returns or raises")
 
     def _fail(self, error: Exception) -> None:
         log.error("the session failed", exc_info=error)

@@ -342,3 +342,24 @@ def test_an_evaluation_on_a_seed_that_no_generator_takes_is_refused_by_name(stag
     with pytest.raises(ConfigError, match="seed"):
         evaluated("coin", "some-model", seed=10**20)
     assert not stagehand.built
+
+
+def test_a_run_that_ends_without_a_checkpoint_has_its_line_of_json_with_the_error(
+    tmp_path: Path, stagehand: Stagehand, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "ATTEMPTS", 1)
+    stagehand.faults["save"] = RunStoreError("No checkpoint was written: No space left on device.")
+    with pytest.raises(RunStoreError):
+        headless.train(config(tmp_path, episodes=20, seed=3), json_output=True)
+    (line,) = capfd.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "agent": "coin",
+        "model": "bundled",
+        "seed": 3,
+        "episodes": 20,
+        "env_steps": 20,
+        "updates": 2,
+        "run_dir": str(tmp_path),
+        "error": "No checkpoint was written: No space left on device. "
+        "What was learnt since the checkpoint before it is lost.",
+    }

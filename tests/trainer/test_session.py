@@ -37,6 +37,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
+from llamagym_tui.trainer import session
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from llamagym_tui.trainer.phases import Phase
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
@@ -332,15 +333,64 @@ def test_minutes_count_playing_and_training_only(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
     stage.script = {2: [SaveCheckpoint()]}
+    stage.also_before_step = lambda rollout: stage.builders.faults.clear() if rollout.episodes == 6 else None
     stage.session.run()
     assert "No space left" in stage.of(WarningRaised)[0].message
     assert len(stage.of(UpdateFinished)) == 1
 
 
-def test_a_last_checkpoint_that_cannot_be_written_fails_the_run(tmp_path: Path) -> None:
+def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=80, faults={"save": FULL})  # ten updates, 1.5 s each
+    stage.also_before_step = lambda rollout: stage.builders.faults.clear() if stage.ppo.updates == 8 else None
+    assert stage.session.run() is Phase.STOPPED
+    full, again = [event.message for event in stage.of(WarningRaised)]
+    assert "No space left on device. The run goes on, and soon tries again." in full
+    assert again == "A checkpoint could be written again."
+    assert stage.of(CheckpointSaved)[0].update == 9  # after 5 s, and not after 60
+    assert len(stage.of(UpdateFinished)) == 10
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "RETRY_S", 0.0)
+
+
+def test_the_last_checkpoint_waits_for_space_which_is_shown(tmp_path: Path, at_once: None) -> None:
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
+    waits: list[str] = []
+    wait = stage.session.inbox.wait
+
+    def waited(timeout_s: float | None = None) -> None:
+        waits.append(stage.events[-1].detail)
+        if len(waits) == 3:
+            stage.builders.faults.clear()
+        wait(timeout_s)
+
+    stage.session.inbox.wait = waited  # type: ignore[method-assign]
+    assert stage.session.run() is Phase.STOPPED
+    assert len(waits) == 3
+    assert waits[0].startswith("Waiting for space for the last checkpoint")
+    assert "stop again to end without it" in stage.of(WarningRaised)[1].message
+    assert len(stage.of(RunFinished)) == 1
+
+
+def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_attempts(
+    tmp_path: Path, at_once: None
+) -> None:
+    stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
+    stage.session.inbox.wait = lambda timeout_s=None: waits.append(timeout_s)  # type: ignore[method-assign]
+    waits: list[float | None] = []
     assert stage.session.run() is Phase.FAILED
-    assert "No space left" in stage.of(SessionFailed)[0].message
+    assert len(waits) == session.ATTEMPTS - 1
+    message = stage.of(SessionFailed)[0].message
+    assert message.endswith("No space left on device. What was learnt since the checkpoint before it is lost.")
+
+
+def test_a_second_stop_ends_the_wait_for_space(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, faults={"save": FULL})
+    stage.script = {2: [Stop(), Pause(), Stop()]}
+    assert stage.session.run() is Phase.FAILED  # and at once, or this test would take ten minutes
+    assert "is lost" in stage.of(SessionFailed)[0].message
 
 
 def test_a_resumed_run_goes_on_where_it_was(tmp_path: Path) -> None:
