@@ -101,7 +101,8 @@ class Progress(ABC):
         self._returns.extend(event.returns)
         mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
         play = f"{event.episodes:,} episodes, mean return {mean:.3f}"
-        self._text = f"{play}, {self._updates} updates, {event.episodes_per_s:.0f}/s"
+        dropped = f", {event.dropped:,} dropped" if event.dropped else ""
+        self._text = f"{play}, {self._updates} updates, {event.episodes_per_s:.0f}/s{dropped}"
         done = event.episodes if self._episodes else self._clock() - self._began_at
         self.update(self._text, done, self._episodes or self._seconds)
 

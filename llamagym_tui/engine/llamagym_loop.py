@@ -188,7 +188,10 @@ class LlamaGymLoop:
 
     def _action(self, slot: _EnvSlot, reply: Reply) -> Any:
         assert slot.episode is not None
+        known = self.agent.reading_fault
         reading = self.agent.read(slot.episode.reply(reply))
+        if self.agent.reading_fault and not known:
+            warnings.warn(self.agent.reading_fault, stacklevel=4)
         slot.episode.reward(0.0, parse_failed=reading.failed)
         return self.agent.fallback_action if reading.failed else reading.action
 

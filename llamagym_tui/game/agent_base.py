@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from llamagym_tui.errors import ActionParseError
+from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class AgentBase(ABC):
     """Published mean returns by name."""
     fallback_action: ClassVar[Any] = 0
     """What the environment gets when a reply names no action."""
+
+    reading_fault: str = ""
+    """The first error that `extract_action` raised, other than ``ActionParseError``, as a sentence; empty: none."""
 
     @abstractmethod
     def get_system_prompt(self) -> str:
@@ -93,8 +96,9 @@ class AgentBase(ABC):
         """`extract_action`, with the way it was read and failures as data.
 
         A model may reply anything, so an exception of a user's own code (``int("hit")``) means a reply that names no
-        action, and no reason to end a run. JSON counts first, for an agent that knows no JSON, too: one that, as
-        LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}``, is given the former.
+        action, and no reason to end a run; `reading_fault` keeps the first one. JSON counts first, for an agent that
+        knows no JSON, too: one that, as LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}``,
+        is given the former.
         """
         reading = self._extracted(reply)
         index = json_index(reply) if reading.how != "json" else None
@@ -103,12 +107,19 @@ class AgentBase(ABC):
         return ActionReading(index, "json") if self._reads(f"Action: {index}", index) else reading
 
     def _reads(self, reply: str, index: int) -> bool:
-        return _is_index(self._extracted(reply).action, index)
+        return _is_index(self._extracted(reply, is_reply=False).action, index)
 
-    def _extracted(self, reply: str) -> ActionReading:
+    def _extracted(self, reply: str, *, is_reply: bool = True) -> ActionReading:
         try:
             action = self.extract_action(reply)
-        except (ActionParseError, ValueError, LookupError, TypeError, AttributeError):
+        except ActionParseError:
+            return FAILED
+        except (Exception, SystemExit) as error:  # a user's own code
+            if is_reply and not self.reading_fault:
+                self.reading_fault = (
+                    f"{type(self).__name__}.extract_action failed on the reply {reply[:MOST_WORDS]!r}: "
+                    f"{described(error)}; such replies count as naming no action."
+                )
             return FAILED
         if isinstance(action, ActionReading):
             return action

@@ -25,7 +25,7 @@ from llamagym_tui.state.watching import StateView, Watching
 from llamagym_tui.state.wheel import Wheel
 
 HISTORY = (
-    *("episodes", "env_steps", "returns", "recent", "play", "marks", "updates", "stats", "history"),
+    *("episodes", "env_steps", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
     *("prompts", "evaluations", "checkpoint", "saved"),
 )
 """The run's history: fields that outlive its sessions."""
@@ -84,6 +84,8 @@ class RunState:
 
     episodes: int = 0
     env_steps: int = 0
+    dropped: int = 0
+    """Episodes that failed, and count in nothing else."""
     episodes_per_s: float = 0.0
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     recent: tuple[float, ...] = ()

@@ -66,6 +66,8 @@ class FiguresColumn(StateText):
         mean = state.recent_mean
         over = f" over {mean.episodes:,}" if mean else ""
         rows = [Content.assemble((f"{return_name(state):<12}", NAME), (recent_text(state), VALUE), (over, NAME))]
+        if state.dropped:
+            rows.append(Content.assemble((f"{'dropped':<12}", NAME), (f"{state.dropped:,}", VALUE), (" failed", NAME)))
         if state.stats is None:
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]

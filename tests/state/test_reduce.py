@@ -247,3 +247,7 @@ def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
     state = after(SettingsChanged(changes={"n_envs": 8}, update=2, episodes=9), state=state)
     assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
     assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]
+
+
+def test_the_run_knows_how_many_episodes_were_dropped():
+    assert started(fakes.counted([1.0], 1, dropped=3)).dropped == 3

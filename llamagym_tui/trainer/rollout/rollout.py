@@ -42,6 +42,8 @@ MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
 FEWEST_TOGETHER = 16
 """Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
+FEWEST_READ = 50
+"""Replies of ended episodes after which it is judged whether most of them name no action."""
 REMEMBERED = 64
 """Watched episodes of inference mode that can be recalled after their end."""
 Stage = Literal["under_way", "waiting", "trained", "inference"]
@@ -95,6 +97,10 @@ class Rollout:
         self.failures = Failures(max_failures, self._warn)
         self._cuts: set[str] = set()
         """Reasons for cutting episodes off that were reported."""
+        self._known_fault = agent.reading_fault
+        self._read, self._unread, self._example = 0, 0, ""
+        """Turns of ended episodes, those among them whose reply named no action, and such a reply."""
+        self._warned_of_unread = False
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
@@ -565,6 +571,11 @@ class Rollout:
         assert slot.episode is not None
         is_own = used.replaced is None
         reading = self.agent.read(used.text)
+        if self.agent.reading_fault != self._known_fault:
+            self._known_fault = self.agent.reading_fault
+            self._warn(self._known_fault)
+        if reading.failed:
+            self._example = used.text
         action = self.agent.fallback_action if reading.failed else reading.action
         observation, reward, terminated, truncated = self._stepped(slot, action, reading)
         text = self._formatted(observation)
@@ -602,11 +613,22 @@ class Rollout:
         self._show_observation(slot)
         return None
 
+    def _warn_of_unread(self, slot: EnvSlot) -> None:
+        """Once, after an episode, where most replies so far name no action."""
+        self._read, self._unread = self._read + slot.length, self._unread + slot.parse_failures
+        if self._read >= FEWEST_READ and 2 * self._unread > self._read and not self._warned_of_unread:
+            self._warned_of_unread = True
+            self._warn(
+                f"{self._unread / self._read:.0%} of the first {self._read:,} replies name no action, for example "
+                f"{self._example[:MOST_WORDS]!r}; see the system prompt and {type(self.agent).__name__}.extract_action."
+            )
+
     def _end(self, slot: EnvSlot, end: End) -> EndedEpisode:
         assert slot.episode is not None
         trajectory = slot.episode.finish(end, slot.observation if end == "truncated" else None)
         trajectory.episode, slot.episode, slot.is_truncated = slot.number, None, end == "truncated"
         self.episodes += 1
+        self._warn_of_unread(slot)
         self._typical_length += 0.1 * (slot.length - self._typical_length)
         if slot.mode == "train" and trajectory.own_turns:
             self._trajectories.append(trajectory)

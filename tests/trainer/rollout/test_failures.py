@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from llamagym_tui.errors import EnvError, PromptTooLongError
+from llamagym_tui.errors import ActionParseError, EnvError, PromptTooLongError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
@@ -281,3 +281,63 @@ def test_an_episode_that_its_environment_ends_is_not_truncated(make_rollout):
     ended = [*rollout.step(), *rollout.step()]
     assert [episode.is_truncated for episode in ended] == [False, False]
     assert warnings == []
+
+
+class ReadsNumbers(CountAgent):
+    """As users write it: a reply that is no number raises."""
+
+    def extract_action(self, response: str) -> int:
+        return int(response[:1] + "x" if self.fails else "1")
+
+    fails = True
+
+
+def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_line(make_rollout):
+    rollout, warnings = make_rollout(ReadsNumbers())
+    ended = fill(rollout)
+    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), "it ended no episode"
+    (warning,) = warnings
+    assert re.match(r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal", warning)
+    line = line_of(ReadsNumbers.extract_action, "int(")
+    assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
+
+
+@pytest.mark.parametrize("raised", [ZeroDivisionError("no"), SystemExit(2), AssertionError("no")])
+def test_no_error_of_an_agent_that_reads_a_reply_ends_anything(raised):
+    class Raises(CountAgent):
+        def extract_action(self, response: str) -> int:
+            raise raised
+
+    agent = Raises()
+    assert agent.read("go").failed
+    assert f"{type(raised).__name__}: {raised} ({__file__}" in agent.reading_fault
+
+
+def test_a_reply_that_names_no_action_by_the_documented_error_is_no_fault():
+    class Strict(CountAgent):
+        def extract_action(self, response: str) -> int:
+            raise ActionParseError("none")
+
+    agent = Strict()
+    assert agent.read("go").failed
+    assert agent.reading_fault == ""
+
+
+@pytest.mark.parametrize(("named", "warned"), [(0, True), (12, True), (13, False), (25, False)])
+def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollout, named, warned):
+    class Reads(CountAgent):
+        read_so_far = 0
+
+        def extract_action(self, response: str) -> int | None:
+            self.read_so_far += 1
+            return 1 if self.read_so_far % 25 < named else None
+
+    rollout, warnings = make_rollout(Reads(), batch_turns=60)
+    fill(rollout)
+    assert len(warnings) == warned
+    if warned:
+        share = round(100 * (1 - named / 25))
+        assert re.match(
+            rf"{share}% of the first 50 replies name no action, for example '.+'; see the system prompt and Reads\.",
+            warnings[0],
+        )
