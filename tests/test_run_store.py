@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,3 +193,46 @@ def test_a_run_is_found_by_its_path_by_its_name_or_as_the_latest(
     assert run_store.find_run(None) == run_store.runs_dir() / "two"
     with pytest.raises(UsageError, match="There is no run three"):
         run_store.find_run("three")
+
+
+def test_the_first_run_of_a_fresh_home_has_a_folder_of_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "fresh" / "home"))
+    folder = run_store.new_run_dir("lake")
+    store = RunStore.create(config(folder))
+    store.open_log().close()
+    store.close()
+    folders = [tmp_path / "fresh", tmp_path / "fresh" / "home", run_store.runs_dir(), folder]
+    files = [folder / name for name in ("config.json", "events.jsonl", "trainer.log")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folders] == [0o700] * 4
+    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_a_closed_run_holds_no_file_open(tmp_path: Path) -> None:
+    def held() -> list[str]:
+        places = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+        return [place for place in places if place.startswith(str(tmp_path))]
+
+    store = RunStore.create(config(tmp_path))
+    log = store._events  # a file that nobody refers to is closed by Python
+    assert str(tmp_path / "events.jsonl") in held()
+    store.close()
+    assert (log is not None, held()) == (True, [])
+
+
+def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    for name in ("dated", "undated"):
+        RunStore.create(config(tmp_path / "runs" / name)).close()
+    found = Path.stat
+
+    def without_date(path: Path, **options: bool) -> os.stat_result:
+        seen = found(path, **options)
+        beyond = path.parent.name == "undated" and path.name == "config.json"
+        return os.stat_result((*seen[:8], 2**60, seen[9])) if beyond else seen
+
+    monkeypatch.setattr(Path, "stat", without_date)
+    listed = run_store.list_runs()
+    assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [("dated", True), ("undated", False)]

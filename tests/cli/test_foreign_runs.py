@@ -257,7 +257,17 @@ def resumed(folder: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", HARMS)
+QUICK = ("a link to a folder as", "a pipe as", "a terabyte as")
+"""Of what is put in each place; the other kinds are slow together."""
+
+
+def is_slow(name: str) -> bool:
+    return " as " in name and not name.startswith(QUICK)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if is_slow(name) else []) for name in HARMS]
+)
 def test_a_foreign_run_folder_does_no_harm(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 import textwrap
@@ -15,8 +16,8 @@ import pytest
 from filelock import FileLock
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.demos import edits, jsonl
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration, encode, utc_timestamp
 from llamagym_tui.demos.faults import Fault
 from llamagym_tui.errors import DemoFileError
@@ -355,3 +356,12 @@ def test_datasets_reads_the_file_as_it_is(path: Path, tmp_path: Path, monkeypatc
     assert rows.num_rows == 2
     assert rows[0]["messages"] == list(a_demo().messages)
     assert rows[0]["actions"] == [1, 0]
+
+
+def test_demonstrations_are_their_owners_only_and_a_file_keeps_the_mode_that_it_was_given(path: Path) -> None:
+    demo_files.append(path, a_demo(seed=1))
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (path.parent, path)] == [0o700, 0o600]
+    path.chmod(0o640)
+    demo_files.append(path, a_demo(seed=2))
+    edits.remove(path, [encode(a_demo(seed=1))])
+    assert [stat.S_IMODE(place.stat().st_mode) for place in (path, edits.trash_path(path))] == [0o640, 0o600]
