@@ -81,9 +81,10 @@ def real_soak(home: Path, minutes: float, agent: str, settings: list[str]) -> li
     command += [word for setting in settings for word in ("--set", setting)]
     samples: list[Sample] = []
     with terminal_of(command, home) as terminal:
-        terminal.wait(lambda painted: b"training" in painted or b"mean return" in painted)
+        terminal.watch(5.0)
         terminal.write(b"\x1b")  # the tour of a first start
-        terminal.watch(min(30.0, 6 * minutes))
+        while not (home / "run" / "model").exists():
+            terminal.watch(1.0)
         first = key_to_paint(terminal)
         began, every_s = time.monotonic(), 60 * minutes / 60
         print("   min     UI MiB   trainer MiB   (at most)   log MiB", flush=True)
@@ -93,11 +94,10 @@ def real_soak(home: Path, minutes: float, agent: str, settings: list[str]) -> li
                 print_sample(samples[-1])
         last = key_to_paint(terminal)
         quit_app(terminal)
-    half = samples[len(samples) // 2 :]
     faults = [
         f"{name} grows by {growth:.2f} MiB/h, limit {LIMITS[name]}"
         for name in LIMITS
-        if (growth := report(name, half)) > LIMITS[name]
+        if (growth := report(name, samples[len(samples) // 2 :])) > LIMITS[name]
     ]
     return faults + slower(first, last)
 

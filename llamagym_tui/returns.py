@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import EvaluationFinished
@@ -71,7 +72,9 @@ class ReturnSeries:
     def add(self, returns: Iterable[float]) -> ReturnSeries:
         """The series with more episodes at its end; non-finite returns count as 0."""
         sums, squares, group, last = list(self.sums), list(self.squares), self.group, self.last
-        values = [value if math.isfinite(value) else 0.0 for value in returns]
+        values = list(returns)
+        if not math.isfinite(sum(values)):
+            values = [value if math.isfinite(value) else 0.0 for value in values]
         while values:
             if not sums or last == group:
                 if len(sums) == MAX_GROUPS:
@@ -82,7 +85,7 @@ class ReturnSeries:
                 last = 0
             taken, values = values[: group - last], values[group - last :]
             sums[-1] = sum(taken, sums[-1])
-            squares[-1] = sum((value * value for value in taken), squares[-1])
+            squares[-1] = sum(map(mul, taken, taken), squares[-1])
             last += len(taken)
         return ReturnSeries(self.start, tuple(sums), group, last, tuple(squares))
 

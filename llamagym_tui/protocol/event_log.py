@@ -72,7 +72,7 @@ class ConversationBudget:
         self._at_s = 0.0
         self._kept_episode: int | None = None
         self._left_out = 0
-        self._marked_at_s = 0.0
+        self._marked_at_s = math.inf
 
     def kept(self, event: Event) -> list[Event]:
         """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
@@ -81,10 +81,11 @@ class ConversationBudget:
         if not isinstance(event, WatchedEvent):
             return [event]
         marks: list[Event] = []
+        self._marked_at_s = min(self._marked_at_s, event.at_s)  # a resumed run goes on in the middle
         if isinstance(event, EpisodeStarted):
             self._earn(event.at_s)
             self._kept_episode = event.episode if self._budget > 0 else None
-            if self._left_out and abs(event.at_s - self._marked_at_s) >= MARK_EVERY_S:
+            if self._left_out and event.at_s - self._marked_at_s >= MARK_EVERY_S:
                 marks.append(self._mark(event.at_s))
         if event.episode != self._kept_episode:
             self._left_out += 1

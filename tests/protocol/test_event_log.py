@@ -186,6 +186,7 @@ def test_what_a_long_run_does_not_keep_is_counted_in_its_log(tmp_path: Path) -> 
     kept = written(tmp_path / "events.jsonl", events)
     marks = [event for event in kept if isinstance(event, event_log.EventsLeftOut)]
     assert [mark.at_s // 600 for mark in marks] == [1, 2]
+    assert marks[0].since_s == 0.0
     assert marks[1].since_s == marks[0].at_s
     spoken = [event for event in events if not isinstance(event, TokensStreamed)]
     before = [event for event in spoken if event.at_s < marks[1].at_s]
@@ -222,3 +223,12 @@ def test_a_line_beyond_the_bound_is_named_and_not_read(tmp_path: Path, monkeypat
     assert [next(log) for _ in range(3)] == [PhaseChanged(phase="loading")] * 3
     with pytest.raises(RunStoreError, match=r"Line 4 of .* \(it has over 100 bytes\)"):
         next(log)
+
+
+def test_the_marks_of_a_resumed_run_begin_where_it_goes_on() -> None:
+    budget = event_log.ConversationBudget()
+    kept = [
+        each for at in range(7000) for event in episode(at, 5000.0 + at / 10, turns=4) for each in budget.kept(event)
+    ]
+    (mark,) = [event for event in kept if isinstance(event, event_log.EventsLeftOut)]
+    assert (mark.since_s, mark.at_s) == (5000.0, 5600.0)
