@@ -7,6 +7,7 @@ row is restarted by shortening it. Masks are the caller's (`llamagym_tui.engine.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -48,7 +49,8 @@ class _RaggedLayer(DynamicLayer):
 
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
-        self.owner = owner
+        # A cycle of megabytes would wait for a full collection of garbage, one more with every batch.
+        self.owner: RaggedCache = weakref.proxy(owner)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         _, heads, _, dim = key_states.shape
