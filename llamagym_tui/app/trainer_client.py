@@ -59,6 +59,8 @@ class TrainerClient:
         self._process: asyncio.subprocess.Process | None = None
         self._reading = False
         self._stopping = False
+        self._finished = False
+        """Whether it has reported the end of its run, after the last checkpoint; its process may take longer."""
 
     @property
     def exit_code(self) -> int | None:
@@ -117,6 +119,7 @@ class TrainerClient:
             while (payload := await read_frame_async(self._process.stdout)) is not None:
                 event = decode_event(payload)
                 announced_end = announced_end or isinstance(event, RunFinished | SessionFailed)
+                self._finished = self._finished or isinstance(event, RunFinished)
                 yield event
         except WireError as error:
             fault = error
@@ -129,7 +132,7 @@ class TrainerClient:
     async def stop(self, timeout_s: float) -> bool:
         """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""
         if not self.running:
-            return self.exit_code == 0
+            return self._finished or self.exit_code == 0
         self._stopping = True
         drain = None if self._reading else asyncio.create_task(self._drain())
         try:
@@ -138,7 +141,7 @@ class TrainerClient:
         finally:
             if drain is not None:
                 drain.cancel()
-        return self.exit_code == 0
+        return self._finished or self.exit_code == 0
 
     async def _ended_within(self, timeout_s: float) -> None:
         """Return when the process has ended, by force after the time."""

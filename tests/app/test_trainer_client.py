@@ -39,6 +39,18 @@ async def test_a_run_is_started_heard_and_stopped(tmp_path: Path, monkeypatch: p
     assert client.exit_code == 0
 
 
+@pytest.mark.slow
+async def test_a_trainer_that_has_saved_and_lingers_is_ended_and_has_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    client = await started("lingers", tmp_path, monkeypatch)
+    hearing = asyncio.ensure_future(heard(client))
+    await asyncio.sleep(0)  # it hears by now
+    assert await client.stop(timeout_s=2)
+    assert isinstance((await hearing)[-1], RunFinished)
+    assert client.exit_code == -15
+
+
 async def test_a_trainer_that_is_killed_is_told_with_its_log_and_the_way_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
