@@ -21,9 +21,9 @@ from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.free_memory import free_memory, held_memory
 from llamagym_tui.engine.memory import MemoryEstimate, Precision, as_gib, estimate_memory, workload_of
 from llamagym_tui.engine.model.loading import LARGEST_FULLY_TRAINED, local_path, resolve_device
-from llamagym_tui.engine.model.shape import ModelShape, counted_shape, read_config
+from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import ModelTooLargeError
+from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import make_env
 
@@ -67,6 +67,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     """Estimate a run by its model's configuration; None if that cannot be read, which loading will explain.
 
     Raises:
+        PromptTooLongError: the model cannot even read a first prompt.
         ModelTooLargeError: it does not fit; the message names what would.
         ModelLoadError: the device or the model's folder is not there.
         EnvError: the environment cannot be made.
@@ -83,6 +84,12 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     if there is None:
         return None
     prefix, episodes = conversations(agent, config, chat)
+    shortest, context = prefix + min(len(prompts[0]) for prompts in episodes), context_of(read)
+    if context is not None and shortest > context:
+        raise PromptTooLongError(
+            f"The system prompt and one observation of {agent.env_id} are {shortest:,} tokens, more than the "
+            f"{context:,} that the model reads; shorten them, or take a model with a longer context."
+        )
     actions = len(agent.action_names) if config.generation.policy == "score" else 0
     choices = [chat.reply_ids(agent.format_action(index)) for index in range(actions)]
     base = held_memory(device)

@@ -10,12 +10,13 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.model.loading import bundled_model_path
-from llamagym_tui.errors import EnvError, ModelTooLargeError, UsageError
+from llamagym_tui.errors import EnvError, ModelTooLargeError, PromptTooLongError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
 from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
 from tests.fake_parts import Loaded, Stage
+from tests.toy_env import CountAgent
 
 GIB = 2**30
 
@@ -141,3 +142,14 @@ def test_a_model_that_is_right_but_slow_is_warned_of_once(tmp_path: Path, monkey
     stage.builders.__dict__["policy"] = ends
     stage.session.run()
     assert [event.message for event in stage.of(WarningRaised)] == ["Right but slow."]
+
+
+def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_estimated(there) -> None:
+    class Verbose(CountAgent):
+        def format_observation(self, observation: int) -> str:
+            return "q " * 25_000
+
+    there(0.001)
+    config = RunConfig(agent="count", run_dir="", device="cpu")
+    with pytest.raises(PromptTooLongError, match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096"):
+        preflight(config, Verbose())
