@@ -307,6 +307,7 @@ class FakeBuilders(Builders):
     made: dict[str, Any] = field(default_factory=dict)
     saved: list[dict[str, Any]] = field(default_factory=list)
     good: list[dict[str, Any]] = field(default_factory=list)
+    before_warm_start: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Raised by the method of that name."""
     rewrites_history: bool = False
@@ -360,6 +361,7 @@ class FakeBuilders(Builders):
         self._fail("warm_start")
         taught, steps = 0, 4
         while taught < steps and not should_stop():
+            self.made.get("before_sft_step", lambda step: None)(taught)
             self.clock.now += STEP_S
             taught += 1
             progress(taught, steps, 1.0 / taught)
@@ -376,6 +378,8 @@ class FakeBuilders(Builders):
             load_checkpoint=self.restore,
             keep_checkpoint=self.keep_good,
             roll_back=self.roll_back,
+            keep_before_warm_start=self.keep_before_warm_start,
+            undo_warm_start=self.undo_warm_start,
             load_start=self.restore_start,
         )
 
@@ -395,6 +399,16 @@ class FakeBuilders(Builders):
         self._fail("keep_good")
         self.good.append(self.saved[-1])
         return run_dir / "good"
+
+    def keep_before_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> None:
+        self._fail("keep_before_warm_start")
+        self.before_warm_start[:] = [self.saved[-1]]
+
+    def undo_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
+        self._fail("undo_warm_start")
+        ppo.updates = self.before_warm_start[-1]["updates"]
+        policy.version += 1
+        return run_dir / "before_warm_start"
 
     def roll_back(self, run_dir: Path, policy: Any, ppo: Any, name: str) -> Path:
         if not self.good:

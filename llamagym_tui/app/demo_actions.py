@@ -15,15 +15,25 @@ from textual import work
 
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.protocol.commands import UndoWarmStart
+from llamagym_tui.protocol.events import AnyEvent, WarmStartEvaluated
 from llamagym_tui.returns import real_minus
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
+from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.setup.run_agent import RunAgent
+from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
     from llamagym_tui.screens.past_runs.home import HomeScreen
+
+
+PARSE_RISE = 0.05
+"""Parse failure rate above that before a warm start, from which on it is warned of."""
+COMPARED_S = 30.0
+"""Seconds for which the comparison is shown."""
 
 
 class DemoActions(PersonalApp):
@@ -58,6 +68,11 @@ class DemoActions(PersonalApp):
                 return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
                 return True if self.run_state is not None and self.run_state.live and self.run_state.run else None
+            case "undo_warm_start":
+                state = self.run_state
+                if state is None or not state.live or state.run is None or state.warm_start.under_way:
+                    return None
+                return True if state.undo_update is not None and not state.pending.undo else None
         return super().check_action(action, parameters)
 
     # Playing
@@ -75,6 +90,8 @@ class DemoActions(PersonalApp):
     # Keeping
 
     def _collect(self, event: AnyEvent) -> None:
+        if isinstance(event, WarmStartEvaluated):
+            self._compare(event)
         recorder = self.recorder
         before = recorder.keepable
         try:
@@ -143,6 +160,37 @@ class DemoActions(PersonalApp):
         assert self.run_state is not None
         prompt = self.run_state.system_prompt or ""
         self.push_screen(WarmStartDialog(self.run_state, lambda: self.recorder.offers(prompt)))
+
+    def _compare(self, event: WarmStartEvaluated) -> None:
+        """Show what a warm start has changed, whatever is open."""
+        worse = event.after.parse_failure_rate - event.before.parse_failure_rate
+        self.notify(
+            f"{comparison_text(event)}. {key_of(self.screen_stack[0], 'warm_start.undo', 'F')} takes it back.",
+            severity="warning" if worse > PARSE_RISE else "information",
+            timeout=COMPARED_S,
+            markup=False,
+        )
+
+    def action_undo_warm_start(self) -> None:
+        """Take the last warm start back; if something was learnt since, after a question."""
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+
+        state = self.run_state
+        assert state is not None and state.undo_update is not None
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.post_message(CommandAsked(UndoWarmStart()))
+
+        if lost := state.updates - state.undo_update:
+            question = (
+                f"Take the warm start back? What it taught is lost, and with it {counted(lost, 'update')} since then. "
+                "Policy, optimizer and reference are again those before it; episodes stay counted, and the batch "
+                "under way is dropped."
+            )
+            self.push_screen(ConfirmDialog("take it back?", question, yes="take it back", no="stay"), answered)
+        else:
+            answered(True)
 
     # Leaving
 

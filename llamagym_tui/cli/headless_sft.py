@@ -12,9 +12,19 @@ from typing import Any
 from llamagym_tui.cli import headless
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
-from llamagym_tui.protocol.events import EvaluationFinished, Event, PhaseChanged, RunStarted, WarmStartFinished
+from llamagym_tui.protocol.events import (
+    DemonstrationsRead,
+    EvaluationFinished,
+    Event,
+    PhaseChanged,
+    RunStarted,
+    WarmStartFinished,
+)
 from llamagym_tui.returns import evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
+
+FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies")
+"""Of the demonstrations, in the line of JSON."""
 
 
 def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debug: bool = False) -> int:
@@ -40,6 +50,7 @@ class _Script:
         self._config, self._hands = config, hands
         evaluation: list[AnyCommand] = [Evaluate(episodes=hands, greedy=True)] if hands else []
         self._next: list[AnyCommand] = [*evaluation, WarmStart(sft_data=config.sft_data), *evaluation, Stop()]
+        self._read: DemonstrationsRead | None = None
         self._trained: WarmStartFinished | None = None
         self._before: EvaluationFinished | None = None
         self._after: EvaluationFinished | None = None
@@ -50,6 +61,8 @@ class _Script:
                 self.queue.put(Pause())
             case PhaseChanged(phase="paused") if self._next:
                 self.queue.put(self._next.pop(0))
+            case DemonstrationsRead():
+                self._read = event
             case WarmStartFinished():
                 self._trained = event
             case EvaluationFinished() if self._trained is None:
@@ -66,6 +79,7 @@ class _Script:
             "model": self._config.model,
             "seed": self._config.seed,
             "sft_data": self._config.sft_data,
+            "facts": {name: getattr(self._read, name, None) for name in FACTS},
             "demonstrations": trained.demonstrations if trained else 0,
             "tokens": trained.tokens if trained else 0,
             "steps": trained.steps if trained else 0,
@@ -83,8 +97,11 @@ class _Script:
             return f"Nothing was trained. The run is in {self._config.run_dir}"
         played = ""
         if self._before is not None and self._after is not None:
-            before, after = (headless.return_text(evaluated_return(each), 3) for each in (self._before, self._after))
-            played = f" Greedy return {before} before, {after} after, over {self._hands:,} episodes."
+            both = (self._before, self._after)
+            before, after = (headless.return_text(evaluated_return(each), 3) for each in both)
+            unread = " → ".join(f"{each.parse_failure_rate:.1%}" for each in both)
+            over = f"parse failures {unread}, over {self._hands:,} episodes."
+            played = f" Greedy return {before} before, {after} after, {over}"
         go_on = f"llamagym-tui train --resume --run-dir {self._config.run_dir}"
         return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."
 

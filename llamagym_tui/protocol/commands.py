@@ -144,6 +144,13 @@ class WarmStart(Command, frozen=True, kw_only=True):
 
     sft_data: str | None = None
     """File of demonstrations. None: the one that ships for the agent."""
+    episodes: int = 0
+    """Sampled episodes before and after, to compare; fewer where they take long. 0: none."""
+
+
+class UndoWarmStart(Command, frozen=True, kw_only=True):
+    """Go on from what the run was before its last warm start; confirmed by ``WarmStartUndone``, refused by
+    ``WarningRaised``."""
 
 
 class CancelWarmStart(Command, frozen=True, kw_only=True):
@@ -195,6 +202,7 @@ AnyCommand = (
     | CancelEvaluation
     | WeighActions
     | WarmStart
+    | UndoWarmStart
     | CancelWarmStart
     | SaveCheckpoint
     | RollBack

@@ -22,7 +22,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
-Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
+Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "undo_warm_start", "wheel"]
 
 LeftOut = Literal["slow_screen", "long_run", "full_disk"]
 """Conversation that the user interface did not read in time; that a log does not keep; events that found no room."""
@@ -79,6 +79,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up. None: of an older version."""
     updates: int | None = None
     """Updates that it had by then. None: of an older version."""
+    undo_update: int | None = None
+    """Updates of the policy that ``UndoWarmStart`` goes back to. None: it cannot."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -421,6 +423,8 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     """Episodes among them that a limit cut off."""
     dropped: int = 0
     """Episodes that failed, and others were played in their place."""
+    outdated: str = ""
+    """Why it is not of the present policy, for people; only the UI fills it in."""
 
 
 class EvaluationCancelled(Event, frozen=True, kw_only=True):
@@ -497,6 +501,22 @@ class WarmStartFinished(Event, frozen=True, kw_only=True):
     """TRL's import included."""
     cancelled: bool
     """Whether it was cancelled; what was learnt until then stays."""
+    undo_update: int | None = None
+    """Updates of the policy that ``UndoWarmStart`` goes back to. None: it cannot."""
+
+
+class WarmStartEvaluated(Event, frozen=True, kw_only=True):
+    """The policies before and after a warm start have played on the same evaluation seeds."""
+
+    before: EvaluationFinished
+    after: EvaluationFinished
+
+
+class WarmStartUndone(Event, frozen=True, kw_only=True):
+    """Weights, learner and reference are those before the last warm start again; the batch under way was dropped."""
+
+    update: int
+    """Updates that the policy has behind it now."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True):
@@ -596,6 +616,8 @@ AnyEvent = (
     | DemonstrationsRead
     | WarmStartProgressed
     | WarmStartFinished
+    | WarmStartEvaluated
+    | WarmStartUndone
     | CheckpointSaved
     | RolledBack
     | SettingsChanged

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, assert_never
 
+from msgspec import structs
+
 from llamagym_tui.config import FINAL
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
@@ -114,7 +116,15 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
             return _after(state, event, "warm_start", detail=detail)
         case events.WarmStartFinished():
-            return _marked(_after(state, event, "warm_start", play=PlayCounts()), "warm start", warm_start_text(event))
+            trained = _after(state, event, "warm_start", play=PlayCounts(), undo_update=event.undo_update)
+            return _marked(_outdated(trained, "before the warm start"), "warm start", warm_start_text(event))
+        case events.WarmStartEvaluated():
+            evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
+            return _noted(_after(state, event, "warm_start", evaluations=evaluations), f"{comparison_text(event)}.")
+        case events.WarmStartUndone():
+            undone = _after(state, event, "pending", updates=event.update, play=PlayCounts(), undo_update=None)
+            meaning = f"to update {event.update:,}; policy, optimizer and reference are those before it"
+            return _marked(_outdated(undone, "before the warm start was taken back"), "warm start taken back", meaning)
         case events.CheckpointSaved():
             saved = Saved(state.stats, state.play, state.prompts)
             written = _after(state, event, "pending", checkpoint=event, saved=saved)
@@ -149,6 +159,26 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
     )
 
 
+def comparison_text(event: events.WarmStartEvaluated) -> str:
+    """What a warm start has changed, as one line."""
+    before, after = event.before, event.after
+    if not before.episodes or not after.episodes:
+        return f"Before and after the warm start cannot be compared: no episode ended in {before.elapsed_s:,.0f} s"
+    n = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
+    if before.episodes == after.episodes:
+        n = f"{before.episodes:,} sampled episodes each"
+    return (
+        f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
+        f"{evaluated_return(before).text} → {evaluated_return(after).text}, over {n}"
+    )
+
+
+def _outdated(state: RunState, why: str) -> RunState:
+    """Mark the evaluations as those of an earlier policy."""
+    evaluations = tuple(structs.replace(each, outdated=each.outdated or why) for each in state.evaluations)
+    return replace(state, evaluations=evaluations)
+
+
 def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
     requested = state.pause_requested
     confirmed = requested is not None and requested == (event.phase == "paused")
@@ -170,6 +200,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         model=event.model,
         run_dir=event.run_dir,
         run=event,
+        undo_update=event.undo_update,
         recent=state.recent if same else (),
         play=state.play.switched_to_inference() if event.mode == "inference" else state.play,
         map_watched=False,

@@ -105,6 +105,8 @@ class RunState:
     """Results, at most `MAX_EVALUATIONS`, the newest last."""
     weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
+    undo_update: int | None = None
+    """Updates of the policy before the last warm start. None: there is none that can be taken back."""
     checkpoint: events.CheckpointSaved | None = None
     saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)
@@ -177,9 +179,9 @@ def requested(state: RunState, *requests: AnyCommand) -> RunState:
 
     Args:
         state: of the run.
-        requests: one, or a warm start with the evaluations before and after it.
+        requests: of which the first one decides.
     """
-    command = next((each for each in requests if isinstance(each, commands.WarmStart)), requests[0])
+    command = requests[0]
     match command:
         case commands.SetMode():
             return state if command.mode == state.mode_intended else replace(state, mode_requested=command.mode)
@@ -199,8 +201,7 @@ def requested(state: RunState, *requests: AnyCommand) -> RunState:
         case commands.InspectTurn():
             return with_records(state, inspection=state.inspection.requesting(command))
         case commands.WarmStart() | commands.CancelWarmStart():
-            evaluates = any(isinstance(each, commands.Evaluate) for each in requests)
-            return with_records(state, warm_start=state.warm_start.requesting(command, evaluates=evaluates))
+            return with_records(state, warm_start=state.warm_start.requesting(command))
         case _:
             return with_records(state, pending=state.pending.requesting(command))
 

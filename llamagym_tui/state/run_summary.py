@@ -25,13 +25,16 @@ from llamagym_tui.protocol.events import (
     SessionFailed,
     SettingsChanged,
     UpdateFinished,
+    WarmStartEvaluated,
+    WarmStartFinished,
+    WarmStartUndone,
 )
 from llamagym_tui.returns import MAX_GROUPS, Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
-VERSION = 1
+VERSION = 2
 """Raised with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -136,6 +139,10 @@ def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
             return replace(summary, updates=event.update)
         case EvaluationFinished():
             return replace(summary, evaluation=event)
+        case WarmStartFinished() | WarmStartUndone():
+            return replace(summary, evaluation=None)  # it was of another policy
+        case WarmStartEvaluated(after=after):
+            return replace(summary, evaluation=after)
         case SettingsChanged():
             return replace(summary, changes={**summary.changes, **event.changes})
         case SessionFailed():

@@ -1,6 +1,6 @@
 """A warm start as it is shown: requested, under way, over; a pure record in bounded memory.
 
-An evaluation before and one after belong to it where they were requested with it.
+Evaluations before and after belong to it where they were requested with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LOSSES = 240
 class Stage(Enum):
     NONE = auto()
     REQUESTED = auto()
-    """Not begun; an evaluation may be under way."""
+    """Not begun; the evaluation before it may be under way."""
     TRAINING = auto()
     EVALUATING = auto()
     """Trained; the evaluation after it is awaited."""
@@ -45,8 +45,7 @@ class WarmStartState:
     """Every n-th loss is kept."""
     seen: int = 0
     """Losses so far."""
-    evaluated_before: events.EvaluationFinished | None = None
-    evaluated_after: events.EvaluationFinished | None = None
+    evaluated: events.WarmStartEvaluated | None = None
     result: events.WarmStartFinished | None = None
 
     @property
@@ -54,11 +53,13 @@ class WarmStartState:
         """Whether one was requested and has not ended."""
         return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
-    def requesting(self, command: WarmStart | CancelWarmStart, *, evaluates: bool) -> WarmStartState:
+    def requesting(self, command: WarmStart | CancelWarmStart) -> WarmStartState:
         if isinstance(command, CancelWarmStart):
             return self if self.cancelling else replace(self, cancelling=True)
+        if self.under_way:
+            return self
         waiting = "it starts when the current step ends"
-        return self if self.under_way else WarmStartState(stage=Stage.REQUESTED, evaluates=evaluates, detail=waiting)
+        return WarmStartState(stage=Stage.REQUESTED, evaluates=command.episodes > 0, detail=waiting)
 
     def after(self, event: AnyEvent) -> WarmStartState:
         match event:
@@ -73,12 +74,11 @@ class WarmStartState:
                 # Cancelling it cancels the evaluation after it, too.
                 stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
                 return replace(self, stage=stage, result=event, step=event.steps, cancelling=False, detail="")
-            case events.EvaluationFinished() if self.evaluates and self.stage is Stage.REQUESTED:
-                return replace(self, evaluated_before=event, detail="")
-            case events.EvaluationFinished() if self.stage is Stage.EVALUATING:
-                return replace(self, stage=Stage.OVER, evaluated_after=event, detail="")
-            case events.EvaluationCancelled() if self.stage is Stage.EVALUATING:
-                return replace(self, stage=Stage.OVER, detail="")
+            case events.WarmStartEvaluated():
+                return replace(self, stage=Stage.OVER, evaluated=event, detail="")
+            case events.EvaluationCancelled() if self.under_way:
+                stage = Stage.OVER if self.stage is Stage.EVALUATING else self.stage
+                return replace(self, stage=stage, evaluates=False, detail="")
             case events.WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
             case events.SessionFailed() | events.RunFinished() if self.under_way:

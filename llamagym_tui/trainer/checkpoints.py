@@ -55,6 +55,10 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     rollout: Any = None
     """The batch under way, as the rollout restores it. None: of an older version."""
     generators: Generators | None = None
+    awaits_warm_start: bool = False
+    """Whether the warm start that the run begins with was still to be made."""
+    undo_update: int | None = None
+    """Updates before the last warm start. None: there was none that can be taken back."""
 
     def with_prompt(self, system_prompt: str | None) -> Counters:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -131,6 +135,24 @@ class Checkpoints:
             RunStoreError: there is none, or it cannot be used; both are as they were.
         """
         path: Path = self._files().roll_back(self._run_dir, policy, ppo, name)
+        self._awaits_judgement = False
+        return path
+
+    def keep_before_warm_start(self, policy: Any, ppo: Any) -> None:
+        """Keep the latest checkpoint, and PPO's reference, until the next warm start.
+
+        Raises:
+            RunStoreError: they cannot be kept.
+        """
+        self._files().keep_before_warm_start(self._run_dir, policy, ppo)
+
+    def undo_warm_start(self, policy: Any, ppo: Any) -> Path:
+        """Put what was kept before the last warm start into policy and PPO; its folder.
+
+        Raises:
+            RunStoreError: there is nothing, or it cannot be used; both are as they were.
+        """
+        path: Path = self._files().undo_warm_start(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path
 

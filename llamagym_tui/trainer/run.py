@@ -69,6 +69,10 @@ class Run:
         self._warned_at = dict(start.warned_at)
         """Update at which each finding was reported last."""
         self._roll_backs = start.roll_backs
+        self.awaits_warm_start = start.awaits_warm_start
+        """Whether the one that the run begins with has not been made."""
+        self.undo_update = start.undo_update
+        """Updates before the last warm start. None: there is none to take back."""
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
@@ -241,8 +245,31 @@ class Run:
         except RunStoreError as error:
             self._emitter.warn(f"{error} The last good one is older; the run goes on.")
 
-    def continue_from_warm_start(self) -> None:
-        """Go on from the policy that a warm start has made: the batch under way is dropped, a checkpoint written."""
+    def keep_before_warm_start(self) -> None:
+        """Write a checkpoint to which a warm start can be taken back, if there is room for it."""
+        self.undo_update = None
+        try:
+            self._save(self._counters())
+            self._checkpoints.keep_before_warm_start(self.policy, self.ppo)
+            self.undo_update = self.ppo.updates
+        except RunStoreError as error:
+            self._emitter.warn(f"This warm start cannot be taken back: {error}")
+
+    def undo_warm_start(self) -> None:
+        """Go on from what the run was before its last warm start, if that can be read; else warn."""
+        if self.undo_update is None:
+            self._emitter.warn("There is no warm start to take back.", refused="undo_warm_start")
+            return
+        undo = partial(self._checkpoints.undo_warm_start, self.policy, self.ppo)
+        if self._emitter.attempt("undo_warm_start", undo, RunStoreError) is not None:
+            self.undo_update = None
+            self._warned_at.clear()
+            self._emit(events.WarmStartUndone(update=self.ppo.updates))
+            self.go_on_from_another_policy()
+
+    def go_on_from_another_policy(self) -> None:
+        """Go on after a warm start, or its undoing: the batch under way is dropped, a checkpoint written."""
+        self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()
         self._monitor.forget()
@@ -268,6 +295,8 @@ class Run:
             batch_began_s=self._batch_began_s,
             rollout=self.rollout.state(),
             generators=Generators.now(),
+            awaits_warm_start=self.awaits_warm_start,
+            undo_update=self.undo_update,
         )
 
     def _save(self, counters: Counters) -> None:

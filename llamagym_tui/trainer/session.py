@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.demos.training_data import TrainingData, training_data
 from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.trainer import event_builders
+from llamagym_tui.trainer import event_builders, warm_start
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
@@ -30,7 +33,6 @@ from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
-from llamagym_tui.trainer.warm_start import warm_start
 
 if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
@@ -39,7 +41,7 @@ ATTEMPTS = 120
 """To write a run's last checkpoint, `RETRY_S` apart."""
 Unit = Literal["turn", "update"]
 PATIENCE = 3
-"""Times its limit that the evaluation at the end may take until its last episodes have ended."""
+"""Times its limit that an evaluation may take until its last episodes have ended."""
 log = logging.getLogger(__name__)
 
 
@@ -89,8 +91,9 @@ class Session:
         """Load, play and train until something ends it; the phase in which it ended, stopped or failed."""
         try:
             run = self._load()
-            if self._config.sft_warm_start and not self._config.resume:
-                self._warm_start(run, self._config.sft_data)
+            if self._config.sft_warm_start and (not self._config.resume or run.awaits_warm_start):
+                run.awaits_warm_start = True
+                self._warm_start(run, training_data(run.agent, self._config.sft_data))
             while not is_over(self.phase):
                 self._handle_commands(run)
                 self._advance(run)
@@ -250,8 +253,12 @@ class Session:
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
             case commands.WarmStart(sft_data=sft_data):
-                with refusing("warm_start", UsageError, DemoFileError, prefix="No warm start: "):
-                    self._warm_start(run, sft_data)
+                read = partial(training_data, run.agent, sft_data)
+                refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")
+                if (data := refused(read, UsageError, DemoFileError)) is not None:
+                    self._warm_start(run, data, command.episodes)
+            case commands.UndoWarmStart():
+                run.undo_warm_start()
             case commands.CancelEvaluation() | commands.CancelWarmStart():
                 pass  # none is under way any more
             case commands.SaveCheckpoint():
@@ -298,23 +305,35 @@ class Session:
         run.policy_map.map(prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once)
 
     def _evaluate(self, command: commands.Evaluate, run: Run) -> None:
-        """Play apart from the run, then go on where it was; a stop, a cancel or a failure leaves no result."""
+        if found := self._measured(command, run):
+            self._emit(found)
+
+    def _measured(
+        self, command: commands.Evaluate, run: Run, limit_s: float | None = None
+    ) -> events.EvaluationFinished | None:
+        """Play apart from the run, then go on where it was; None: a stop, a cancel or a failure leaves no result."""
         run.report_episodes()
         before = self.phase
+        until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
         self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")
         try:
-            found = self._evaluation(command, run, should_stop=lambda: self._should_end_evaluation(run))
+            found = self._evaluation(
+                command,
+                run,
+                should_stop=lambda: self._should_end_evaluation(run) or self._clock() >= until,
+                limit_s=limit_s,
+            )
         except Exception as error:  # its environments are not the run's, and memory may be short for it alone
             self._evaluation_failed(error, command.episodes)
             self._enter(before)
-            return
+            return None
         cancelled = self.inbox.take_first(commands.CancelEvaluation) is not None
-        cancelled = cancelled or self.inbox.holds(commands.CancelWarmStart)
-        if cancelled and found.episodes < command.episodes:
+        cancelled = (cancelled or self.inbox.holds(commands.CancelWarmStart)) and found.episodes < command.episodes
+        if cancelled:
             self._emit(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes))
-        elif not self._is_stop_requested():
-            self._emit(event_builders.evaluation_finished(found, greedy=command.greedy))
+        counts = not cancelled and not self._is_stop_requested()
         self._enter(before)
+        return event_builders.evaluation_finished(found, greedy=command.greedy) if counts else None
 
     def _evaluation(
         self, command: commands.Evaluate, run: Run, *, should_stop: Callable[[], bool], limit_s: float | None = None
@@ -358,28 +377,30 @@ class Session:
             self._evaluation_failed(error, command.episodes)
         self._enter(Phase.ROLLING_OUT)
 
-    def _warm_start(self, run: Run, sft_data: str | None) -> None:
-        """Train on demonstrations, then go on where the run was.
-
-        Raises:
-            UsageError: there is no such file.
-            DemoFileError: it has a fault; nothing was trained.
-        """
+    def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
+        """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
+        warm_start.report(data, run, self._emitter)
+        evaluate = commands.Evaluate(episodes=episodes, greedy=False)
+        measured = partial(self._measured, evaluate, run, warm_start.EVALUATION_S)
+        played_before = measured() if episodes else None
+        if self._is_warm_start_cancelled():
+            self._emitter.warn("The warm start was cancelled; nothing was trained.", refused="warm_start")
+            return
         run.report_episodes()
         before = self.phase
-        self._enter(Phase.WARM_STARTING, "reading the demonstrations")
+        self._enter(Phase.WARM_STARTING, "loading TRL, which takes some seconds")
         try:
-            warm_start(
-                self._builders,
-                run,
-                sft_data,
-                self._emitter,
-                should_stop=lambda: self.inbox.holds(commands.Stop, commands.CancelWarmStart),
-            )
-            run.continue_from_warm_start()
+            run.keep_before_warm_start()
+            warm_start.train(self._builders, run, data, self._emitter, should_stop=self._is_warm_start_cancelled)
+            run.go_on_from_another_policy()
             self._map_policy(run)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)
+        if played_before and not self._is_warm_start_cancelled() and (played_after := measured()):
+            self._emit(events.WarmStartEvaluated(before=played_before, after=played_after))
+
+    def _is_warm_start_cancelled(self) -> bool:
+        return self.inbox.holds(commands.Stop, commands.CancelWarmStart)
 
     def _is_stop_requested(self) -> bool:
         return self.inbox.holds(commands.Stop)

@@ -1,4 +1,4 @@
-"""Warm start inside a session: demonstrations are read and checked, and the policy is trained on them; the resulting
+"""Warm start inside a session: demonstrations are read and reported, and the policy is trained on them; the resulting
 policy is PPO's new reference.
 
 Progress is reported in events. What it means for the run (episodes under way, checkpoint) is up to `Run`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from llamagym_tui.demos.training_data import training_data
+from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.demos.training_facts import doubts, training_facts
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
@@ -18,28 +18,30 @@ from llamagym_tui.trainer.event_sinks import EventEmitter
 if TYPE_CHECKING:
     from llamagym_tui.trainer.run import Run
 
+EVALUATION_S = 10.0
+"""Seconds after which the evaluations before and after begin no more episodes."""
 
-def warm_start(
-    builders: Builders, run: Run, sft_data: str | None, emitter: EventEmitter, *, should_stop: Callable[[], bool]
-) -> None:
-    """Train the policy of a run on a file of demonstrations.
 
-    Args:
-        builders: change the parts.
-        run: whose policy is trained; it warns of demonstrations under another prompt than its own.
-        sft_data: the file. None: the one that ships for the agent.
-        emitter: of the session.
-        should_stop: called after every step; what was learnt until then stays.
-    Raises:
-        UsageError: there is no such file.
-        DemoFileError: the file has a fault; nothing was trained.
-    """
-    data = training_data(run.agent, sft_data)
+def report(data: TrainingData, run: Run, emitter: EventEmitter) -> None:
+    """Emit what a run is to be trained on, and what speaks against it."""
     facts = training_facts(data, run.agent, run.rollout.system_prompt)
     emitter.emit(facts)
     for doubt in doubts(facts):
         emitter.warn(doubt)
-    emitter.emit(events.PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+
+
+def train(
+    builders: Builders, run: Run, data: TrainingData, emitter: EventEmitter, *, should_stop: Callable[[], bool]
+) -> None:
+    """Train the policy of a run on demonstrations.
+
+    Args:
+        builders: change the parts.
+        run: whose policy is trained.
+        data: what it is trained on.
+        emitter: of the session.
+        should_stop: called after every step; what was learnt until then stays.
+    """
     emit = emitter.throttled()
     stats = builders.warm_start(
         run.policy,
@@ -59,5 +61,6 @@ def warm_start(
             last_loss=stats.last_loss,
             elapsed_s=stats.elapsed_s,
             cancelled=stats.cancelled,
+            undo_update=run.undo_update,
         )
     )

@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from llamagym_tui.demos.training_facts import doubts
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
+from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.demos.warm_start_texts import offers_text, question, warm_start_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -28,9 +28,10 @@ from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.state.run import RunState
 
-EVALUATION = Evaluate(episodes=300, greedy=True)
-"""Requested before and after."""
-EVALUATIONS = "Play 300 greedy episodes before and after, or none."
+EPISODES = 300
+"""Of the evaluations before and after."""
+EVALUATIONS = f"Play {EPISODES} sampled episodes before and after, or none."
+UNDO = "Policy and optimizer as they were before the last warm start."
 
 
 class WarmStartDialog(ModalScreen[None]):
@@ -48,6 +49,7 @@ class WarmStartDialog(ModalScreen[None]):
             tooltip="End the training, keep its weights.",
             id="warm_start.cancel",
         ),
+        Binding("F", "app.undo_warm_start", "Take back", tooltip=UNDO, id="warm_start.undo"),
         Binding("escape,q", "close", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
     ]
 
@@ -123,8 +125,8 @@ class WarmStartDialog(ModalScreen[None]):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                around = [EVALUATION] if self._evaluates else []
-                self.post_message(CommandAsked(*around, WarmStart(sft_data=facts.path), *around))
+                episodes = EPISODES if self._evaluates else 0
+                self.post_message(CommandAsked(WarmStart(sft_data=facts.path, episodes=episodes)))
 
         dialog = CautiousDialog if doubts(facts) else ConfirmDialog
         self.app.push_screen(dialog("warm start?", question(facts), yes="train", no="leave it"), answered)

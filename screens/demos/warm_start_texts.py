@@ -8,15 +8,16 @@ from typing import assert_never
 from textual.content import Content
 
 from llamagym_tui.demos.training_facts import doubts, fact_lines
-from llamagym_tui.protocol.events import DemonstrationsRead, EvaluationFinished
+from llamagym_tui.protocol.events import DemonstrationsRead, WarmStartEvaluated
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.numbers import BARS, counted, number, plain, seconds
+from llamagym_tui.screens.widgets.numbers import BARS, counted, number, plain, seconds, share
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
+RETURN = "return ±95%"
 CURVE = 60
 """Cells of the loss curve at most."""
 
@@ -39,7 +40,7 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: Ke
         play, keep = literal(key("table", "h")), literal(key("keep", "k"))
         return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
     parts = [_offer(offer, index == chosen) for index, offer in enumerate(offers)]
-    how = "300 greedy episodes before and after" if evaluates else "no evaluation"
+    how = "300 sampled episodes before and after" if evaluates else "no evaluation"
     parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
     return Content("\n").join(parts)
 
@@ -55,8 +56,8 @@ def warm_start_text(warm_start: WarmStartState, width: int) -> Content:
         parts.append(Content.styled(one_line(warm_start.detail), ASIDE))
     if warm_start.steps:
         parts += [_bar(warm_start, width), _curve(warm_start, width)]
-    if warm_start.evaluated_before or warm_start.evaluated_after:
-        parts.append(_evaluations(warm_start))
+    if warm_start.evaluated:
+        parts.append(_evaluations(warm_start.evaluated))
     return Content("\n").join(parts)
 
 
@@ -87,8 +88,7 @@ def _stage(warm_start: WarmStartState) -> str:
         case Stage.REQUESTED if warm_start.cancelling:
             return "requested, to be cancelled"
         case Stage.REQUESTED:
-            first = warm_start.evaluates and not warm_start.evaluated_before
-            return "requested; first the evaluation" if first else "requested"
+            return "requested; first the evaluation" if warm_start.evaluates else "requested"
         case Stage.TRAINING:
             return "training, to be cancelled" if warm_start.cancelling else "training"
         case Stage.EVALUATING:
@@ -128,14 +128,18 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
     return Content.assemble((f"{bars:<{room}}", "$primary"), (tail, ASIDE))
 
 
-def _evaluations(warm_start: WarmStartState) -> Content:
-    before, after = warm_start.evaluated_before, warm_start.evaluated_after
-    figures = [(_mean(before), "bold"), (" → ", ASIDE), (_mean(after), "bold"), (" greedy", ASIDE)]
-    if not warm_start.under_way and (before is None or after is None):
-        other = "before" if before is None else "after"
-        figures = [(_mean(before or after), "bold"), (f" greedy; not evaluated {other} it", ASIDE)]
-    return Content.assemble(("mean return ±95% ", ASIDE), *figures)
-
-
-def _mean(found: EvaluationFinished | None) -> str:
-    return "…" if found is None else evaluated_return(found).text
+def _evaluations(found: WarmStartEvaluated) -> Content:
+    """Both evaluations, side by side."""
+    both = (found.before, found.after)
+    figures = {
+        RETURN: [evaluated_return(each).text for each in both],
+        "parse fail": [share(each.parse_failure_rate) for each in both],
+        "sampled": [counted(each.episodes, "episode") for each in both],
+    }
+    widths = [max(len(values[column]) for values in figures.values()) for column in (0, 1)]
+    head = Content.styled(f"{'':<14}{'before':>{widths[0]}}   {'after':>{widths[1]}}", ASIDE)
+    rows = [
+        Content.assemble((f"{name:<14}", ASIDE), (f"{before:>{widths[0]}}   {after:>{widths[1]}}", "bold"))
+        for name, (before, after) in figures.items()
+    ]
+    return Content("\n").join([Content(""), head, *rows])

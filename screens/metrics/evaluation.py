@@ -162,4 +162,5 @@ def evaluation_line(found: EvaluationFinished) -> Content:
     return Content.assemble(
         (interval(evaluated_return(found)), "bold"),
         (f"  {found.episodes:,} {how} in {seconds(found.elapsed_s, 1)}", ASIDE),
+        (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
     )

@@ -221,7 +221,7 @@ class RunHeading(Static):
 
 def _read_some(rows: list[RunRow]) -> list[RunRow]:
     """As many rows as are read in `PAINT_S`, one at least."""
-    began, read = time.monotonic(), []
+    began, read = time.monotonic(), list[RunRow]()
     while len(read) < len(rows) and (not read or time.monotonic() - began < PAINT_S):
         read.append(read_row(rows[len(read)]))
     return read

@@ -50,6 +50,7 @@ KEYS: list[BindingType] = [
     extra("k", "app.keep_episode", "Keep", "Keep the watched episode that ended last as a demonstration.", "keep"),
     extra("K", "app.keep_rule", "Keep by rule", "Keep every watched episode with a given return or more.", "keep_rule"),
     extra("f", "app.warm_start", "Warm start", "Train the model on demonstrations.", "warm_start"),
+    extra("F", "app.undo_warm_start", "Take back", "Take the last warm start back.", "warm_start.undo"),
     Binding("o", "app.runs", "Past runs", show=False, tooltip="Look at past runs, compare two.", id="runs"),
     Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
     Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),

@@ -63,7 +63,24 @@ def test_without_hands_it_only_trains_and_shows_how_to_go_on(
 def test_a_person_gets_the_confidence_intervals(config: RunConfig, capfd: pytest.CaptureFixture[str]) -> None:
     headless_sft.warm_start(config, hands=10)
     each = "-0.250 ± 0.020 (95 %)"
-    assert f"Greedy return {each} before, {each} after, over 10 episodes." in capfd.readouterr().out
+    shown = f"Greedy return {each} before, {each} after, parse failures 0.0% → 0.0%, over 10 episodes."
+    assert shown in capfd.readouterr().out
+
+
+def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
+    config: RunConfig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headless_sft.warm_start(config, hands=0, json_output=True)
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["facts"] == {
+        "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
+        "free_replies": 3,
+    }  # fmt: skip
+    facts = (
+        "episodes 3, every line readable; turns 3; actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
+    )
+    assert f"warm start: {facts}; free text 3 of 3 replies" in captured.err
+    assert "warning: 3 episodes are few: below about 50" in captured.err
 
 
 class RecordedCalls:

@@ -90,9 +90,9 @@ def test_an_answer_to_an_older_question_leaves_the_newer_one_pending():
 
 def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):
     state = initial_state(fakes.config(tmp_path))
-    evaluation = Evaluate(episodes=10)
-    begun = requested(state, evaluation, WarmStart(), evaluation)
+    begun = requested(state, WarmStart(episodes=10))
     assert (begun.pending, begun.warm_start.stage, begun.warm_start.evaluates) == (Pending(), Stage.REQUESTED, True)
-    assert requested(begun, evaluation, WarmStart(), evaluation) is begun, "one at a time"
+    assert requested(begun, WarmStart()) is begun, "one at a time"
+    evaluation = Evaluate(episodes=10)
     assert not requested(state, WarmStart()).warm_start.evaluates
     assert requested(requested(begun, SetMode(mode="inference")), evaluation).pending.evaluation == evaluation

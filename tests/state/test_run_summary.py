@@ -10,7 +10,17 @@ import pytest
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import AnyEvent, EpisodesCounted, RunFinished, SessionFailed, SettingsChanged
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodesCounted,
+    EvaluationFinished,
+    RunFinished,
+    SessionFailed,
+    SettingsChanged,
+    WarmStartEvaluated,
+    WarmStartFinished,
+    WarmStartUndone,
+)
 from llamagym_tui.returns import Point
 from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
 from tests import fakes
@@ -44,6 +54,20 @@ def test_the_mean_is_where_the_curve_ends(tmp_path: Path):
 
 def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):
     assert summary_of(record(tmp_path, fakes.opening_events())).mean_return is None
+
+
+def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp_path: Path):
+    found = EvaluationFinished(
+        episodes=300, greedy=True, mean_return=-0.4, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
+    )
+    after = msgspec.structs.replace(found, mean_return=-0.1)
+    trained = WarmStartFinished(
+        path="d.jsonl", episodes=0, demonstrations=1, tokens=9, steps=60, first_loss=1.0, last_loss=0.1, elapsed_s=1.0,
+        cancelled=False,
+    )  # fmt: skip
+    log = [found, trained, WarmStartEvaluated(before=found, after=after), WarmStartUndone(update=0)]
+    seen = [summary_of(a_run(tmp_path / str(n), *log[:n])).evaluation for n in range(1, 5)]
+    assert seen == [found, None, after, None]
 
 
 def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

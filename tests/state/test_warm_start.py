@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from msgspec import structs
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import WarmStart
 from llamagym_tui.protocol.events import (
+    EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
     SessionFailed,
+    WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
+    WarmStartUndone,
     WarningRaised,
 )
-from llamagym_tui.state.reduce import reduce
-from llamagym_tui.state.run import initial_state
+from llamagym_tui.state.reduce import comparison_text, reduce
+from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.warm_start import MAX_LOSSES, Stage, WarmStartState
 
 BEFORE = EvaluationFinished(
@@ -38,7 +44,7 @@ FINISHED = WarmStartFinished(
 
 
 def begun(*, evaluates: bool) -> WarmStartState:
-    return WarmStartState().requesting(WarmStart(sft_data="demos.jsonl"), evaluates=evaluates)
+    return WarmStartState().requesting(WarmStart(sft_data="demos.jsonl", episodes=300 * evaluates))
 
 
 def told(*events: object, begun: WarmStartState | None = None) -> WarmStartState:
@@ -52,27 +58,61 @@ def progress(step: int, loss: float = 1.0) -> WarmStartProgressed:
     return WarmStartProgressed(step=step, steps=1000, loss=loss)
 
 
-def test_evaluations_before_and_after_belong_to_it() -> None:
-    warm_start = told(BEFORE, PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=begun(evaluates=True))
-    assert (warm_start.stage, warm_start.step, warm_start.evaluated_before, warm_start.evaluated_after) == (
-        Stage.EVALUATING,
-        2,
-        BEFORE,
-        None,
-    )
-    warm_start = told(AFTER, begun=warm_start)
-    assert (warm_start.stage, warm_start.evaluated_after, warm_start.result) == (Stage.OVER, AFTER, FINISHED)
+def test_the_evaluations_end_it_where_they_were_requested() -> None:
+    warm_start = told(PhaseChanged(phase="warm_starting"), progress(1), FINISHED, begun=begun(evaluates=True))
+    assert (warm_start.stage, warm_start.step, warm_start.evaluated) == (Stage.EVALUATING, 2, None)
+    compared = WarmStartEvaluated(before=BEFORE, after=AFTER)
+    warm_start = told(compared, begun=warm_start)
+    assert (warm_start.stage, warm_start.evaluated, warm_start.result) == (Stage.OVER, compared, FINISHED)
 
 
-def test_none_is_awaited_after_one_that_was_cancelled() -> None:
+@pytest.mark.parametrize("at", [0, 2])
+def test_none_is_awaited_after_one_that_was_cancelled(at: int) -> None:
+    events: list[Any] = [PhaseChanged(phase="warm_starting"), FINISHED]
+    events.insert(at, EvaluationCancelled(played=3, episodes=300))
+    assert told(*events, begun=begun(evaluates=True)).stage is Stage.OVER
     cancelled = structs.replace(FINISHED, cancelled=True)
-    warm_start = told(BEFORE, PhaseChanged(phase="warm_starting"), cancelled, begun=begun(evaluates=True))
-    assert (warm_start.stage, warm_start.evaluated_before, warm_start.evaluated_after) == (Stage.OVER, BEFORE, None)
+    assert told(cancelled, begun=begun(evaluates=True)).stage is Stage.OVER
 
 
-def test_an_evaluation_that_was_asked_for_alone_does_not() -> None:
+def test_an_evaluation_of_the_run_is_none_of_it() -> None:
     assert told(BEFORE) == WarmStartState()
-    assert told(BEFORE, begun=begun(evaluates=False)).evaluated_before is None
+    assert told(BEFORE, begun=begun(evaluates=True)) == begun(evaluates=True)
+
+
+def test_what_it_has_changed_is_one_line() -> None:
+    worse = structs.replace(AFTER, parse_failure_rate=0.162, greedy=False)
+    # 1.96 · 0.05 = 0.098
+    assert comparison_text(WarmStartEvaluated(before=BEFORE, after=worse)) == (
+        "Warm start: parse failures 0.0% → 16.2%, mean return −0.400 ± 0.098 → −0.050 ± 0.098, "
+        "over 300 sampled episodes each"
+    )
+    fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))
+    assert comparison_text(fewer).endswith("over 300 and 128 sampled episodes")
+    none = WarmStartEvaluated(before=structs.replace(BEFORE, episodes=0, elapsed_s=30.0), after=AFTER)
+    assert comparison_text(none).endswith("cannot be compared: no episode ended in 30 s")
+
+
+def test_an_evaluation_before_it_is_none_of_the_present_policy() -> None:
+    state = after_events(BEFORE, structs.replace(FINISHED, undo_update=7))
+    assert [found.outdated for found in state.evaluations] == ["before the warm start"]
+    state = after_events(WarmStartEvaluated(before=BEFORE, after=AFTER), state=state)
+    assert [(found.mean_return, found.outdated) for found in state.evaluations] == [
+        (-0.4, "before the warm start"), (-0.05, ""),
+    ]  # fmt: skip
+    assert state.undo_update == 7
+    state = after_events(WarmStartUndone(update=7), state=state)
+    assert [found.outdated for found in state.evaluations] == [
+        "before the warm start", "before the warm start was taken back",
+    ]  # fmt: skip
+    assert (state.undo_update, state.updates, state.marks[-1].label) == (None, 7, "warm start taken back")
+
+
+def after_events(*events: Any, state: RunState | None = None) -> RunState:
+    state = state or initial_state(RunConfig(agent="blackjack", run_dir="/run"))
+    for event in events:
+        state = reduce(state, event)
+    return state
 
 
 def test_one_that_a_run_begins_with_is_shown_too() -> None:

@@ -11,24 +11,39 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.config import RunConfig
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.training_data import shipped, training_data
-from llamagym_tui.errors import DemoFileError, UsageError
+from llamagym_tui.errors import DemoFileError, RunStoreError, UsageError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
-from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, Pause, Resume, Stop, WarmStart
+from llamagym_tui.protocol.commands import (
+    CancelEvaluation,
+    CancelWarmStart,
+    Pause,
+    Resume,
+    Stop,
+    UndoWarmStart,
+    WarmStart,
+)
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     DemonstrationsRead,
     EvaluationCancelled,
+    EvaluationFinished,
     PhaseChanged,
+    RunFinished,
+    RunStarted,
     SessionFailed,
+    UpdateFinished,
+    WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
+    WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.warm_start import EVALUATION_S
 from tests.fake_parts import CoinAgent, Stage
 
 
@@ -68,7 +83,8 @@ def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
     (finished,) = stage.of(WarmStartFinished)
     assert (finished.path, finished.demonstrations, finished.episodes, finished.cancelled) == (file, 3, 0, False)
     assert [len(conversation) for conversation in stage.taught] == [3, 3, 3]
-    assert stage.events.index(stage.of(CheckpointSaved)[0]) > stage.events.index(finished)
+    before, after = (stage.events.index(saved) for saved in stage.of(CheckpointSaved)[:2])
+    assert before < stage.events.index(finished) < after
 
 
 def test_the_taught_policy_is_mapped_before_anything_else_is_done(
@@ -112,20 +128,96 @@ def test_a_warm_start_while_paused_stays_paused(tmp_path: Path, file: str) -> No
 @pytest.mark.parametrize("command", [CancelWarmStart(), Stop()])
 def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path, file: str, command: Any) -> None:
     stage = Stage(tmp_path / "run", episodes=4)
-    stage.script = {1: [WarmStart(sft_data=file), command]}
+    stage.script = {1: [WarmStart(sft_data=file, episodes=8)]}
+    stage.builders.made["before_sft_step"] = lambda step: stage.command_queue.put(command) if step == 1 else None
     assert stage.session.run() is Phase.STOPPED
     (finished,) = stage.of(WarmStartFinished)
-    assert (finished.cancelled, finished.steps) == (True, 0)
+    assert (finished.cancelled, finished.steps, finished.undo_update) == (True, 2, 0)
+    assert stage.of(WarmStartEvaluated) == []
 
 
-def test_who_cancels_a_warm_start_does_not_wait_for_the_evaluations_around_it(tmp_path: Path, file: str) -> None:
-    around = Evaluate(episodes=10**9)
+@pytest.mark.parametrize("command", [CancelWarmStart(), Stop()])
+def test_a_warm_start_that_is_cancelled_before_it_began_trains_nothing(tmp_path: Path, file: str, command: Any) -> None:
     stage = Stage(tmp_path / "run", episodes=8)
-    stage.script = {2: [around, WarmStart(sft_data=file), around, CancelWarmStart()]}
+    stage.script = {2: [WarmStart(sft_data=file, episodes=10**9), command]}
     stage.session.run()
-    assert [event.steps for event in stage.of(WarmStartFinished)] == [0]
-    assert len(stage.of(EvaluationCancelled)) == 2
-    assert stage.phases()[-1] == "stopped"
+    assert (stage.of(WarmStartFinished), stage.phases()[-1]) == ([], "stopped")
+    assert [event.message for event in stage.of(WarningRaised) if event.refused == "warm_start"] == [
+        "The warm start was cancelled; nothing was trained."
+    ]
+
+
+def test_it_is_evaluated_before_and_after_on_the_same_seeds_within_a_time(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=8)
+    stage.script = {2: [WarmStart(sft_data=file, episodes=12)]}
+    stage.session.run()
+    (compared,) = stage.of(WarmStartEvaluated)
+    assert (compared.before.episodes, compared.after.episodes, compared.after.greedy) == (12, 12, False)
+    assert stage.phases()[2:7] == ["evaluating", "rolling_out", "warm_starting", "rolling_out", "evaluating"]
+    assert stage.events.index(compared) > stage.events.index(stage.of(WarmStartFinished)[0])
+    assert (stage.evaluated["limit_s"], stage.of(EvaluationFinished)) == (EVALUATION_S, [])
+
+
+def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=8)
+    stage.script = {2: [WarmStart(sft_data=file, episodes=10**9), CancelEvaluation()]}
+    stage.session.run()
+    assert (len(stage.of(WarmStartFinished)), len(stage.of(EvaluationCancelled))) == (1, 1)
+    assert stage.of(WarmStartEvaluated) == []
+
+
+def test_a_warm_start_is_taken_back_to_the_updates_before_it(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=40)
+    stage.script = {6: [WarmStart(sft_data=file)], 14: [UndoWarmStart(), UndoWarmStart()]}
+    stage.session.run()
+    assert stage.of(WarmStartFinished)[0].undo_update == 1
+    (undone,) = stage.of(WarmStartUndone)
+    assert undone.update == 1
+    at = stage.events.index(undone)
+    assert [event.update for event in stage.events[:at] if isinstance(event, UpdateFinished)] == [1, 2, 3]
+    assert next(event.update for event in stage.events[at:] if isinstance(event, UpdateFinished)) == 2
+    assert isinstance(stage.events[at + 1], CheckpointSaved)
+    assert stage.of(WarningRaised)[-1].message == "There is no warm start to take back."
+    assert (stage.of(WarningRaised)[-1].refused, stage.rollout.restarts) == ("undo_warm_start", 2)
+    assert stage.builders.good[-1]["updates"] == 1, "a roll back does not bring it back"
+    assert stage.of(RunFinished)[0].episodes == 40
+
+
+def test_a_resumed_run_can_still_take_it_back_once(tmp_path: Path, file: str) -> None:
+    first = Stage(tmp_path / "run", episodes=20)
+    first.script = {2: [WarmStart(sft_data=file)]}
+    first.session.run()
+    again = Stage(tmp_path / "run", episodes=40, resume=True)
+    again.builders.saved.extend(first.builders.saved)
+    again.builders.before_warm_start.extend(first.builders.before_warm_start)
+    again.script = {1: [UndoWarmStart()]}
+    again.session.run()
+    assert again.of(RunStarted)[0].undo_update == 0
+    assert [event.update for event in again.of(WarmStartUndone)] == [0]
+    assert again.builders.saved[-1]["undo_update"] is None
+
+
+def test_a_warm_start_without_room_for_a_way_back_is_made_with_a_warning(tmp_path: Path, file: str) -> None:
+    full = RunStoreError("No checkpoint was written in 'run': No space left on device.")
+    stage = Stage(tmp_path / "run", episodes=8, faults={"keep_before_warm_start": full})
+    stage.script = {2: [WarmStart(sft_data=file)], 3: [UndoWarmStart()]}
+    stage.session.run()
+    assert stage.of(WarmStartFinished)[0].undo_update is None
+    assert f"This warm start cannot be taken back: {full}" in [event.message for event in stage.of(WarningRaised)]
+    assert stage.of(WarmStartUndone) == []
+
+
+def test_a_run_that_was_killed_while_it_was_taught_at_its_start_is_taught_when_it_is_resumed(
+    tmp_path: Path, file: str
+) -> None:
+    settings: dict[str, Any] = {"sft_warm_start": True, "sft_data": file}
+    first = Stage(tmp_path / "run", episodes=4, faults={"warm_start": RuntimeError("killed")}, **settings)
+    first.session.run()
+    again = Stage(tmp_path / "run", episodes=8, resume=True, **settings)
+    again.builders.saved.extend(first.builders.saved[:1])
+    again.session.run()
+    assert len(again.of(WarmStartFinished)) == 1
+    assert [saved["awaits_warm_start"] for saved in again.builders.saved[1:]][:2] == [True, False]
 
 
 def test_progress_is_reported_twice_a_second_at_most(tmp_path: Path, file: str) -> None:

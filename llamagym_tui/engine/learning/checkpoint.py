@@ -22,8 +22,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llamagym_tui.engine.learning import checkpoint_folders as folders
-from llamagym_tui.engine.learning.checkpoint_folders import GOOD, LATEST, PREVIOUS, START
+from llamagym_tui.engine.learning.checkpoint_folders import (
+    BEFORE_WARM_START,
+    GOOD,
+    LATEST,
+    PREVIOUS,
+    START,
+    START_BEFORE,
+)
 from llamagym_tui.engine.learning.ppo import PPO, PPOState
+from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
@@ -153,18 +161,45 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = GOOD) -> Path
     return place
 
 
-def save_start(run_dir: Path, policy: Policy) -> Path:
+def keep_before_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> None:
+    """Keep the latest checkpoint and PPO's reference, to be restored by `undo_warm_start`.
+
+    Raises:
+        RunStoreError: they cannot be written.
+    """
+    if ppo.reference is not None:
+        with ppo.reference.in_place():
+            save_start(run_dir, policy, START_BEFORE)
+    keep_checkpoint(run_dir, BEFORE_WARM_START)
+
+
+def undo_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+    """Restore what `keep_before_warm_start` kept, the random states excepted, as `roll_back` does; its folder.
+
+    Raises:
+        RunStoreError: there is nothing, or it cannot be used; policy and learner are as they were.
+    """
+    place = roll_back(run_dir, policy, ppo, BEFORE_WARM_START)
+    if ppo.reference is not None:
+        load_start(run_dir, policy, START_BEFORE)
+        ppo.reference = Reference(policy)
+        save_start(run_dir, policy)
+        roll_back(run_dir, policy, ppo, BEFORE_WARM_START)
+    return place
+
+
+def save_start(run_dir: Path, policy: Policy, name: str = START) -> Path:
     """Keep the policy after a warm start, which is PPO's reference; its folder.
 
     Raises:
         RunStoreError: it cannot be written; the one before still stands.
     """
-    with _reported(run_dir), folders.written(run_dir, START) as draft:
+    with _reported(run_dir), folders.written(run_dir, name) as draft:
         policy.model.save_pretrained(draft)
-    return run_dir / START
+    return run_dir / name
 
 
-def load_start(run_dir: Path, policy: Policy) -> None:
+def load_start(run_dir: Path, policy: Policy, name: str = START) -> None:
     """Restore what `save_start` kept, if there is anything, once what a crash has left is removed.
 
     Raises:
@@ -172,7 +207,7 @@ def load_start(run_dir: Path, policy: Policy) -> None:
     """
     with _reported(run_dir):
         folders.clean(run_dir)
-    place = run_dir / START
+    place = run_dir / name
     if not place.is_dir():
         return
     try:

@@ -17,8 +17,8 @@ from pathlib import Path
 from llamagym_tui.user_files import discard, discard_drafts, draft_folder, regular_file, sync_folder
 
 LATEST, PREVIOUS = "model", "model.old"
-GOOD, START, BEFORE_WARM_START = "good", "start", "before_warm_start"
-KEPT = (GOOD, START, BEFORE_WARM_START)
+GOOD, START, BEFORE_WARM_START, START_BEFORE = "good", "start", "before_warm_start", "start_before"
+KEPT = (GOOD, START, BEFORE_WARM_START, START_BEFORE)
 
 
 @contextmanager

@@ -44,6 +44,22 @@ class Reference:
         return logprobs
 
     @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The policy has the reference's weights meanwhile."""
+        pairs: list[tuple[nn.Parameter, Tensor]] = []
+        if self.frozen_copy is not None:
+            pairs = list(zip(self.policy.model.causal_lm.parameters(), self.frozen_copy.lm.parameters(), strict=True))
+        now = [weight.data for weight, _ in pairs]
+        with self._adapter_at_start():
+            for weight, then in pairs:
+                weight.data = then.data
+            try:
+                yield
+            finally:
+                for (weight, _), data in zip(pairs, now, strict=True):
+                    weight.data = data
+
+    @contextmanager
     def _adapter_at_start(self) -> Iterator[None]:
         now = [weight.data for weight, _ in self.adapter_start]
         for weight, then in self.adapter_start:

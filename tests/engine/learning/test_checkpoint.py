@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import shutil
@@ -12,15 +13,19 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
+from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.checkpoint import (
+    keep_before_warm_start,
     keep_checkpoint,
     load_checkpoint,
     load_start,
     roll_back,
     save_checkpoint,
     save_start,
+    undo_warm_start,
 )
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 
@@ -49,6 +54,46 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
     assert ppo.state.random == randomness[0]
     assert torch.equal(policy.generator.get_state(), randomness[1])
     assert ppo.update(collect(policy)).first_ratio < 1e-3
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_policy, tmp_path, lora):
+    policy = make_policy(lora=lora, seed=1)
+    ppo = PPO(policy, replaced(QUICK, kl_coef=0.1), seed=1)
+    episodes = collect(policy)
+    ppo.update(episodes)
+    save_checkpoint(tmp_path, policy, ppo, {})
+    keep_before_warm_start(tmp_path, policy, ppo)
+    before, moments = weights(policy), copy.deepcopy(ppo.optimizer.state_dict()["state"])
+    rows = batch_rows(episodes)
+    decisions = sum(len(turn.decision_logprobs) for episode in episodes for turn in episode.turns)
+    reference = ppo.reference.logprobs(rows, decisions, tokens=4096)
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            if weight.requires_grad:
+                weight += 0.01 * torch.randn_like(weight)
+    ppo.reference = Reference(policy)
+    save_start(tmp_path, policy)
+    ppo.update(collect(policy))
+    save_checkpoint(tmp_path, policy, ppo, {})
+
+    undo_warm_start(tmp_path, policy, ppo)
+    assert torch.equal(weights(policy), before)
+    found = ppo.optimizer.state_dict()["state"]
+    assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
+    assert ppo.updates == 1
+    assert torch.equal(ppo.reference.logprobs(rows, decisions, tokens=4096), reference)
+    load_start(tmp_path, policy)  # as a resumed run makes its reference
+    assert torch.equal(Reference(policy).logprobs(rows, decisions, tokens=4096), reference)
+
+
+def test_without_a_way_back_a_warm_start_stays_and_nothing_changes(make_policy, tmp_path):
+    policy = make_policy()
+    ppo = PPO(policy, QUICK)
+    now = weights(policy)
+    with pytest.raises(RunStoreError):
+        undo_warm_start(tmp_path, policy, ppo)
+    assert torch.equal(weights(policy), now)
 
 
 def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(make_policy, tmp_path):

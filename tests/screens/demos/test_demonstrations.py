@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
@@ -15,21 +15,21 @@ from llamagym_tui.demos.demonstration import encode
 from llamagym_tui.demos.edits import trash_path
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.chat import assistant, system, user
-from llamagym_tui.protocol.commands import CancelWarmStart, Evaluate, WarmStart
+from llamagym_tui.protocol.commands import CancelWarmStart, UndoWarmStart, WarmStart
 from llamagym_tui.protocol.events import (
-    EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
+    UpdateFinished,
+    WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
+    WarmStartUndone,
 )
 from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
-from llamagym_tui.screens.demos.warm_start_texts import warm_start_text
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.state.warm_start import Stage, WarmStartState
 from tests import fakes
 from tests.demos.test_broken_files import UNREADABLE
 from tests.demos.test_files import a_demo
@@ -322,20 +322,19 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         assert client.sent == []
         await pilot.press("enter", "y")
         await sees(pilot, "requested; first the evaluation")
-        evaluate = Evaluate(episodes=300, greedy=True)
-        assert client.sent == [evaluate, WarmStart(sft_data=str(path)), evaluate]
-        client.emit(evaluation(-0.4), PhaseChanged(phase="warm_starting", detail="loading TRL"))
+        assert client.sent == [WarmStart(sft_data=str(path), episodes=300)]
+        client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL"))
         client.emit(WarmStartProgressed(step=1, steps=4, loss=2.5), WarmStartProgressed(step=2, steps=4, loss=0.5))
         await sees(pilot, " 2 of 4")
         assert "loss 2.50 → 0.500" in shown(pilot)
         await pilot.press("enter")
-        assert len(client.sent) == 3, "one at a time"
+        assert len(client.sent) == 1, "one at a time"
         await pilot.press("escape")
         await sees(pilot, "A warm start is under way: step 2 of 4. f shows it.")
         await pilot.press("f")
         await sees(pilot, " 2 of 4")
         await pilot.press("c", "c")
-        assert client.sent[3:] == [CancelWarmStart()]
+        assert client.sent[1:] == [CancelWarmStart()]
         client.emit(
             WarmStartFinished(
                 path=str(path),
@@ -347,21 +346,55 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
                 last_loss=0.5,
                 elapsed_s=3.0,
                 cancelled=True,
-            ),
-            EvaluationCancelled(played=0, episodes=300),
+            )
         )
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
-        await sees(pilot, "greedy; not evaluated after it")
-        assert "→ …" not in shown(pilot)
 
 
-def test_an_evaluation_is_awaited_only_while_it_can_come():
-    warm_start = WarmStartState(stage=Stage.EVALUATING, evaluates=True, evaluated_before=evaluation(-0.4))
-    assert " → … greedy" in warm_start_text(warm_start, 80).plain
-    over = replace(warm_start, stage=Stage.OVER, evaluated_after=evaluation(-0.05))
-    assert " → −0.050" in warm_start_text(over, 80).plain
-    assert warm_start_text(replace(over, evaluated_after=None), 80).plain.endswith(" greedy; not evaluated after it")
-    assert warm_start_text(replace(over, evaluated_before=None), 80).plain.endswith(" greedy; not evaluated before it")
+def finished(path: Path, undo_update: int) -> WarmStartFinished:
+    return WarmStartFinished(
+        path=str(path), episodes=0, demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
+        cancelled=False, undo_update=undo_update,
+    )  # fmt: skip
+
+
+async def test_what_a_warm_start_has_changed_is_shown_everywhere_and_one_key_takes_it_back(
+    make_app: MakeApp, path: Path
+):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("F")
+        assert client.sent == [], "there is none to take back"
+        worse = replace_fields(evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
+        client.emit(finished(path, 0), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
+        line = (
+            "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, over 300 sampled episodes each."
+        )
+        await until(pilot, lambda: notices(pilot.app) == [f"Warm start: {line} F takes it back."], "the toast")
+        await pilot.press("f")
+        await sees(pilot, "parse fail              0.0%            16.0%")
+        assert "sampled         300 episodes     300 episodes" in shown(pilot)
+        await pilot.press("F")
+        await until(pilot, lambda: client.sent == [UndoWarmStart()], "nothing was learnt since, so nothing is asked")
+        client.emit(WarmStartUndone(update=0))
+        await pilot.press("escape")
+        await sees(pilot, "warm start taken back: to update 0; policy, optimizer and reference are those before it")
+        await pilot.press("F")
+        assert client.sent == [UndoWarmStart()]
+
+
+async def test_what_was_learnt_since_a_warm_start_is_not_lost_without_a_question(make_app: MakeApp, path: Path):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        client.emit(finished(path, 3), UpdateFinished(update=5, episodes=900, stats=fakes.STATS))
+        await pilot.press("F")
+        await sees(pilot, "with it 2 updates since then")
+        await pilot.press("n")
+        assert client.sent == []
+        await pilot.press("F", "y")
+        await until(pilot, lambda: client.sent == [UndoWarmStart()])
 
 
 def one_hand(reply: str) -> None:

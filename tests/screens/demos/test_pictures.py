@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.commands import WeighActions
-from llamagym_tui.protocol.events import ConversationWeighed, EvaluationFinished, PhaseChanged, WarmStartProgressed
+from llamagym_tui.protocol.events import ConversationWeighed, PhaseChanged, WarmStartProgressed
 from tests import fakes
 from tests.demos.test_files import a_demo
 from tests.screens.conftest import MakeApp
@@ -118,17 +118,13 @@ def test_warm_start_question(snap_compare: Any, make_app: MakeApp, size: tuple[i
 
 @AT_BOTH_SIZES
 def test_warm_start(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
-    evaluation = EvaluationFinished(
-        episodes=300, greedy=True, mean_return=-0.395, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
-    )
-
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "rolling out")
         await pilot.press("f")
         await sees(pilot, "refused")
         await pilot.press("down", "enter", "y")
         await sees(pilot, "requested")
-        client.emit(evaluation, PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
+        client.emit(PhaseChanged(phase="warm_starting", detail="loading TRL, which takes some seconds"))
         for step in range(30):
             client.emit(WarmStartProgressed(step=step + 1, steps=40, loss=2.5 * 0.9**step))
         await sees(pilot, "30 of 40")

@@ -177,7 +177,8 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
 
 
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
-    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
+    width, height = LARGE
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), (width, height + 2)) as pilot:
         await pilot.press("question_mark")
         await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
 
