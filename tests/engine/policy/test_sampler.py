@@ -302,3 +302,10 @@ def test_every_token_is_reported_once_in_order_with_the_reply_that_it_belongs_to
     )
     assert reported == [reply.ids for reply in replies]
     assert len({tuple(ids) for ids in reported}) > 1
+
+
+def test_computing_ahead_is_tried_again_after_a_rest(make_policy, monkeypatch):
+    monkeypatch.setattr(sampler_module, "TRY_AGAIN", 3)
+    sampler = Sampler(make_policy(), 1)
+    sampler.lookahead = sampler_module.Lookahead(0.0)
+    assert [sampler._looks_ahead() for _ in range(5)] == [False, False, False, False, True]
