@@ -17,7 +17,7 @@ HOSTILE = {
     "{{ 'a' * 2000000 }}": "too long",
     "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}": "calls itself endlessly",
     "{% for": "cannot be used",
-    "{{ messages }}": "cannot be used",
+    "{{ raise_exception('never') }}": "cannot be used",
 }
 
 
