@@ -36,7 +36,7 @@ from llamagym_tui.trainer.rollout.episode_counts import EpisodeCounter, Stopwatc
 LARGEST_FIRST_RATIO = 0.05
 """Distance of an update's first ratio from 1 above which sampling and scoring disagree."""
 MOST_ROLL_BACKS = 3
-"""Times that a session rolls back by itself: if that does not help, the settings have to change."""
+"""Times that a run rolls back by itself: if that does not help, the settings have to change."""
 REMIND_AFTER = 20
 """Updates after which the same finding is reported again."""
 log = logging.getLogger(__name__)
