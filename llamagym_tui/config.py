@@ -219,7 +219,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bits of the frozen weights; fewer than 16 want an adapter and the extra ``[quant]``."""
     on_collapse: OnCollapse = "warn"
     """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
-    three times in a session."""
+    three times in a run."""
     resume: bool = False
     """Whether to go on from the checkpoint in `run_dir`."""
     sft_warm_start: bool = False
