@@ -200,6 +200,7 @@ def test_the_first_run_of_a_fresh_home_has_a_folder_of_its_owner_only(
 ) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path / "fresh" / "home"))
     folder = run_store.new_run_dir("lake")
+    assert folder.is_dir()
     store = RunStore.create(config(folder))
     store.open_log().close()
     store.close()
