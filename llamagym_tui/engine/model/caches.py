@@ -50,7 +50,7 @@ class _RaggedLayer(DynamicLayer):
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
         # A cycle of megabytes would wait for a full collection of garbage, one more with every batch.
-        self.owner: RaggedCache = weakref.proxy(owner)
+        self.owner = weakref.proxy(owner)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         _, heads, _, dim = key_states.shape
