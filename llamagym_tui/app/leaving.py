@@ -115,10 +115,10 @@ class Leaving(App[None]):
         """Wait no longer for the trainer."""
         self._at_once.set()
 
-    async def run_async(self, **options: Any) -> None:
+    async def run_async(self, **options: Any) -> Any:
         """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
         try:
-            await super().run_async(**options)
+            return await super().run_async(**options)
         except Exception as error:
             self._handle_exception(error)
         finally:
