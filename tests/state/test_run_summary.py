@@ -140,3 +140,8 @@ def test_a_setting_changed_live_is_kept_in_the_summary_until_the_run_is_resumed(
     assert summary_of(a_run(tmp_path, change)).changes == {"ppo.lr": 1e-4}
     append(tmp_path, fakes.run_started())
     assert summary_of(tmp_path).changes == {}
+
+
+def test_the_seconds_before_the_first_event_count_too(tmp_path: Path):
+    late = msgspec.structs.replace(fakes.counted([1.0], 1), at_s=5.0)
+    assert summary_of(record(tmp_path, [late])).played_s == 5.0
