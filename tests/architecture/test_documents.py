@@ -21,20 +21,31 @@ def test_every_figure_of_an_update_is_explained() -> None:
     assert explained == {field.name for field in msgspec.structs.fields(UpdateStats)}
 
 
-def test_every_rule_names_tests_and_modules_that_there_are() -> None:
-    text = page("CORRECTNESS.md")
-    tests = {
+def tests_that_there_are() -> set[str]:
+    return {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
     }
-    assert set(re.findall(r"`(test_\w+)`", text)) <= tests
+
+
+def test_every_rule_names_tests_and_modules_that_there_are() -> None:
+    text = page("CORRECTNESS.md")
+    assert set(re.findall(r"`(test_\w+)`", text)) <= tests_that_there_are()
     assert all((ROOT / "llamagym_tui" / name).exists() for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
     assert all(
         "`test_" in line.rsplit("|", 2)[1]
         for line in text.splitlines()
         if line.startswith("| ") and "rule |" not in line
     )
+
+
+def test_every_promise_has_a_test_that_there_is() -> None:
+    promises = [line for line in page("RELIABILITY.md").split("## Campaigns")[0].splitlines() if line.startswith("| ")]
+    kept = [re.findall(r"`(test_\w+)`", line.rsplit("|", 2)[1]) for line in promises if line != "| promise | test |"]
+    assert len(kept) > 30
+    assert all(kept)
+    assert {name for names in kept for name in names} <= tests_that_there_are()
 
 
 def test_every_dependency_has_its_reason() -> None:
