@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 import time
@@ -250,7 +249,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _draft(folder: Path) -> Path:
-    return folder / DRAFTS.replace("*", secrets.token_hex(8))
+    return folder / DRAFTS.replace("*", os.urandom(8).hex())
 
 
 def torn_line_start(file: IO[bytes]) -> int:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import on, work
-from textual.app import App
+from textual.app import App, ScreenStackError
+from textual.css.query import NoMatches
 from textual.driver import Driver
-from textual.widgets import TextArea
+from textual.widget import MountError
 from textual.worker import WorkerFailed
 
 from llamagym_tui import user_files
@@ -35,6 +36,8 @@ STOP_S = 20.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
 MAX_LOG_BYTES = 1_000_000
 """Length from which the log begins again."""
+TOO_LATE = (MountError, NoMatches, ScreenStackError)
+"""What widgets raise that are still at work when the app is left, for their place is gone."""
 
 
 class Leaving(App[None]):
@@ -98,7 +101,7 @@ class Leaving(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "suspend_process":  # whose key undoes in a text area
-            return self._driver is not None and self._driver.can_suspend and not isinstance(self.focused, TextArea)
+            return self._driver is not None and self._driver.can_suspend and not hasattr(self.focused, "action_undo")
         return super().check_action(action, parameters)
 
     @on(Driver.SignalResume)
@@ -149,6 +152,8 @@ class Leaving(App[None]):
         """Leave after a fault. Textual's own would print all of it over the shell's screen."""
         error = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
         _log(error)
+        if self._exit and isinstance(error, TOO_LATE):
+            return
         self._return_code = 1
         if self._exception is None:
             self.fault = self._exception = error

@@ -7,7 +7,6 @@ that this user once typed is trusted, edited or not; any other one by the conten
 from __future__ import annotations
 
 import contextlib
-import hashlib
 
 import msgspec
 from msgspec import Struct
@@ -79,6 +78,8 @@ def trust(untrusted: UntrustedAgent) -> None:
 
 def _digest(spec: str) -> str:
     """SHA-256 of the file with its path, as its neighbours are imported too; of a module its name alone."""
+    import hashlib  # costs the first frame otherwise
+
     file, content = agent_file(spec), b""
     if file is not None:
         try:

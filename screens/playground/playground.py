@@ -67,9 +67,14 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
             return  # It was left at once.
         panels = make_panels(self._state)
         with self.app.batch_update():
-            await self.mount(panels.banner, after="#run-header")
-            await self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0)
-            await self.query_one("#body").mount(panels.side, panels.strip, panels.comparison)
+            # All at once: at each wait the app may be left, and then nothing can be mounted.
+            mounted = (
+                self.mount(panels.banner, after="#run-header"),
+                self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0),
+                self.query_one("#body").mount(panels.side, panels.strip, panels.comparison),
+            )
+            for each in mounted:
+                await each
         self._panels = panels
         self.show(self._state)
 
@@ -83,7 +88,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         panels = self._panels
-        if panels is None:
+        if panels is None or not self.is_attached:
             return
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:

@@ -14,7 +14,7 @@ import llamagym_tui
 
 HEAVY = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 AFTER_THE_FIRST_FRAME = {
-    *("filelock", "gymnasium", "numpy", "textual_plot", "typer"),
+    *("filelock", "gymnasium", "hashlib", "numpy", "textual.widgets._text_area", "textual_plot", "typer"),
     *(
         f"llamagym_tui.{name}"
         for name in (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import TextArea
 
-from llamagym_tui.app.leaving import parting_text
+from llamagym_tui.app.leaving import log_path, parting_text
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
@@ -21,6 +21,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
 from llamagym_tui.screens.play.table import HumanTableScreen
+from llamagym_tui.screens.playground.banner import Banner
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -33,6 +34,24 @@ from tests.screens.steps import sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
 DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
+
+
+async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    monkeypatch.setattr(Banner, "on_mount", lambda _: app.exit(), raising=False)
+    async with app.run_test(size=LARGE) as pilot:
+        await until(pilot, lambda: not app.is_running)
+    assert app.fault is None and not log_path().exists()
+
+
+async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=LARGE):
+        app.exit()
+        app.screen.call_next(app.screen.query_one, "#gone")
+    assert (app.return_code, app.fault) == (0, None) and "NoMatches" in log_path().read_text()
 
 
 async def test_the_watched_conversation_streams(make_app: MakeApp):
