@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shlex
 import signal
 import sys
@@ -22,8 +23,6 @@ from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished
 from llamagym_tui.protocol.wire import decode_event, encode_command, framed, read_frame_async
 from llamagym_tui.user_files import growing_file, make_folder
 
-TRAINER = (sys.executable, "-m", "llamagym_tui.trainer")
-"""Command of the trainer process; the log's path follows."""
 BUFFER_BYTES = 1024 * 1024
 """Bytes of events that may wait here before the child has to wait for the UI."""
 GRACE_S = 3.0
@@ -52,7 +51,8 @@ class Client(Protocol):
 
 
 class TrainerClient:
-    def __init__(self, command: Sequence[str] = TRAINER) -> None:
+    def __init__(self, command: Sequence[str] = ()) -> None:
+        """Of a process that is not started yet; `command`: in place of the trainer's."""
         self.log_path: Path | None = None
         self._command = command
         self._config: RunConfig | None = None
@@ -85,7 +85,7 @@ class TrainerClient:
             make_folder(self.log_path.parent)
             with growing_file(self.log_path) as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *self._command,
+                    *(self._command or _trainer()),
                     str(self.log_path),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
@@ -172,6 +172,15 @@ class TrainerClient:
             how = f"The trainer died ({_cause(self.exit_code)})."
         resume = shlex.join(["llamagym-tui", self._config.agent, "--resume", "--run-dir", self._config.run_dir])
         return f"{how} Its log is {self.log_path}. Resume from the last checkpoint with: {resume}"
+
+
+def _trainer() -> Sequence[str]:
+    """Command of the trainer; the log's path follows.
+
+    It imports nothing from the working folder, which may be a stranger's, unless this process does.
+    """
+    safe = [] if {"", os.getcwd()} & set(sys.path) else ["-P"]
+    return [sys.executable, *safe, "-m", "llamagym_tui.trainer"]
 
 
 def _cause(exit_code: int | None) -> str:

@@ -39,6 +39,16 @@ async def test_a_run_is_started_heard_and_stopped(tmp_path: Path, monkeypatch: p
     assert client.exit_code == 0
 
 
+async def test_the_trainer_imports_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "msgspec.py").write_text("open('executed', 'w')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    client = TrainerClient()
+    await client.start(fakes.config(tmp_path / "run"))
+    assert isinstance(await anext(client.events()), Hello)
+    await client.stop(0)
+    assert not (tmp_path / "executed").exists()
+
+
 @pytest.mark.slow
 async def test_a_trainer_that_has_saved_and_lingers_is_ended_and_has_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,7 +37,7 @@ def template_fault(tokenizer: Any) -> str | None:
 
 @functools.lru_cache(maxsize=32)
 def _tried(request: str) -> str | None:
-    command = [sys.executable, "-m", __name__]
+    command = [sys.executable, "-P", "-m", __name__]  # all that this process imports from is in `sys.path`
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
     try:
         done = subprocess.run(command, input=request.encode(), env=environment, capture_output=True, timeout=START_S)

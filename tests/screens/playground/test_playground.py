@@ -43,7 +43,8 @@ async def test_a_screen_that_is_left_while_it_is_furnished_costs_nothing(
     monkeypatch.setattr(Banner, "on_mount", lambda _: app.exit(), raising=False)
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: not app.is_running)
-    assert app.fault is None and not log_path().exists()
+    assert app.fault is None
+    assert not log_path().exists()
 
 
 async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_fault(make_app: MakeApp):
@@ -51,7 +52,8 @@ async def test_a_widget_that_looks_for_its_place_when_the_app_is_left_is_no_faul
     async with app.run_test(size=LARGE):
         app.exit()
         app.screen.call_next(app.screen.query_one, "#gone")
-    assert (app.return_code, app.fault) == (0, None) and "NoMatches" in log_path().read_text()
+    assert (app.return_code, app.fault) == (0, None)
+    assert "NoMatches" in log_path().read_text()
 
 
 async def test_the_watched_conversation_streams(make_app: MakeApp):
