@@ -20,6 +20,7 @@ from llamagym_tui.protocol.events import (
     Event,
     PhaseChanged,
     RolledBack,
+    RunStarted,
     SettingsChanged,
     UpdateFinished,
     WarmStartFinished,
@@ -72,6 +73,8 @@ class Progress(ABC):
                 self.update(event.detail)
             case WarmStartProgressed(step=step, steps=steps):
                 self.update(f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps)
+            case RunStarted(updates=earlier):
+                self._updates = earlier or 0
             case UpdateFinished():
                 self._updates = event.update
             case EpisodesCounted():

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from llamagym_tui import run_store
@@ -28,6 +29,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.trainer import builders, event_builders, session
+from tests import fakes
 from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
 
 
@@ -299,6 +301,14 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
     assert lines[0] == "loading the model"
     assert lines[1] == "500 episodes, mean return 0.500, 0 updates, 50/s"
     assert len(lines) == 1 + 3 + 1
+
+
+def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
+    stream = io.StringIO()
+    with progress_on(stream, clock=Clock()) as progress:
+        progress.take(msgspec.structs.replace(fakes.run_started(), updates=3))
+        progress.take(counted(900))
+    assert stream.getvalue() == "900 episodes, mean return 0.500, 3 updates, 50/s\n"
 
 
 NOTICES: list[Event] = [

@@ -148,6 +148,13 @@ async def test_the_palette_leaves_out_what_cannot_be_done(make_app: MakeApp, con
         assert not titles & {"Pause", "Checkpoint", "Roll back", "Settings", "Restart"}
 
 
+async def test_f1_in_the_palette_shows_its_keys(make_app: MakeApp, config_dir: Path):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.press("ctrl+p", "f1")
+        await sees(pilot, "Move cursor left")
+
+
 async def test_f1_says_what_the_focused_widget_is_for(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
