@@ -11,6 +11,7 @@ import contextlib
 import shlex
 import sys
 import traceback
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,22 +122,30 @@ class Leaving(App[None]):
     async def run_async(self, **options: Any) -> Any:
         """Run the app; then, with the terminal given back, wait until its trainer has saved and ended."""
         try:
-            return await super().run_async(**options)
-        except Exception as error:
-            self._handle_exception(error)
+            with self._faults_kept():
+                return await super().run_async(**options)
         finally:
             if (give_back := getattr(self._driver, "give_back", None)) is not None:
                 give_back()
-            try:
+            with self._faults_kept():
                 self._close_recorders()
-            except Exception as error:
-                self._handle_exception(error)
-            if self._client is not None and self._client.running:
-                with contextlib.suppress(OSError):  # the terminal may be gone
-                    echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
-                await self._trainer_ended(self._client)
+            with self._faults_kept():
+                await self._trainer_ended()
 
-    async def _trainer_ended(self, client: Client) -> None:
+    @contextlib.contextmanager
+    def _faults_kept(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._handle_exception(error)
+
+    async def _trainer_ended(self) -> None:
+        client = self._client
+        if client is None or not client.running:
+            return
+        self.saved = False
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            echo("Saving the run; ctrl+c again ends without it.", to=sys.__stderr__)
         stopping = asyncio.ensure_future(client.stop(STOP_S))
         hurry = asyncio.ensure_future(self._at_once.wait())
         await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)

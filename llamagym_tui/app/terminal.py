@@ -55,7 +55,13 @@ class Terminal(LinuxDriver):
         self._is_taken = True
         super().start_application_mode()
 
+    def disable_input(self) -> None:
+        if self._is_taken:  # else the terminal may be another job's, and touching it would stop this process
+            super().disable_input()
+
     def stop_application_mode(self) -> None:
+        if not self._is_taken:
+            return
         if self._mouse_pixels:
             self.write("\x1b[?1016l")
         super().stop_application_mode()
@@ -76,7 +82,7 @@ class Terminal(LinuxDriver):
 
     def give_back(self) -> None:
         """Have all modes as the shell had them: what was not left in order is left by force."""
-        self._auto_restart = False  # should the process be stopped and go on from now on
+        self._auto_restart = False
         self.close()
         if self._is_taken:
             self._is_taken = False
@@ -94,6 +100,7 @@ class Terminal(LinuxDriver):
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals += number != signal.SIGHUP  # which comes twice, from the shell and from the system
+        self._auto_restart = False  # one that was stopped goes on only to end
         if self._signals < 2:
             self._must_leave()
             hurry = Timer(LEAVE_S, self._end_unless_left, [number])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -198,6 +199,20 @@ def test_a_job_that_is_stopped_continued_behind_and_killed_leaves_nothing_on(tmp
         app.sees("READY ", since=app.output.rindex(b"Saving"))
         assert app.modes_left_on(shell=True) == []
         assert app.trainers_exit_code == "0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_app_that_was_stopped_and_is_ended_from_elsewhere_saves(tmp_path: Path, number: signal.Signals):
+    with TerminalApp(tmp_path, fault='import os\n(folder / "pid").write_text(str(os.getpid()))', shell=True) as app:
+        app.sees(PLAYS)
+        app.types("\x1a")
+        app.sees("ended with 148")
+        for each in (number, signal.SIGCONT):
+            os.kill(int((tmp_path / "pid").read_text()), each)
+        app.waits_for("trainer's exit code")
+        assert app.trainers_exit_code == "0"
+        assert app.modes_left_on(shell=True) == []
 
 
 @pytest.mark.slow
