@@ -190,7 +190,7 @@ class _Summary:
             mean = return_text(evaluated_return(found), 3)
             how = "greedy" if found.greedy else "sampled"
             texts.append(f"The policy now: mean return {mean} over {found.episodes:,} {how} episodes on other seeds.")
-        if batch:
+        if batch and math.isfinite(batch.mean):
             mean = return_text(batch, 3)
             texts.append(f"Before its last update: {mean} over the {batch.episodes:,} episodes of that batch.")
         if self._dropped:

@@ -197,12 +197,17 @@ class CollapseMonitor:
                 self.seen.first_repeats.append(share)
         self.seen.repeat_shares.clear()
         recent = self._recent()
-        if len(self.seen.history) >= FEWEST and (self.seen.best is None or recent.mean >= self.seen.best.mean):
+        if (
+            len(self.seen.history) >= FEWEST
+            and recent.episodes
+            and (self.seen.best is None or recent.mean >= self.seen.best.mean)
+        ):
             self.seen.best = recent
 
     def _recent(self) -> Window:
-        episodes = sum(past.episodes for past in self.seen.history)
-        total = sum(past.mean_return * past.episodes for past in self.seen.history)
+        known = [past for past in self.seen.history if math.isfinite(past.mean_return)]
+        episodes = sum(past.episodes for past in known)
+        total = sum(past.mean_return * past.episodes for past in known)
         return Window(total / max(episodes, 1), episodes)
 
     def _short(self, figure: Callable[[UpdateStats], float]) -> float:
@@ -212,9 +217,9 @@ class CollapseMonitor:
         """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
         one failure after many equal returns is no fall."""
         recent, best = self._recent(), self.seen.best
-        if best is None or recent.mean >= best.mean:
+        if best is None or not recent.episodes or recent.mean >= best.mean:
             return 0.0
-        noise = self.seen.largest_spread * math.sqrt(1 / best.episodes + 1 / max(recent.episodes, 1))
+        noise = self.seen.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
         return (best.mean - recent.mean) / noise if noise else math.inf
 
     def _falling(self) -> Sign:
@@ -263,7 +268,7 @@ class CollapseMonitor:
 
     def _uniform(self) -> Sign | None:
         now = self.seen.history[-1].return_std
-        if now >= FADED * self.seen.largest_spread:
+        if not now < FADED * self.seen.largest_spread:
             return None
         return Sign(
             "spread", f"all episodes end alike (returns spread {now:.3f}, {self.seen.largest_spread:.2f} before)"
@@ -272,7 +277,7 @@ class CollapseMonitor:
 
 def _broken(stats: UpdateStats) -> str:
     """What is wrong with an update's numbers; empty if nothing is."""
-    figures = (stats.mean_return, stats.policy_loss, stats.value_loss, stats.approx_kl, stats.entropy, stats.grad_norm)
+    figures = (stats.policy_loss, stats.value_loss, stats.approx_kl, stats.entropy, stats.grad_norm)
     if not all(map(math.isfinite, figures)):
         return "losses are not finite"
     return "no gradient was finite" if stats.skipped_steps and not stats.grad_norm else ""

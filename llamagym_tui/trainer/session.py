@@ -447,11 +447,11 @@ class Session:
         log.error("the session failed", exc_info=error)
         self.error = error
         if self.active_run is not None:
-            self.active_run.rollout.emit_corrections()
-            try:
-                self.active_run.rescue()
-            except Exception:  # a device that is lost answers no more
-                log.exception("nothing was saved")
+            for save in (self.active_run.rollout.emit_corrections, self.active_run.rescue):
+                try:
+                    save()
+                except Exception:  # a device that is lost answers no more
+                    log.exception("not all was saved")
         if not is_over(self.phase):
             self._enter(Phase.FAILED)
         self._emit(event_builders.session_failed(error, self._store.log_path))

@@ -194,6 +194,15 @@ def test_no_gradient_while_the_critic_warms_up_is_no_measure_for_those_after() -
     assert said(monitor, figures(grad_norm=3.0)) == Verdict()
 
 
+def test_an_update_whose_episodes_a_person_acted_in_says_nothing_of_the_return() -> None:
+    unknown = {"mean_return": math.nan, "return_std": math.nan}
+    monitor = monitor_after(9)
+    assert last_of(monitor, 12, **unknown) == Verdict()
+    assert monitor.best.mean == STEADY["mean_return"]
+    assert monitor.is_good
+    assert last_of(monitor_after(9, **unknown), 5) == Verdict()
+
+
 @pytest.mark.parametrize("changes", [{"policy_loss": math.nan}, {"approx_kl": math.inf}, {"skipped_steps": 8}])
 def test_numbers_that_are_none_are_warned_of_once_and_are_a_collapse_the_second_time(changes: dict[str, Any]) -> None:
     changes = {"grad_norm": 0.0, **changes}

@@ -489,6 +489,23 @@ def test_a_failure_is_reported_though_nothing_can_be_saved(tmp_path: Path) -> No
     assert "RecursionError: deep" in stage.events[-1].message
 
 
+def test_a_failure_is_reported_and_what_was_learnt_saved_though_another_one_follows(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+
+    def lost() -> None:
+        raise ZeroDivisionError("lost")
+
+    def breaks(rollout: Rollout) -> None:
+        if rollout.episodes == 10:
+            stage.rollout.emit_corrections = lost  # type: ignore[method-assign]
+            raise RecursionError("deep")
+
+    stage.also_before_step = breaks
+    assert stage.session.run() is Phase.FAILED
+    assert stage.builders.saved[-1]["episodes"] == 10
+    assert "RecursionError: deep" in stage.events[-1].message
+
+
 def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6)
     stage.script = {2: [StartRun(protocol=1, config=stage.config)]}

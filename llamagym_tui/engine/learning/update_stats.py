@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,8 +116,8 @@ def update_stats(
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return PPOStats(
-        mean_return=sum(returns) / max(len(returns), 1),
-        return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else 0.0,
+        mean_return=sum(returns) / len(returns) if returns else math.nan,
+        return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else math.nan,
         policy_loss=sums.policy_loss / max(sums.turns, 1),
         value_loss=sums.value_loss / max(sums.turns, 1),
         approx_kl=sums.approx_kl / max(sums.decisions, 1),

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-LARGEST_REWARD = float(np.finfo(np.float32).max)
-"""What single precision can hold: the update computes with no more."""
+LARGEST_RETURN = 1e30
+"""Sums and spreads of such returns are still numbers in the single precision that an update computes with."""
 log = logging.getLogger(__name__)
 
 

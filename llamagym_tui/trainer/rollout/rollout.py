@@ -26,7 +26,7 @@ from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import LARGEST_REWARD, EndedEpisode, EnvSlot, episode_seed
+from llamagym_tui.trainer.rollout.environments import LARGEST_RETURN, EndedEpisode, EnvSlot, episode_seed
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Failures
 from llamagym_tui.trainer.rollout.saved_rollout import SavedEpisode, SavedRollout, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
@@ -548,7 +548,7 @@ class Rollout:
             raise EpisodeFault(f"{name} failed", error) from error
         if not isinstance(text, str):
             raise EpisodeFault(f"{name} returned {type(text).__name__}, which is no text")
-        return text
+        return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
 
     def _stepped(self, slot: EnvSlot, action: Any, reading: ActionReading) -> tuple[Any, float, bool, bool]:
         """Observation, reward, terminated and truncated of an environment's step."""
@@ -562,8 +562,11 @@ class Rollout:
                 source += f", which is not in {slot.env.action_space}"
             raise EpisodeFault(f"{env_id} failed on {source}", error) from error
         self.env_steps += 1
-        if not abs(slot.episode_return + earned) <= LARGEST_REWARD:
-            raise EpisodeFault(f"the reward of {env_id} is {earned}, which is no finite number")
+        if not abs(slot.episode_return + earned) <= LARGEST_RETURN:
+            raise EpisodeFault(
+                f"the reward of {env_id} is {earned:g}; it has to be a finite number, and no return beyond "
+                f"{LARGEST_RETURN:.0e}"
+            )
         return observation, earned, *ends
 
     def _act(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
@@ -590,7 +593,7 @@ class Rollout:
                 episode=slot.number,
                 turn=slot.length,
                 reply=used.text,
-                action=action if isinstance(action, int | float | str) else str(action),
+                action=shown_action(action),
                 action_name=self.agent.action_name(action),
                 how=reading.how if is_own else "human",
                 reward=reward,
@@ -642,6 +645,12 @@ class Rollout:
         if slot.is_corrected:
             self._emit(episode_corrected(self.spectator.events_of(slot.index)))
         return slot.ended(trajectory.policy_version)
+
+
+def shown_action(action: Any) -> int | float | str:
+    """An action as its event has it: a number that every reader of JSON can hold, or its text."""
+    is_plain = type(action) in (int, float) and abs(action) < 2**53
+    return action if is_plain else str(action)  # type: ignore[no-any-return]
 
 
 def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:

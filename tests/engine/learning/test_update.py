@@ -486,3 +486,11 @@ def test_the_first_ratio_is_the_largest_deviation_before_a_step_even_if_it_is_no
         policy = PolicyLoss(torch.zeros(()), torch.zeros(()), torch.zeros(()), torch.tensor(deviation))
         sums.add(policy, torch.zeros(()), Decisions(none, none, none), 1, is_first=True)
     assert sums.first_ratio == pytest.approx(largest, nan_ok=True)
+
+
+def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_policy):
+    policy = make_policy()
+    mixed = played(policy, is_trained=[False, True], reward=[1.0, 2.0])
+    corrected = PPO(policy, STILL).update([mixed])
+    assert torch.tensor([corrected.mean_return, corrected.return_std]).isnan().all()
+    assert PPO(policy, STILL).update([mixed, played(policy, reward=[1.0, 2.0])]).mean_return == 3.0

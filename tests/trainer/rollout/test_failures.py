@@ -8,13 +8,15 @@ import re
 import sys
 from collections.abc import Callable
 
+import msgspec
+import numpy as np
 import pytest
 
 from llamagym_tui.errors import ActionParseError, EnvError, PromptTooLongError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
-from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.rollout import Rollout, shown_action
 from tests.toy_env import CountAgent, EndlessAgent, FaultyEnv
 
 SEED = 7
@@ -145,6 +147,26 @@ def test_what_is_no_text_is_no_observation(make_rollout):
     assert len(warnings) == 1
 
 
+def test_an_observation_with_half_a_character_is_played(make_rollout):
+    class Halved(CountAgent):
+        def format_observation(self, observation: int) -> str:
+            return f"{observation}\udcff"
+
+    rollout, warnings = make_rollout(Halved(), max_failures=1)
+    fill(rollout)
+    assert warnings == []
+    assert rollout.slots[0].observation.endswith("?")
+
+
+@pytest.mark.parametrize("action", [True, 10**30, 1e200, float("nan"), np.float64(0.5), np.int64(1)])
+def test_whatever_an_action_is_its_event_is_read_back(action):
+    turn = events.TurnFinished(
+        episode=0, turn=0, reply="", action=shown_action(action), action_name="", how="json", reward=0.0
+    )
+    line = msgspec.json.encode(turn)
+    assert msgspec.json.decode(line, type=events.AnyEvent).action == str(action)
+
+
 def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_rollout):
     class Wrong(CountAgent):
         def extract_action(self, response: str) -> int:
@@ -155,7 +177,7 @@ def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_
     assert "LlamaCount-v0 failed on action 5, which is not in Discrete(2): AssertionError: action 5" in warnings[0]
 
 
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e39, None, "much"])
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -1e31, 1e200, None, "much"])
 def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_rollout, reward):
     def fault(env: FaultyEnv):
         return (reward if reward is not None else object()) if in_episode(1, env) and env.steps == 1 else None
@@ -165,7 +187,7 @@ def test_an_episode_with_a_reward_that_is_no_finite_number_is_left_out(make_roll
     assert left_out(batch) == {1}
     assert {trajectory.episode_return for trajectory in batch} == {1.0}
     assert "Environment 2, episode 1, step 1: " in warnings[0]
-    assert ("TypeError" if reward is None else "ValueError" if reward == "much" else "no finite number") in warnings[0]
+    assert ("TypeError" if reward is None else "ValueError" if reward == "much" else "a finite number") in warnings[0]
 
 
 @pytest.mark.parametrize("limit", [1, 3])
