@@ -650,7 +650,7 @@ class Rollout:
 def shown_action(action: Any) -> int | float | str:
     """An action as its event has it: a number that every reader of JSON can hold, or its text."""
     is_plain = type(action) in (int, float) and abs(action) < 2**53
-    return action if is_plain else str(action)  # type: ignore[no-any-return]
+    return action if is_plain else str(action)
 
 
 def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
