@@ -91,7 +91,7 @@ class PastRunActions(PersonalApp):
             self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
 
     def _ask_for_trust(self, untrusted: UntrustedAgent, run_dir: Path) -> None:
-        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+        from llamagym_tui.screens.widgets.dialogs import CautiousDialog
         from llamagym_tui.setup.trust import trust
 
         def answered(yes: bool | None) -> None:
@@ -104,7 +104,7 @@ class PastRunActions(PersonalApp):
             else:
                 self._resume(run_dir)
 
-        question = ConfirmDialog(
+        question = CautiousDialog(
             "execute this code?",
             f"The agent of this run is {untrusted.code}, which you have not opened here before. It can do whatever "
             "you can, and so can what it imports. Resume only if you know who wrote it.",

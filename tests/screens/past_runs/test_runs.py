@@ -285,8 +285,8 @@ async def test_the_run_that_is_open_is_listed_as_under_way():
         assert "interrupted" not in shown(pilot)
 
 
-@pytest.mark.parametrize("agrees", [True, False])
-async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path: Path, agrees: bool) -> None:
+@pytest.mark.parametrize(("key", "agrees"), [("y", True), ("n", False), ("enter", False)])
+async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path: Path, key: str, agrees: bool) -> None:
     evil = tmp_path / "evil.py"
     evil.write_text("raise RuntimeError('executed')", encoding="utf-8")
     run("foreign", 0, 12, checkpoint=True, agent=str(evil))
@@ -300,7 +300,7 @@ async def test_a_runs_own_agent_file_is_executed_after_a_question_only(tmp_path:
         await sees(pilot, "execute this code?")
         assert "evil.py" in shown(pilot)
         assert "SHA-256" in shown(pilot)
-        await pilot.press("y" if agrees else "n")
+        await pilot.press(key)
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen if agrees else RunsScreen))
         assert (app.config is not None) == agrees
 
