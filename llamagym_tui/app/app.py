@@ -227,14 +227,13 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         client, before = self._client, self.run_state
         if client is None or before is None or not before.live:
             return
-        commands = [command(before) if callable(command) else command for command in message.commands]
-        state = requested(before, *commands)
+        command = message.command(before) if callable(message.command) else message.command
+        state = requested(before, command)
         if state is before:
             return  # it is pending: it would not be confirmed a second time
         self.run_state = state
         self._paint()
-        for command in commands:
-            await client.send(command)
+        await client.send(command)
 
     # The person
 

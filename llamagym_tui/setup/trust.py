@@ -39,8 +39,8 @@ def code_of(spec: str) -> str | None:
 
 def remember_typed(spec: str) -> None:
     """Trust what a person typed; forgotten where the user's data folder cannot be written."""
-    code, trusted = code_of(absolute_spec(spec)), _read()
-    if code is not None and code not in trusted.typed:
+    code = code_of(absolute_spec(spec))
+    if code is not None and code not in (trusted := _read()).typed:
         with contextlib.suppress(OSError):
             _write(msgspec.structs.replace(trusted, typed=trusted.typed | {code}))
 

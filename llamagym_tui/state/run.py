@@ -174,14 +174,8 @@ def initial_state(config: RunConfig) -> RunState:
     )
 
 
-def requested(state: RunState, *requests: AnyCommand) -> RunState:
-    """The state after commands were requested together; the same object if they are pending already.
-
-    Args:
-        state: of the run.
-        requests: of which the first one decides.
-    """
-    command = requests[0]
+def requested(state: RunState, command: AnyCommand) -> RunState:
+    """The state after a command was requested; the same object if it is pending already."""
     match command:
         case commands.SetMode():
             return state if command.mode == state.mode_intended else replace(state, mode_requested=command.mode)

@@ -16,12 +16,12 @@ from llamagym_tui.state.run import RunState
 class CommandAsked(Message):
     """A request to the trainer; it is sent unless it is pending already."""
 
-    def __init__(self, *commands: AnyCommand | Callable[[RunState], AnyCommand]) -> None:
-        """Commands that are sent together, in this order.
+    def __init__(self, command: AnyCommand | Callable[[RunState], AnyCommand]) -> None:
+        """Request something.
 
         Args:
-            commands: usually one. A function makes it when the app takes the request, from all that was requested
+            command: what is sent. A function makes it when the app takes the request, from all that was requested
                 before: so two quick presses of `]` watch two environments further.
         """
         super().__init__()
-        self.commands = commands
+        self.command = command
