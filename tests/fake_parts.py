@@ -395,7 +395,7 @@ class FakeBuilders(Builders):
         ppo.updates = policy.version = counters.pop("updates")
         return msgspec.convert(counters, kind), ""
 
-    def keep_good(self, run_dir: Path, name: str) -> Path:
+    def keep_good(self, run_dir: Path) -> Path:
         self._fail("keep_good")
         self.good.append(self.saved[-1])
         return run_dir / "good"
@@ -410,7 +410,7 @@ class FakeBuilders(Builders):
         policy.version += 1
         return run_dir / "before_warm_start"
 
-    def roll_back(self, run_dir: Path, policy: Any, ppo: Any, name: str) -> Path:
+    def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
         ppo.updates = self.good[-1]["updates"]

@@ -15,7 +15,6 @@ import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.run_store import GOOD_MODEL_DIR as GOOD
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best, Finding, Seen
@@ -117,24 +116,16 @@ class Checkpoints:
             RunStoreError: the checkpoint cannot be kept; the last good one still stands.
         """
         if good and self._awaits_judgement:
-            self.keep(GOOD)
+            self._files().keep_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
-    def keep(self, name: str) -> None:
-        """Keep the latest checkpoint under a name, for `roll_back`.
-
-        Raises:
-            RunStoreError: it cannot be kept; what was kept under that name still stands.
-        """
-        self._files().keep_checkpoint(self._run_dir, name)
-
-    def roll_back(self, policy: Any, ppo: Any, name: str = GOOD) -> Path:
-        """Put a checkpoint that was kept into policy and PPO, the last good one by default; its folder.
+    def roll_back(self, policy: Any, ppo: Any) -> Path:
+        """Put the last good checkpoint into policy and PPO; its folder.
 
         Raises:
             RunStoreError: there is none, or it cannot be used; both are as they were.
         """
-        path: Path = self._files().roll_back(self._run_dir, policy, ppo, name)
+        path: Path = self._files().roll_back(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -33,9 +33,6 @@ from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.rollout.evaluation import Evaluation
 
 ATTEMPTS = 120
 """To write a run's last checkpoint, `RETRY_S` apart."""
@@ -304,84 +301,55 @@ class Session:
         should_stop = should_stop or self._is_stop_requested
         run.policy_map.map(prompt, version, run.ppo.updates, should_stop=should_stop, at_once=at_once)
 
-    def _evaluate(self, command: commands.Evaluate, run: Run) -> None:
-        if found := self._measured(command, run):
+    def _evaluate(self, command: commands.Evaluate, run: Run, limit_s: float | None = None) -> None:
+        if found := self._evaluation(command, run, limit_s):
             self._emit(found)
 
-    def _measured(
+    def _evaluation(
         self, command: commands.Evaluate, run: Run, limit_s: float | None = None
     ) -> events.EvaluationFinished | None:
-        """Play apart from the run, then go on where it was; None: a stop, a cancel or a failure leaves no result."""
+        """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
+
+        With a limit no episode begins after it, and those under way have `PATIENCE` times as long in all: of an
+        evaluation without its longest episodes the mean would be another one.
+        """
         run.report_episodes()
-        before = self.phase
+        emit, of, before = self._emitter.throttled(), f"of {command.episodes} episodes", self.phase
         until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
-        self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")
+        self._enter(Phase.EVALUATING, f"0 {of}")
+        result, played, why = None, 0, ""
         try:
-            found = self._evaluation(
-                command,
-                run,
+            found = self._builders.evaluate(
+                run.agent,
+                run.policy,
+                episodes=command.episodes,
+                greedy=command.greedy,
+                system_prompt=run.rollout.system_prompt,
                 should_stop=lambda: self._should_end_evaluation(run) or self._clock() >= until,
+                progress=lambda done: emit(events.PhaseChanged(phase="evaluating", detail=f"{done} {of}")),
+                warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
                 limit_s=limit_s,
             )
         except Exception as error:  # its environments are not the run's, and memory may be short for it alone
-            self._evaluation_failed(error, command.episodes)
-            self._enter(before)
-            return None
-        cancelled = self.inbox.take_first(commands.CancelEvaluation) is not None
-        cancelled = (cancelled or self.inbox.holds(commands.CancelWarmStart)) and found.episodes < command.episodes
-        if cancelled:
-            self._emit(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes))
-        counts = not cancelled and not self._is_stop_requested()
+            log.error("the evaluation failed", exc_info=error)
+            why = f"No evaluation: {event_builders.session_failed(error, self._store.log_path).message}"
+        else:
+            played, is_ended = found.episodes, self._should_end_evaluation(run)
+            if played == command.episodes or (found.is_complete and played and not is_ended):
+                result = event_builders.evaluation_finished(found, greedy=command.greedy)
+            elif not is_ended:
+                why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
+        self.inbox.take_first(commands.CancelEvaluation)
+        if result is None:
+            self._emit(events.EvaluationCancelled(played=played, episodes=command.episodes, why=why))
         self._enter(before)
-        return event_builders.evaluation_finished(found, greedy=command.greedy) if counts else None
-
-    def _evaluation(
-        self, command: commands.Evaluate, run: Run, *, should_stop: Callable[[], bool], limit_s: float | None = None
-    ) -> Evaluation:
-        emit, of = self._emitter.throttled(), f"of {command.episodes} episodes"
-        return self._builders.evaluate(
-            run.agent,
-            run.policy,
-            episodes=command.episodes,
-            greedy=command.greedy,
-            system_prompt=run.rollout.system_prompt,
-            should_stop=should_stop,
-            progress=lambda done: emit(events.PhaseChanged(phase="evaluating", detail=f"{done} {of}")),
-            warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
-            limit_s=limit_s,
-        )
-
-    def _evaluation_failed(self, error: Exception, episodes: int) -> None:
-        log.error("the evaluation failed", exc_info=error)
-        why = event_builders.session_failed(error, self._store.log_path).message
-        self._emit(events.EvaluationCancelled(played=0, episodes=episodes, why=f"No evaluation: {why}"))
-
-    def _evaluate_end(self, run: Run) -> None:
-        """Evaluate the policy that the run ends with, in bounded time; without a result, why."""
-        command = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)
-        limit_s, until = self._config.final_s, self._clock() + PATIENCE * self._config.final_s
-        self._enter(Phase.EVALUATING, f"0 of {command.episodes} episodes")
-        try:
-            found = self._evaluation(
-                command,
-                run,
-                should_stop=lambda: self._is_stop_requested() or self._clock() >= until,
-                limit_s=limit_s,
-            )
-            if found.is_complete and found.episodes:
-                self._emit(event_builders.evaluation_finished(found, greedy=False))
-            else:
-                why = "The evaluation at the end was stopped with episodes under way; `llamagym-tui eval` makes one."
-                self._emit(events.EvaluationCancelled(played=found.episodes, episodes=command.episodes, why=why))
-        except Exception as error:
-            self._evaluation_failed(error, command.episodes)
-        self._enter(Phase.ROLLING_OUT)
+        return result
 
     def _warm_start(self, run: Run, data: TrainingData, episodes: int = 0) -> None:
         """Train on demonstrations, then go on where the run was; with so many sampled episodes before and after."""
         warm_start.report(data, run, self._emitter)
         evaluate = commands.Evaluate(episodes=episodes, greedy=False)
-        measured = partial(self._measured, evaluate, run, warm_start.EVALUATION_S)
+        measured = partial(self._evaluation, evaluate, run, warm_start.EVALUATION_S)
         played_before = measured() if episodes else None
         if self._is_warm_start_cancelled():
             self._emitter.warn("The warm start was cancelled; nothing was trained.", refused="warm_start")
@@ -415,8 +383,10 @@ class Session:
         if run.policy_map.is_cheap:
             self._map_policy(run, at_once=True, should_stop=lambda: False)
         finished = self._finished(run)
-        if evaluates:
-            self._evaluate_end(run)
+        if evaluates:  # the policy that the run ends with
+            self._evaluate(
+                commands.Evaluate(episodes=self._config.final_episodes, greedy=False), run, self._config.final_s
+            )
         self._enter(Phase.STOPPED)
         self._emit(finished)
 

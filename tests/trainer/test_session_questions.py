@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_a_cancelled_evaluation_has_no_result_and_the_run_goes_on(tmp_path: Path
     assert (cancelled.played < 10**9, cancelled.episodes) == (True, 10**9)
     assert [event.phase for event in stage.of(PhaseChanged)][-1] == "stopped"
     assert len(stage.of(UpdateFinished)) == 1
+
+
+def test_an_evaluation_cancelled_between_two_rounds_of_episodes_has_no_result(tmp_path: Path, monkeypatch) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.script = {2: [Evaluate(episodes=10**9), CancelEvaluation()]}
+    evaluate = type(stage.builders).evaluate
+    none_is_under_way = lambda *parts, **settings: replace(evaluate(*parts, **settings), episodes=4, is_complete=True)  # noqa: E731
+    monkeypatch.setattr(type(stage.builders), "evaluate", none_is_under_way)
+    stage.session.run()
+    assert (stage.of(EvaluationFinished), len(stage.of(EvaluationCancelled))) == ([], 1)
 
 
 def test_only_the_evaluation_under_way_is_cancelled(tmp_path: Path) -> None:

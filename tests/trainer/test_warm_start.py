@@ -158,6 +158,14 @@ def test_it_is_evaluated_before_and_after_on_the_same_seeds_within_a_time(tmp_pa
     assert (stage.evaluated["limit_s"], stage.of(EvaluationFinished)) == (EVALUATION_S, [])
 
 
+def test_an_evaluation_that_is_out_of_time_is_compared_with_none(tmp_path: Path, file: str) -> None:
+    stage = Stage(tmp_path / "run", episodes=8)
+    stage.script = {2: [WarmStart(sft_data=file, episodes=300)]}  # of 0.125 s each, and 3 · 10 s
+    stage.session.run()
+    assert "out of time with episodes under way" in stage.of(EvaluationCancelled)[0].why
+    assert (len(stage.of(WarmStartFinished)), stage.of(WarmStartEvaluated)) == (1, [])
+
+
 def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", episodes=8)
     stage.script = {2: [WarmStart(sft_data=file, episodes=10**9), CancelEvaluation()]}
