@@ -34,7 +34,7 @@ from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
-VERSION = 2
+VERSION = 3
 """Raised with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -127,7 +127,10 @@ def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
         case RunStarted():
-            return replace(summary, title=event.agent, baselines=event.baselines, changes={}, ending="open")
+            before = summary.episodes if event.episodes is None else event.episodes
+            return replace(
+                summary, title=event.agent, baselines=event.baselines, changes={}, ending="open", episodes=before
+            )
         case EpisodesCounted():
             return replace(
                 summary,

@@ -107,6 +107,11 @@ def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path:
     assert summary_of(tmp_path) == expected
 
 
+def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_episodes_of_that(tmp_path: Path):
+    resumed = msgspec.structs.replace(fakes.run_started(), episodes=300)
+    assert summary_of(a_run(tmp_path, END, resumed)).episodes == 300
+
+
 def test_seconds_add_up_over_sessions(tmp_path: Path):
     stamps = [0.0, 5.0, 60.0, 0.5, 4.0]
     events = [msgspec.structs.replace(fakes.counted([1.0], 1), at_s=at_s) for at_s in stamps]
