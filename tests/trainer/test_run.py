@@ -39,7 +39,7 @@ from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests.fake_parts import EPISODES_A_BATCH, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
-BROKEN = {"mean_return": float("nan")}
+BROKEN = {"policy_loss": float("nan")}
 """Figures that are a warning once and a collapse from the second time."""
 
 
