@@ -190,7 +190,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environments stepped together."""
     max_turns: Count = 100
     """Turns after which an episode is truncated."""
-    max_failures: Annotated[int, Meta(ge=1, le=1000)] = 10
+    max_failures: Annotated[int, Meta(ge=1, le=1000)] = 32
     """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
     device: Device = "auto"
     """Where the model runs. auto: cuda, then mps, then cpu."""

@@ -66,7 +66,7 @@ OPTIONS = {
     "episodes": _option(int | None, "End after so many episodes. (no limit)", panel=TRAINING, min=1),
     "minutes": _option(float | None, "End after so many minutes, loading excluded. (no limit)", panel=TRAINING),
     "max_failures": _option(
-        int | None, "End after so many failed episodes in a row; others are dropped. (10)", panel=TRAINING, min=1
+        int | None, "End after so many failed episodes in a row; others are dropped. (32)", panel=TRAINING, min=1
     ),
     "final_episodes": _option(
         int | None, "Episodes of the evaluation at the end, in some 30 s. 0: none. (200)", panel=TRAINING, min=0

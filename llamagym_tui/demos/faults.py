@@ -75,7 +75,9 @@ def _parsed(content: bytes) -> dict[str, object] | str:
     """The line's object, or a sentence that explains why there is none."""
     try:
         value = msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except RecursionError:
+        return "Its JSON is nested too deep."
+    except msgspec.DecodeError as error:
         return f"This is not JSON: {error}."
     return value if isinstance(value, dict) else f"A line holds one JSON object, and this is a {type(value).__name__}."
 

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.numbers import counted, number
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts
@@ -122,7 +122,7 @@ def _farewell(state: RunState) -> str:
     assert end is not None
     known, recent = math.isfinite(end.mean_return), min(end.episodes, RECENT)
     mean = f", mean return {number(end.mean_return, 3)} over the last {recent:,}" if known else ""
-    counts = f"{end.episodes:,} episodes, {end.updates:,} updates"
+    counts = f"{counted(end.episodes, 'episode')}, {counted(end.updates, 'update')}"
     return f"The run has ended: {counts}{mean}. It is kept in {state.run_dir}."
 
 

@@ -94,10 +94,12 @@ def test_equal_episodes_of_one_second_are_one(tmp_path: Path, monkeypatch: pytes
 def test_what_a_warm_start_could_train_on_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
     recorder = DemoRecorder(RunAgent("blackjack"), clock=lambda: NOON, next_seed=lambda: 1)
-    assert [offer.title for offer in recorder.offers()] == ["shipped with the agent"]
+    assert [offer.title for offer in recorder.offers("Play.")] == ["shipped with the agent"]
     path = demo_files.default_path("blackjack")
     path.parent.mkdir()
     path.write_bytes(b"nonsense\n")
-    own, shipped = recorder.offers()
+    own, shipped = recorder.offers("Play.")
     assert "line 1: This is not JSON" in own.fault
-    assert (shipped.fault, shipped.episodes) == ("", 500)
+    assert shipped.fault == ""
+    assert shipped.facts is not None
+    assert shipped.facts.episodes == 500

@@ -117,6 +117,8 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
     for name in WORDS:
         place = run_dir / name
         if not place.is_dir():
+            if name == LATEST:
+                faults.append(f"the {WORDS[name]} is missing")
             continue
         try:
             saved = _read(place, policy, ppo, kind)
@@ -126,12 +128,12 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
         _put(saved, policy, ppo)
         policy.version = ppo.updates if saved.version is None else saved.version
         _set_generator(policy, saved.generator)
-        if faults:
+        if faults and (run_dir / LATEST).is_dir():
             with contextlib.suppress(OSError):
                 folders.set_aside(run_dir / LATEST)
         note = f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
         return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
-    reason = "; ".join(faults) or "there is none"
+    reason = "; ".join(faults)
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; start again in another --run-dir.")
 
 

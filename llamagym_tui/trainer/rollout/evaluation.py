@@ -39,7 +39,7 @@ def evaluate(
     n_envs: int,
     max_turns: int,
     system_prompt: str | None = None,
-    max_failures: int = 10,
+    max_failures: int = 32,
     limit_s: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda sentence: None,

@@ -50,8 +50,8 @@ class Failures:
         times, sentence = self._kinds[fault.kind], f"{where}: {fault}."
         if self._in_a_row(number) >= self.limit:
             raise EnvError(
-                f"{self.limit:,} episodes in a row failed, so nothing can be learnt. {sentence} "
-                "Correct that, then start again, or go on with --resume."
+                f"{self.limit:,} episodes in a row failed, as many as end a run (--max-failures). {sentence} "
+                "Correct that, then go on with --resume, or start again."
             ) from fault
         if times == 1:
             self._warn(f"An episode was dropped. {sentence}")

@@ -73,7 +73,7 @@ class Rollout:
         emit: Callable[[events.Event], None] = lambda event: None,
         greedy: bool = False,
         episode_limit: int | None = None,
-        max_failures: int = 10,
+        max_failures: int = 32,
     ) -> None:
         """Make the environments; nothing is reset yet.
 

@@ -253,6 +253,15 @@ def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_the
         load_checkpoint(run_dir, policy, ppo)
 
 
+def test_a_latest_checkpoint_that_was_deleted_is_named_and_nothing_else_is_touched(three_checkpoints):
+    policy, ppo, run_dir = vars(three_checkpoints).values()
+    shutil.rmtree(run_dir / "model")
+    (run_dir / "model.unreadable").mkdir()
+    note = load_checkpoint(run_dir, policy, ppo).note
+    assert note == "The latest checkpoint is missing; the run goes on from the one before it, of update 2."
+    assert (run_dir / "model.unreadable").is_dir()
+
+
 def test_an_optimizer_of_another_shape_is_refused(three_checkpoints, make_policy):
     policy, ppo, run_dir = vars(three_checkpoints).values()
     shutil.rmtree(run_dir / "model.old")

@@ -196,7 +196,9 @@ def test_as_many_failures_in_a_row_as_are_allowed_end_the_run(make_rollout, limi
         raise KeyError("map")
 
     rollout, _ = make_rollout(faulty(fault), max_failures=limit)
-    with pytest.raises(EnvError, match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume\.$"):
+    with pytest.raises(
+        EnvError, match=rf"^{limit} episodes in a row failed.*KeyError: 'map' \(.*--resume, or start again\.$"
+    ):
         fill(rollout)
     assert rollout.failures.dropped == limit
 
