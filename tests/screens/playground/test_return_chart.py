@@ -31,7 +31,7 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
     client = fakes.FakeClient([*fakes.opening_events(), fakes.counted(returns, episodes)])
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await until(pilot, lambda: app.screen.query(ReturnChart))
+        await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
         chart = app.screen.query_one(ReturnChart)
         await until(pilot, lambda: chart.is_drawn(app.run_state) and app.run_state.episodes == episodes)
 
@@ -41,7 +41,7 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
-        await until(pilot, lambda: app.screen.query(ReturnChart))
+        await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
         chart = app.screen.query_one(ReturnChart)
         await until(pilot, lambda: chart.is_drawn(app.run_state))
         rows = chart.size.height
