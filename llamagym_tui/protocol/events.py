@@ -171,6 +171,13 @@ class EpisodeFinished(Event, frozen=True, kw_only=True):
     end: End
 
 
+class EpisodeDropped(Event, frozen=True, kw_only=True):
+    """The watched episode was left out: its environment or agent raised, or a reward was no finite number."""
+
+    episode: int
+    reason: str
+
+
 class TurnInspected(Event, frozen=True, kw_only=True):
     """A reply was looked at token by token, as requested; or a sentence why it cannot be."""
 
@@ -596,6 +603,7 @@ AnyEvent = (
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished
+    | EpisodeDropped
     | TurnInspected
     | WatchChanged
     | WheelTaken
@@ -627,6 +635,13 @@ AnyEvent = (
     | RunFinished
 )
 WatchedEvent = (
-    EpisodeStarted | ObservationShown | StateDrawn | ActionsWeighed | TokensStreamed | TurnFinished | EpisodeFinished
+    EpisodeStarted
+    | ObservationShown
+    | StateDrawn
+    | ActionsWeighed
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodeDropped
 )
 """What is watched; left out first where not everything has room."""

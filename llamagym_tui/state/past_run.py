@@ -20,6 +20,7 @@ READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
 TOLD_ONCE = (
     events.EpisodeCorrected,
+    events.EpisodeDropped,
     events.EpisodeFinished,
     events.EpisodeStarted,
     events.ObservationShown,

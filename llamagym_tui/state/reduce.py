@@ -48,7 +48,7 @@ def trainer_lost(state: RunState, message: str) -> RunState:
 def reduce(state: RunState, event: AnyEvent) -> RunState:
     """The state after an event: which of its records take it, and what it changes of the run itself."""
     match event:
-        case events.TokensStreamed() | events.ActionsWeighed():
+        case events.TokensStreamed() | events.ActionsWeighed() | events.EpisodeDropped():
             return _after(state, event, "transcript")
         case events.ObservationShown() | events.EpisodeFinished():
             return _after(state, event, "view", "transcript")

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
     ActionsWeighed,
+    EpisodeDropped,
     EpisodeFinished,
     EpisodeStarted,
     ObservationShown,
@@ -52,7 +53,15 @@ class Notice(Struct, frozen=True, gc=False):
 
 
 Fact = ActionsWeighed | EpisodeStarted | ObservationShown | Reply | TurnFinished | EpisodeFinished | Notice
-ConversationEvent = ActionsWeighed | EpisodeStarted | ObservationShown | TokensStreamed | TurnFinished | EpisodeFinished
+ConversationEvent = (
+    ActionsWeighed
+    | EpisodeStarted
+    | ObservationShown
+    | TokensStreamed
+    | TurnFinished
+    | EpisodeFinished
+    | EpisodeDropped
+)
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -140,6 +149,10 @@ class Transcript:
                 return self._appended(replace(event, system_prompt=clipped(event.system_prompt)))
             case EpisodeFinished() | ActionsWeighed():
                 return self._appended(event)
+            case EpisodeDropped():
+                last = self.entries[-1].fact if self.entries else None
+                settled = self._last_replaced(replace(last, done=True)) if isinstance(last, Reply) else self
+                return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
 
     def note(self, text: str) -> Transcript:
         return self._appended(Notice(clipped(text)))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed, TurnFinished
+from llamagym_tui.protocol.events import (
+    ActionsWeighed,
+    EpisodeDropped,
+    EpisodeStarted,
+    ObservationShown,
+    TokensStreamed,
+    TurnFinished,
+)
 from llamagym_tui.state.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
 
 
@@ -125,3 +132,11 @@ def test_weighed_actions_stand_in_the_conversation():
     transcript = Transcript().after(weighed)
     assert [entry.fact for entry in transcript.entries] == [weighed]
     assert transcript.characters == len("stickhit")
+
+
+def test_a_dropped_episode_ends_its_open_reply_and_gives_its_reason() -> None:
+    transcript = Transcript().after(TokensStreamed(episode=7, turn=0, text="hi"))
+    transcript = transcript.after(EpisodeDropped(episode=7, reason="the step failed"))
+    reply, notice = (entry.fact for entry in transcript.entries)
+    assert reply == Reply(7, 0, "hi", done=True)
+    assert notice == Notice("Episode 7 was dropped: the step failed.")

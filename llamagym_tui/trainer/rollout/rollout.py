@@ -537,6 +537,7 @@ class Rollout:
         """Leave an episode out; only its number is used, and its environment is made anew before the next one."""
         self._emit_correction(slot)
         slot.episode, slot.is_broken = None, True
+        self.spectator.observe(slot.index, events.EpisodeDropped(episode=slot.number, reason=str(fault)))
         where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
         self.failures.add(slot.number, where, fault)
 

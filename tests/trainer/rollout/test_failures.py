@@ -86,6 +86,19 @@ def test_an_environment_that_raises_costs_its_episode_alone(make_rollout):
     ]
 
 
+def test_a_watched_episode_that_is_dropped_ends_with_its_reason(make_policy):
+    def fault(env: FaultyEnv) -> None:
+        if in_episode(0, env) and env.steps == 2:
+            raise RuntimeError("the door is stuck")
+
+    emitted: list[events.Event] = []
+    settings = {"n_envs": 2, "max_turns": 9, "batch_turns": 8, "seed": SEED}
+    fill(Rollout(faulty(fault), make_policy(), emit=emitted.append, **settings))
+    (dropped,) = (event for event in emitted if isinstance(event, events.EpisodeDropped))
+    assert dropped.episode == 0
+    assert "RuntimeError: the door is stuck" in dropped.reason
+
+
 @pytest.mark.parametrize("raised", [AttributeError("no .wheel"), SystemExit(3), AssertionError()])
 def test_a_reset_that_raises_costs_its_episode_alone_whatever_it_raises(make_rollout, raised):
     def fault(env: FaultyEnv) -> None:
