@@ -150,14 +150,14 @@ def test_drafts_have_names_that_nobody_can_know_and_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert user_files.draft_folder(tmp_path) != user_files.draft_folder(tmp_path)
-    monkeypatch.setattr("secrets.token_hex", lambda _: "known")
+    monkeypatch.setattr("os.urandom", lambda size: b"\0" * size)
     (tmp_path / "victim").mkdir()
-    (tmp_path / ".llamagym-known.partial").symlink_to("victim")
+    (tmp_path / ".llamagym-0000000000000000.partial").symlink_to("victim")
     for write in (lambda: replace_file(tmp_path / "notes", b"ours"), lambda: user_files.draft_folder(tmp_path)):
         with pytest.raises(FileExistsError):
             write()
-        (tmp_path / ".llamagym-known.partial").unlink(missing_ok=True)
-        (tmp_path / ".llamagym-known.partial").symlink_to("nowhere")
+        (tmp_path / ".llamagym-0000000000000000.partial").unlink(missing_ok=True)
+        (tmp_path / ".llamagym-0000000000000000.partial").symlink_to("nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 

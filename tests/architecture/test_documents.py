@@ -21,7 +21,7 @@ def test_every_figure_of_an_update_is_explained() -> None:
     assert explained == {field.name for field in msgspec.structs.fields(UpdateStats)}
 
 
-def tests_that_there_are() -> set[str]:
+def names_of_tests() -> set[str]:
     return {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -31,7 +31,7 @@ def tests_that_there_are() -> set[str]:
 
 def test_every_rule_names_tests_and_modules_that_there_are() -> None:
     text = page("CORRECTNESS.md")
-    assert set(re.findall(r"`(test_\w+)`", text)) <= tests_that_there_are()
+    assert set(re.findall(r"`(test_\w+)`", text)) <= names_of_tests()
     assert all((ROOT / "llamagym_tui" / name).exists() for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
     assert all(
         "`test_" in line.rsplit("|", 2)[1]
@@ -45,7 +45,7 @@ def test_every_promise_has_a_test_that_there_is() -> None:
     kept = [re.findall(r"`(test_\w+)`", line.rsplit("|", 2)[1]) for line in promises if line != "| promise | test |"]
     assert len(kept) > 30
     assert all(kept)
-    assert {name for names in kept for name in names} <= tests_that_there_are()
+    assert {name for names in kept for name in names} <= names_of_tests()
 
 
 def test_every_dependency_has_its_reason() -> None:
