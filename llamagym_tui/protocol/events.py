@@ -592,18 +592,23 @@ class RunFinished(Event, frozen=True, kw_only=True):
     return_stderr: float
 
 
-AnyEvent = (
-    Hello
-    | PhaseChanged
-    | RunStarted
-    | EpisodeStarted
+ConversationEvent = (
+    EpisodeStarted
     | ObservationShown
-    | StateDrawn
     | ActionsWeighed
     | TokensStreamed
     | TurnFinished
     | EpisodeFinished
     | EpisodeDropped
+)
+"""What the conversation of the watched environment is made of."""
+WatchedEvent = ConversationEvent | StateDrawn
+"""What is watched; left out first where not everything has room."""
+AnyEvent = (
+    WatchedEvent
+    | Hello
+    | PhaseChanged
+    | RunStarted
     | TurnInspected
     | WatchChanged
     | WheelTaken
@@ -634,14 +639,3 @@ AnyEvent = (
     | SessionFailed
     | RunFinished
 )
-WatchedEvent = (
-    EpisodeStarted
-    | ObservationShown
-    | StateDrawn
-    | ActionsWeighed
-    | TokensStreamed
-    | TurnFinished
-    | EpisodeFinished
-    | EpisodeDropped
-)
-"""What is watched; left out first where not everything has room."""

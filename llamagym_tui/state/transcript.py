@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import (
     ActionsWeighed,
+    ConversationEvent,
     EpisodeDropped,
     EpisodeFinished,
     EpisodeStarted,
@@ -53,15 +54,6 @@ class Notice(Struct, frozen=True, gc=False):
 
 
 Fact = ActionsWeighed | EpisodeStarted | ObservationShown | Reply | TurnFinished | EpisodeFinished | Notice
-ConversationEvent = (
-    ActionsWeighed
-    | EpisodeStarted
-    | ObservationShown
-    | TokensStreamed
-    | TurnFinished
-    | EpisodeFinished
-    | EpisodeDropped
-)
 
 
 class Entry(Struct, frozen=True, gc=False):
