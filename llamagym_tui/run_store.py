@@ -8,6 +8,7 @@ place only, so that the UI process can list and replay runs without torch.
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import msgspec
 from llamagym_tui.config import RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
-from llamagym_tui.user_files import file_content, growing_file, make_folder, replace_file, runs_dir
+from llamagym_tui.user_files import file_content, growing_file, make_folder, regular_file, replace_file, runs_dir
 
 if TYPE_CHECKING:
     from llamagym_tui.protocol.event_log import EventLog
@@ -77,7 +78,7 @@ class RunStore:
         store._check(config)
         try:
             make_folder(store.run_dir)
-            store._lock.acquire(timeout=0)
+            store._lock.acquire(timeout=0.2)  # a look at whether it is held takes it for a moment
             store.write_config(config)
             store._events = EventLog(store.run_dir / EVENTS_FILE, clock=clock)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
@@ -181,7 +182,13 @@ class RunInfo:
     started_at: datetime
     """When it was begun, or resumed last (UTC)."""
     has_checkpoint: bool
-    """Whether it can be resumed."""
+    is_running: bool = False
+    """Whether a process has the folder now."""
+
+    @property
+    def standing(self) -> str:
+        """Whether it can be resumed, for people."""
+        return "running" if self.is_running else "can be resumed" if self.has_checkpoint else "no checkpoint"
 
 
 def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> Path:
@@ -309,12 +316,29 @@ def _runs() -> Iterator[RunInfo]:
             config=config,
             started_at=_written_at(folder / CONFIG_FILE),
             has_checkpoint=has_checkpoint(folder),
+            is_running=_is_held(folder),
         )
 
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether the run in a folder can be resumed."""
     return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a process has the lock of a folder; nothing is written. False where the system cannot be asked."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        with regular_file(folder / LOCK_FILE) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _written_at(path: Path) -> datetime:

@@ -64,9 +64,7 @@ class PastRunActions(PersonalApp):
     def action_runs(self) -> None:
         from llamagym_tui.screens.past_runs.runs import RunsScreen
 
-        state = self.run_state
-        open_run_dir = None if state is None else state.run_dir if state.live and not state.recorded else ""
-        self.push_screen(RunsScreen(open_run_dir=open_run_dir))
+        self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
 
     def on_run_list_replay_requested(self, message: RunList.ReplayRequested) -> None:
         try:

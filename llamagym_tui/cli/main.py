@@ -286,8 +286,7 @@ def runs() -> None:
     from llamagym_tui import run_store, user_files
 
     for run in run_store.list_runs():
-        resumable = "can be resumed" if run.has_checkpoint else "no checkpoint"
-        echo(f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {resumable:<15} {run.run_dir}")
+        echo(f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}")
     echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", to=sys.stderr)
 
 

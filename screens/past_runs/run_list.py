@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on, work
@@ -67,15 +66,15 @@ class RunList(OptionList):
     class Changed(Message):
         """Rows, order, marks or the cursor are others now."""
 
-    def __init__(self, *, at_most: int | None = None, open_run_dir: str | None = None, id: str | None = None) -> None:
+    def __init__(self, *, at_most: int | None = None, run_is_open: bool = False, id: str | None = None) -> None:
         """
         Args:
             at_most: runs that are shown, the latest. None: all of them.
-            open_run_dir: the run that is open, while none may be replayed or resumed; empty: a recorded one is open.
+            run_is_open: whether one is open, while none may be replayed or resumed.
         """
         super().__init__(id=id, markup=False)
         self._at_most = at_most
-        self._open_run_dir = open_run_dir
+        self._run_is_open = run_is_open
         self.rows: dict[str, RunRow] = {}
         """By their folders, in the order shown."""
         self.marked: list[str] = []
@@ -99,8 +98,7 @@ class RunList(OptionList):
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
         known = self.rows
-        open_run = Path(self._open_run_dir).absolute() if self._open_run_dir else None
-        rows = [RunRow(info=info, under_way=info.run_dir.absolute() == open_run) for info in infos[: self._at_most]]
+        rows = [RunRow(info=info) for info in infos[: self._at_most]]
         self.loaded = True
         self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
         while rows:
@@ -131,7 +129,7 @@ class RunList(OptionList):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
-        if self._open_run_dir is not None and action in ("resume", "select"):
+        if self._run_is_open and action in ("resume", "select"):
             return None
         if action == "resume":
             return True if row is not None and row.info.has_checkpoint else None
@@ -146,7 +144,7 @@ class RunList(OptionList):
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        if (row := self.chosen) is not None and not row.fault and self._open_run_dir is None:
+        if (row := self.chosen) is not None and not row.fault and not self._run_is_open:
             self.post_message(self.ReplayRequested(row))
 
     @on(OptionList.OptionHighlighted)

@@ -14,7 +14,7 @@ from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
-"""How a run ended, for people; a run that is under way is not known from one that was killed."""
+"""How a run that is not running ended, for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,6 @@ class RunRow:
     """None: its events have not been read yet, or cannot be."""
     fault: str = ""
     """Why its events cannot be read."""
-    under_way: bool = False
-    """Whether it is known to go on: from its events alone it could have been killed."""
 
     @property
     def key(self) -> str:
@@ -51,8 +49,8 @@ class RunRow:
     @property
     def ending(self) -> str:
         """How it ended, for people."""
-        if self.under_way:
-            return "under way"
+        if self.info.is_running:
+            return "running"
         if self.summary is None:
             return "unreadable" if self.fault else "…"
         return ENDINGS[self.summary.ending]

@@ -42,18 +42,18 @@ class RunsScreen(Screen[None]):
         first: RunRow
         second: RunRow
 
-    def __init__(self, *, open_run_dir: str | None = None) -> None:
+    def __init__(self, *, run_is_open: bool = False) -> None:
         """
         Args:
-            open_run_dir: the run that is open, while none can be replayed or resumed; empty: a recorded one is open.
+            run_is_open: whether one is open, while none can be replayed or resumed.
         """
         super().__init__()
-        self._open_run_dir = open_run_dir
+        self._run_is_open = run_is_open
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
-        runs = RunList(id="runs", open_run_dir=self._open_run_dir)
+        runs = RunList(id="runs", run_is_open=self._run_is_open)
         yield RunHeading(runs)
         yield runs
         yield Static(id="runs-chosen", markup=False)
@@ -74,7 +74,7 @@ class RunsScreen(Screen[None]):
         """Titles, how many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {one_line(str(runs_dir()))}" if runs.loaded else ""
-        only = " to look at and compare while a run is open ·" if self._open_run_dir is not None else ""
+        only = " to look at and compare while a run is open ·" if self._run_is_open else ""
         header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
         self.query_one(RunHeading).update(runs.heading())
@@ -134,5 +134,5 @@ def _chosen_text(runs: RunList) -> str:
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
             parts.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
-    parts.append("can be resumed" if row.info.has_checkpoint else "no checkpoint")
+    parts.append(row.info.standing)
     return f"{one_line(' · '.join(parts))}\n{one_line(str(row.info.run_dir))}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner, Result
 
 from llamagym_tui.cli import main
@@ -285,7 +286,10 @@ def test_agents_are_listed() -> None:
 def test_runs_and_their_models_are_listed(data: Path) -> None:
     assert run("runs").stdout == ""
     a_run_folder(data / "runs" / "one")
-    assert str(data / "runs" / "one") in run("runs").stdout
+    assert "can be resumed " in run("runs").stdout
+    with FileLock(data / "runs" / "one" / ".lock"):
+        listed = run("runs").stdout
+    assert ("running " in listed, str(data / "runs" / "one") in listed) == (True, True)
     assert "bundled" in run("models").stdout
     assert str(data / "runs" / "one") in run("models").stdout
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, RunFinished
+from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs import run_list
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.home import HomeScreen
@@ -274,15 +276,16 @@ async def test_beside_a_run_that_is_open_past_runs_are_looked_at_and_compared_al
         assert app.run_state.live
 
 
-async def test_the_run_that_is_open_is_listed_as_under_way():
-    folder = run("late", 120, 8)
-    app = LlamaGymApp(fakes.config(folder), client_factory=lambda: fakes.FakeClient(fakes.opening_events(str(folder))))
-    async with app.run_test(size=SIZE) as pilot:
-        await sees(pilot, "rolling out")
-        await pilot.press("o")
-        await sees(pilot, "1,024")
-        await sees(pilot, "under way")
-        assert "interrupted" not in shown(pilot)
+async def test_a_run_that_another_process_has_is_listed_as_running_until_it_ends():
+    folder = run("late", 120, 8, checkpoint=True)
+    app = home()
+    with FileLock(folder / ".lock"):
+        async with app.run_test(size=SIZE) as pilot:
+            await sees(pilot, "1,024")
+            await pilot.press("l")
+            await sees(pilot, "· running")
+            assert "interrupted" not in shown(pilot)
+    assert [run.standing for run in list_runs()] == ["can be resumed"]
 
 
 @pytest.mark.parametrize(("key", "agrees"), [("y", True), ("n", False), ("enter", False)])
