@@ -33,6 +33,11 @@ def signed(value: float, decimals: int = 3) -> str:
     return real_minus(f"{value:+.{decimals}f}")
 
 
+def counted(count: int, noun: str) -> str:
+    """A count and its noun, in the plural unless it is one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def margin(stderr: float) -> float:
     """What every ± shows: half the width of a mean's 95 % confidence interval, from its standard error."""
     return NORMAL * stderr

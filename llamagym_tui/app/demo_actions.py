@@ -17,10 +17,9 @@ from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import UndoWarmStart
 from llamagym_tui.protocol.events import AnyEvent, WarmStartEvaluated
-from llamagym_tui.returns import real_minus
+from llamagym_tui.returns import counted, real_minus
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import key_of
-from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import comparison_text
 from llamagym_tui.state.run import RunState

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.returns import counted
 
 demos_app = typer.Typer(no_args_is_help=True, help="Generate, check, list, merge and export demonstrations (SFT data).")
 Files = Annotated[list[Path], typer.Argument(help="Files of demonstrations, JSON Lines.")]
@@ -37,7 +38,7 @@ def generate(
     found = list(expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
-    echo(f"{path}: {len(found)} episodes, mean return {mean:.3f}")
+    echo(f"{path}: {counted(len(found), 'episode')}, mean return {mean:.3f}")
 
 
 @demos_app.command("check")
@@ -60,7 +61,7 @@ def check(
         for warning in demo_files.reworded(path, reader) if reader is not None else ():
             echo(f"{path}:{warning.line}: warning: {warning.sentence}")
         if not found:
-            echo(f"{path}: {len(demo_files.read(path))} episodes, nothing wrong")
+            echo(f"{path}: {counted(len(demo_files.read(path)), 'episode')}, nothing wrong")
     raise typer.Exit(1 if count else 0)
 
 
@@ -78,8 +79,8 @@ def list_files(
     for file in found:
         count, numbers = len(file.unreadable), ", ".join(map(str, file.unreadable[:5]))
         more = ", …" if count > 5 else ""
-        faulty = f", {count} unreadable line{'s' * (count > 1)}: {numbers}{more}" if count else ""
-        summed = f"{file.path}: {file.episodes} episodes, mean return {file.mean_return:.3f}{faulty}"
+        faulty = f", {counted(count, 'unreadable line')}: {numbers}{more}" if count else ""
+        summed = f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:.3f}{faulty}"
         echo(file.fault or summed)
     if not found:
         echo(f"There are no demonstrations in {place}; press h in the playground to make some.", to=sys.stderr)
@@ -94,8 +95,8 @@ def merge(
     from llamagym_tui.demos import files as demo_files
 
     merged = demo_files.merge(files, output)
-    left_out = f" ({merged.duplicates} duplicates left out)" if merged.duplicates else ""
-    echo(f"{output}: {merged.episodes} episodes{left_out}")
+    left_out = f" ({counted(merged.duplicates, 'duplicate')} left out)" if merged.duplicates else ""
+    echo(f"{output}: {counted(merged.episodes, 'episode')}{left_out}")
 
 
 @demos_app.command("export")

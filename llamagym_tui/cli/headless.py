@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
 )
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, evaluated_return, margin, standard_error
+from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 
@@ -185,14 +185,15 @@ class _Summary:
         figures, found, batch = self.figures(), self._evaluation, self._last_batch
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
-        texts = ["{episodes:,} episodes and {updates:,} updates in {elapsed_s:,.0f} s.".format(**figures)]
+        played, updates = counted(figures["episodes"], "episode"), counted(figures["updates"], "update")
+        texts = [f"{played} and {updates} in {figures['elapsed_s']:,.0f} s."]
         if found:
             mean = return_text(evaluated_return(found), 3)
-            how = "greedy" if found.greedy else "sampled"
-            texts.append(f"The policy now: mean return {mean} over {found.episodes:,} {how} episodes on other seeds.")
+            over = counted(found.episodes, "greedy episode" if found.greedy else "sampled episode")
+            texts.append(f"The policy now: mean return {mean} over {over} on other seeds.")
         if batch and math.isfinite(batch.mean):
             mean = return_text(batch, 3)
-            texts.append(f"Before its last update: {mean} over the {batch.episodes:,} episodes of that batch.")
+            texts.append(f"Before its last update: {mean} over the {counted(batch.episodes, 'episode')} of that batch.")
         if self._dropped:
             texts.append(f"Episodes that failed and were dropped: {self._dropped:,}.")
         return " ".join([*texts, f"The run is in {figures['run_dir']}"])
@@ -337,7 +338,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
 def _evaluation_sentence(found: Any, greedy: bool) -> str:
     mean = return_text(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
     return (
-        f"Mean return {mean} over {found.episodes:,} episodes, "
+        f"Mean return {mean} over {counted(found.episodes, 'episode')}, "
         f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
         f"{found.elapsed_s:.0f} s."
     )

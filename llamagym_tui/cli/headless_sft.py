@@ -20,7 +20,7 @@ from llamagym_tui.protocol.events import (
     RunStarted,
     WarmStartFinished,
 )
-from llamagym_tui.returns import evaluated_return
+from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
 
 FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies")
@@ -100,7 +100,7 @@ class _Script:
             both = (self._before, self._after)
             before, after = (headless.return_text(evaluated_return(each), 3) for each in both)
             unread = " → ".join(f"{each.parse_failure_rate:.1%}" for each in both)
-            over = f"parse failures {unread}, over {self._hands:,} episodes."
+            over = f"parse failures {unread}, over {counted(self._hands, 'episode')}."
             played = f" Greedy return {before} before, {after} after, {over}"
         go_on = f"llamagym-tui train --resume --run-dir {self._config.run_dir}"
         return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."

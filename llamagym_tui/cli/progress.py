@@ -28,6 +28,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.protocol.literal import echo, one_line
+from llamagym_tui.returns import counted
 from llamagym_tui.state.reduce import warm_start_text
 
 LINE_EVERY_S = 10.0
@@ -96,16 +97,16 @@ class Progress(ABC):
 
     def evaluated(self, episodes: int) -> None:
         """Show how many episodes an evaluation has played."""
-        self.update(f"{episodes:,} of {self._episodes or 0:,} episodes", episodes)
+        self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
 
     def _show_play(self, event: EpisodesCounted) -> None:
         if self._began_at is None:
             self._began_at = self._clock()
         self._returns.extend(event.returns)
         mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
-        play = f"{event.episodes:,} episodes, mean return {mean:.3f}"
+        play = f"{counted(event.episodes, 'episode')}, mean return {mean:.3f}"
         dropped = f", {event.dropped:,} dropped" if event.dropped else ""
-        self._text = f"{play}, {self._updates} updates, {event.episodes_per_s:.0f}/s{dropped}"
+        self._text = f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s{dropped}"
         done = event.episodes if self._episodes else self._clock() - self._began_at
         self.update(self._text, done, self._episodes or self._seconds)
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from llamagym_tui.config import FINAL
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, evaluated_return
+from llamagym_tui.returns import RECENT, counted, evaluated_return
 from llamagym_tui.state import prompts
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
@@ -103,15 +103,14 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
             return _noted(evaluated, _evaluation_text(event))
         case events.EvaluationCancelled():
-            note = f"The evaluation was cancelled after {event.played:,} of {event.episodes:,} episodes."
+            note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
             note = clipped(event.why) or note
             return _noted(_after(state, event, "pending", "warm_start"), note)
         case events.ConversationWeighed():
             return _after(state, event, "pending", weighed=event)
         case events.DemonstrationsRead():
-            return _noted(
-                state, f"A warm start trains on {event.episodes:,} episodes, {event.turns:,} turns: {event.path}"
-            )
+            trains_on = f"{counted(event.episodes, 'episode')}, {counted(event.turns, 'turn')}"
+            return _noted(state, f"A warm start trains on {trains_on}: {event.path}")
         case events.WarmStartProgressed():
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
             return _after(state, event, "warm_start", detail=detail)
@@ -152,9 +151,9 @@ def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> Ru
 
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
-    how = "cancelled after" if event.cancelled else "trained in"
+    how = ("cancelled after " if event.cancelled else "trained in ") + counted(event.steps, "step")
     return (
-        f"{event.demonstrations:,} demonstrations, {how} {event.steps:,} steps and {event.elapsed_s:,.0f} s; "
+        f"{counted(event.demonstrations, 'demonstration')}, {how} and {event.elapsed_s:,.0f} s; "
         f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
     )
 
@@ -166,7 +165,7 @@ def comparison_text(event: events.WarmStartEvaluated) -> str:
         return f"Before and after the warm start cannot be compared: no episode ended in {before.elapsed_s:,.0f} s"
     n = f"{before.episodes:,} and {after.episodes:,} sampled episodes"
     if before.episodes == after.episodes:
-        n = f"{before.episodes:,} sampled episodes each"
+        n = f"{counted(before.episodes, 'sampled episode')} each"
     return (
         f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
         f"{evaluated_return(before).text} → {evaluated_return(after).text}, over {n}"

@@ -23,6 +23,7 @@ from llamagym_tui.demos.training_data import TrainingData, training_data
 from llamagym_tui.errors import ActionParseError, DemoFileError, EnvError, RunStoreError, UsageError
 from llamagym_tui.protocol import commands, events
 from llamagym_tui.protocol.commands import AnyCommand
+from llamagym_tui.returns import counted
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer import event_builders, warm_start
 from llamagym_tui.trainer.builders import Builders
@@ -314,7 +315,7 @@ class Session:
         evaluation without its longest episodes the mean would be another one.
         """
         run.report_episodes()
-        emit, of, before = self._emitter.throttled(), f"of {command.episodes} episodes", self.phase
+        emit, of, before = self._emitter.throttled(), f"of {counted(command.episodes, 'episode')}", self.phase
         until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
         self._enter(Phase.EVALUATING, f"0 {of}")
         result, played, why = None, 0, ""
@@ -326,7 +327,9 @@ class Session:
                 greedy=command.greedy,
                 system_prompt=run.rollout.system_prompt,
                 should_stop=lambda: self._should_end_evaluation(run) or self._clock() >= until,
-                progress=lambda done: emit(events.PhaseChanged(phase="evaluating", detail=f"{done} {of}")),
+                progress=lambda done: (emit if done < command.episodes else self._emit)(
+                    events.PhaseChanged(phase="evaluating", detail=f"{done:,} {of}")
+                ),
                 warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
                 limit_s=limit_s,
             )

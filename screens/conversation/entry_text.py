@@ -10,7 +10,8 @@ from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.widgets.numbers import bar, counted, number, share
+from llamagym_tui.returns import counted
+from llamagym_tui.screens.widgets.numbers import bar, number, share
 from llamagym_tui.state.transcript import Fact, Notice, Reply
 
 MOST_ACTIONS = 6

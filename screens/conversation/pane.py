@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.numbers import counted
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.conversation.search_line import SearchLine

@@ -10,10 +10,10 @@ from textual.content import Content
 from llamagym_tui.demos.training_facts import doubts, fact_lines
 from llamagym_tui.protocol.events import DemonstrationsRead, WarmStartEvaluated
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.returns import evaluated_return
+from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.numbers import BARS, counted, number, plain, seconds, share
+from llamagym_tui.screens.widgets.numbers import BARS, number, plain, seconds, share
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"

@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.returns import Point, signed
+from llamagym_tui.returns import Point, counted, signed
 from llamagym_tui.run_store import RunInfo
-from llamagym_tui.screens.widgets.numbers import counted
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}

@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import RECENT
+from llamagym_tui.returns import RECENT, counted
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.numbers import counted, number
+from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts

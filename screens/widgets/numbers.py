@@ -32,11 +32,6 @@ def seconds(value: float, decimals: int = 0) -> str:
     return f"{value:,.{decimals}f} s"
 
 
-def counted(count: int, noun: str) -> str:
-    """A count and its noun, in the plural unless it is one."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
     """The curve as bars, `low` and below the lowest, `high` and above the highest."""
     shown = thinned(points, width)

@@ -304,11 +304,12 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
 
 
 def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
-    stream = io.StringIO()
-    with progress_on(stream, clock=Clock()) as progress:
-        progress.take(msgspec.structs.replace(fakes.run_started(), updates=3))
-        progress.take(counted(900))
-    assert stream.getvalue() == "900 episodes, mean return 0.500, 3 updates, 50/s\n"
+    for earlier, words in [(3, "3 updates"), (1, "1 update")]:
+        stream = io.StringIO()
+        with progress_on(stream, clock=Clock()) as progress:
+            progress.take(msgspec.structs.replace(fakes.run_started(), updates=earlier))
+            progress.take(counted(900))
+        assert stream.getvalue() == f"900 episodes, mean return 0.500, {words}, 50/s\n"
 
 
 NOTICES: list[Event] = [

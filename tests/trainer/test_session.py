@@ -247,6 +247,14 @@ def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Pat
     assert len(seen) == 1 + 10
 
 
+def test_an_evaluation_that_was_quick_has_reported_its_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=4)
+    stage.script = {1: [Evaluate(episodes=1)]}
+    stage.session.run()
+    seen = [event.detail for event in stage.of(PhaseChanged) if event.phase == "evaluating"]
+    assert seen == ["0 of 1 episode", "1 of 1 episode"]
+
+
 def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {2: [Evaluate(episodes=10**9), Pause(), Stop()]}
