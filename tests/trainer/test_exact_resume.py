@@ -34,7 +34,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_store import RunStore, read_events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.phases import Phase
-from llamagym_tui.trainer.rollout.environments import EnvSlot
+from llamagym_tui.trainer.rollout.env_slot import EnvSlot
 from llamagym_tui.trainer.session import Session
 from tests.fake_parts import Loaded
 
@@ -247,7 +247,7 @@ def test_generators_that_users_may_draw_from_go_on(stage, monkeypatch):
 
 UNSAVED = {
     # Of the process, of what is shown, and figures of speed.
-    "_emitter", "_emit", "_clock", "_checkpoints", "spectator", "stopwatch", "_marks", "_make_env", "env", "_warn",
+    "_emitter", "_emit", "_clock", "_checkpoints", "spectator", "stopwatch", "_marks", "make_env", "env", "_warn",
     "_reported_at", "_began_at", "_drawing", "action_probes", "policy_map", "wheel", "elapsed_s", "_since",
     # What the last updates used, for the inspector; whole words of the tokenizer, which are equal for equal texts.
     "used", "inspector", "_untrained", "chat", "_verdict", "last_reply",

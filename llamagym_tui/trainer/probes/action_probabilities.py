@@ -15,7 +15,7 @@ from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
-from llamagym_tui.trainer.rollout.rollout import PendingPrompt
+from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.policy.policy import Policy

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.learning.ppo import PPO
     from llamagym_tui.engine.policy.policy import Policy
     from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
-    from llamagym_tui.trainer.rollout.rollout import Rollout, Stage
+    from llamagym_tui.trainer.rollout.batch import Stage
+    from llamagym_tui.trainer.rollout.rollout import Rollout
 
 MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""

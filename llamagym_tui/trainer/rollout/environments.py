@@ -1,19 +1,18 @@
-"""Environments of a rollout, and the episode that is played in each.
+"""Calls into other people's code: an environment's step and close, and an agent's text of an observation.
 
-Holds what is counted of an episode; who plays in them, and when, is up to the rollout.
+What they raise is an `EpisodeFault` that names them, with the action.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from llamagym_tui.config import Mode
-from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.trainer.rollout.failures import RAISED
+from llamagym_tui.errors import MOST_WORDS
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
 
 if TYPE_CHECKING:
     import gymnasium
@@ -24,6 +23,15 @@ LARGEST_RETURN = 1e30
 log = logging.getLogger(__name__)
 
 
+class Outcome(NamedTuple):
+    """What an action led to."""
+
+    observation: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
 def episode_seed(run_seed: int, episode: int) -> int:
     """The seed with which an episode's environment is reset, whichever environment that is, so that it can be repeated.
 
@@ -32,64 +40,38 @@ def episode_seed(run_seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
 
 
-@dataclass(frozen=True, slots=True)
-class EndedEpisode:
-    """What is counted of an episode, watched or not."""
-
-    episode_return: float
-    length: int
-    parse_failures: int
-    mode: Mode
-    prompt_version: int
-    policy_version: int
-    actions: tuple[int, ...] = ()
-    """Turns in which the reply named each action; empty: they are not counted."""
-    is_corrected: bool = False
-    """Whether a person acted in it."""
-    is_truncated: bool = False
-    """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
+def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, *, is_fallback: bool) -> Outcome:
+    try:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        return Outcome(observation, float(reward), bool(terminated), bool(truncated))
+    except RAISED as error:
+        source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
+        if not _is_in(env.action_space, action):
+            source += f", which is not in {env.action_space}"
+        raise EpisodeFault(f"{env_id} failed on {source}", error) from error
 
 
-@dataclass(slots=True)
-class EnvSlot:
-    """One environment and the episode that is played in it."""
+def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
+    try:
+        return space.contains(action)
+    except RAISED:
+        return False
 
-    index: int
-    env: gymnasium.Env[Any, Any]
-    episode: Episode | None = None
-    number: int = 0
-    mode: Mode = "train"
-    prompt_version: int = 0
-    observation: str = ""
-    length: int = 0
-    episode_return: float = 0.0
-    parse_failures: int = 0
-    actions: list[int] = field(default_factory=list)
-    is_corrected: bool = False
-    """Whether a person acted in this episode."""
-    is_truncated: bool = False
-    """Whether a limit has cut it off."""
-    knows_last: bool = True
-    """Whether the sampler has seen the last reply."""
-    is_broken: bool = False
-    """Whether its environment has failed, and is made anew before the next episode."""
 
-    def close(self) -> None:
-        """Close the environment; one that fails in that ends nothing."""
-        try:
-            self.env.close()
-        except RAISED:
-            log.exception("environment %d was not closed", self.index + 1)
+def observation_text(agent: AgentBase, observation: Any) -> str:
+    name = f"{type(agent).__name__}.format_observation"
+    try:
+        text = agent.format_observation(observation)
+    except RAISED as error:
+        raise EpisodeFault(f"{name} failed", error) from error
+    if not isinstance(text, str):
+        raise EpisodeFault(f"{name} returned {type(text).__name__}, which is no text")
+    return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
 
-    def ended(self, policy_version: int) -> EndedEpisode:
-        return EndedEpisode(
-            self.episode_return,
-            self.length,
-            self.parse_failures,
-            self.mode,
-            self.prompt_version,
-            policy_version,
-            tuple(self.actions),
-            self.is_corrected,
-            self.is_truncated,
-        )
+
+def close(env: gymnasium.Env[Any, Any], index: int) -> None:
+    """Close an environment; one that fails in that ends nothing."""
+    try:
+        env.close()
+    except RAISED:
+        log.exception("environment %d was not closed", index + 1)

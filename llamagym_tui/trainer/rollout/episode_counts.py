@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted
 from llamagym_tui.returns import MeanReturn, mean_return
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.rollout.environments import EndedEpisode
 
 REPORT_EVERY_S = 0.2
 """Seconds between two reports at least: five a second at most."""
@@ -23,6 +21,24 @@ RATE_WINDOW_S = 10.0
 """Seconds over which the rate of episodes is measured."""
 RECENT = 1000
 """Training episodes behind the run's mean return."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedEpisode:
+    """What is counted of an episode, watched or not."""
+
+    episode_return: float
+    length: int
+    parse_failures: int
+    mode: Mode
+    prompt_version: int
+    policy_version: int
+    actions: tuple[int, ...] = ()
+    """Turns in which the reply named each action; empty: they are not counted."""
+    is_corrected: bool = False
+    """Whether a person acted in it."""
+    is_truncated: bool = False
+    """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
 
 
 class Kind(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, WarningRaised
-from llamagym_tui.trainer.rollout.environments import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 

@@ -7,55 +7,31 @@ While a person has the wheel, a step waits between replies and actions until the
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any
 
 import msgspec
 
 from llamagym_tui.config import Mode
-from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
-from llamagym_tui.engine.policy.trajectory import End, Trajectory
-from llamagym_tui.errors import MOST_WORDS, PromptTooLongError, UsageError
-from llamagym_tui.game.actions import ActionReading
+from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.errors import UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import LARGEST_RETURN, EndedEpisode, EnvSlot, episode_seed
-from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Failures
-from llamagym_tui.trainer.rollout.saved_rollout import SavedEpisode, SavedRollout, saved_episode
+from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
+from llamagym_tui.trainer.rollout.env_slot import EnvSlot, PendingPrompt, Shared, named_action
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures
+from llamagym_tui.trainer.rollout.notices import Notices
+from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeats, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
-from llamagym_tui.trainer.rollout.wheel import Wheel, episode_corrected
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from llamagym_tui.engine.tokens.tokenization import Opening
-
-MOST_COUNTED = 32
-"""Actions up to which it is counted how often each was named."""
-FEWEST_TOGETHER = 16
-"""Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
-FEWEST_READ = 50
-"""Replies of ended episodes after which it is judged whether most of them name no action."""
-REMEMBERED = 64
-"""Watched episodes of inference mode that can be recalled after their end."""
-Stage = Literal["under_way", "waiting", "trained", "inference"]
-"""Where an episode stands; see `llamagym_tui.protocol.events.TurnInspected`."""
-
-
-class _UsedReply(NamedTuple):
-    """The reply that a turn is played by."""
-
-    text: str
-    replaced: str | None = None
-    """The agent's own reply, if a person's is used instead."""
+from llamagym_tui.trainer.rollout.wheel import Wheel
 
 
 class Rollout:
@@ -89,18 +65,18 @@ class Rollout:
             EnvError: an environment cannot be made.
         """
         self.agent, self.policy = agent, policy
-        self.max_turns, self.batch_turns = max_turns, batch_turns
+        self.batch_turns = batch_turns
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
-        self._warn = lambda sentence: emit(events.WarningRaised(message=sentence))
-        self.failures = Failures(max_failures, self._warn)
-        self._cuts: set[str] = set()
-        """Reasons for cutting episodes off that were reported."""
-        self._known_fault = agent.reading_fault
-        self._read, self._unread, self._example = 0, 0, ""
-        """Turns of ended episodes, those among them whose reply named no action, and such a reply."""
-        self._warned_of_unread = False
+
+        def warn(sentence: str) -> None:
+            emit(events.WarningRaised(message=sentence))
+
+        self.failures = Failures(max_failures, warn)
+        self.shared = Shared(
+            agent, policy, self.spectator, Notices(agent, warn), EnvMaker(agent), max_turns=max_turns, seed=seed
+        )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
@@ -114,14 +90,8 @@ class Rollout:
         self._started = 0
         self._mode: Mode = "train"
         self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
-        self._trajectories: list[Trajectory] = []
-        self._untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
-        self._batch_turns_done = 0
-        self._typical_length = float(max_turns)
-        """Turns of an episode, about: how many to start for a batch follows from it."""
-        self._seed = seed
+        self._batch = BatchUnderWay(typical_length=max_turns)
         self.slots: list[EnvSlot] = []
-        self._make_env = EnvMaker(agent)
         self.resize(n_envs)
 
     @property
@@ -185,22 +155,19 @@ class Rollout:
     @property
     def batch_ready(self) -> bool:
         """Whether a training batch is full and all its episodes have ended."""
-        return self._batch_turns_done >= self.batch_turns and not self.live
+        return self._batch.turns >= self.batch_turns and not self.live
 
     def take_batch(self) -> list[Trajectory]:
         """The batch's episodes; the next batch begins empty."""
         self.spectator.next_batch()
-        batch, self._trajectories, self._batch_turns_done = self._trajectories, [], 0
-        return batch
+        return self._batch.take()
 
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
         for slot in self.slots:
             if slot.episode is not None and slot.number == episode:
                 return slot.episode.finish("truncated"), "under_way" if slot.mode == "train" else "inference"
-        ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self._trajectories]
-        ended += [(each, "inference") for each in self._untrained]
-        return next((found for found in ended if found[0].episode == episode), None)
+        return self._batch.recall(episode)
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
@@ -221,15 +188,14 @@ class Rollout:
 
     def state(self) -> SavedRollout:
         """What a rollout needs to go on from here; of a person's turn that waits, not the agent's reply."""
-        live = [slot for slot in self.slots if slot.episode is not None]
         return SavedRollout(
             n_envs=len(self.slots),
             mode=self._mode,
             started=self._started,
-            typical_length=self._typical_length,
+            typical_length=self._batch.typical_length,
             lookahead=self._sampler.lookahead,
-            trajectories=self._trajectories,
-            episodes=[saved_episode(slot, self.spectator.events_of(slot.index)) for slot in live],
+            trajectories=self._batch.trajectories,
+            episodes=[saved_episode(slot) for slot in self.slots if slot.episode is not None],
         )
 
     def restore(self, state: Any) -> int:
@@ -241,44 +207,17 @@ class Rollout:
             msgspec.ValidationError: it is not of this version.
         """
         saved = msgspec.convert(state, SavedRollout)
-        now = self._mode, self.system_prompt, self.prompt_version, self.episodes, self.env_steps
         emit, self._emit = self._emit, lambda event: None
         lost = 0
         if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
-            lost = sum(not self._repeats(self.slots[each.env], each) for each in saved.episodes)
-            self._typical_length, self._sampler.lookahead = saved.typical_length, Lookahead(*saved.lookahead)
-            self._trajectories = list(saved.trajectories)
-            self._batch_turns_done = sum(each.own_turns for each in self._trajectories)
-        self._mode, self.system_prompt, self.prompt_version, self.episodes, self.env_steps = now
+            lost = sum(not repeats(self.slots[each.env], each) for each in saved.episodes)
+            self._batch.typical_length, self._sampler.lookahead = saved.typical_length, Lookahead(*saved.lookahead)
+            self._batch.add(saved.trajectories)
         self._started, self._emit = saved.started, emit
         self.forget_caches()
         if self.live:
             self.spectator.watch(self.spectator.env or 0)
         return lost
-
-    def _repeats(self, slot: EnvSlot, saved: SavedEpisode) -> bool:
-        """Play an episode again by its replies; whether it came to where it stood. If not, none is under way."""
-        self._started, self._mode = saved.number, saved.mode
-        self.system_prompt, self.prompt_version = saved.system_prompt, saved.prompt_version
-        try:
-            self._reset(slot)
-            for reply, replaced in saved.turns(self.policy.chat.end_ids):
-                if slot.episode is None:
-                    return False
-                slot.episode.observe(slot.observation)
-                if replaced is None:
-                    used = _UsedReply(slot.episode.reply(reply))
-                else:
-                    text = self.policy.chat.text(reply.ids)
-                    used = _UsedReply(slot.episode.add_untrained_reply(text, value=reply.value), replaced)
-                    slot.is_corrected = True
-                self._act(slot, used)
-            if slot.episode is not None and saved_episode(slot, self.spectator.events_of(slot.index)) == saved:
-                return True
-        except EpisodeFault:
-            slot.is_broken = True
-        slot.episode = None
-        return False
 
     def emit_corrections(self) -> None:
         """Emit the episodes under way in which a person acted, once, as cut off where they stand; none will go on."""
@@ -288,14 +227,8 @@ class Rollout:
                 slot.episode = None
 
     def _emit_correction(self, slot: EnvSlot) -> None:
-        history = self.spectator.events_of(slot.index) if slot.episode is not None and slot.is_corrected else []
-        slot.is_corrected = False
-        # A turn that its environment has failed in has no event.
-        if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
-            cut_off = events.EpisodeFinished(
-                episode=slot.number, episode_return=slot.episode_return, length=slot.length, end="truncated"
-            )
-            self._emit(episode_corrected([*history, cut_off]))
+        if (correction := slot.take_correction()) is not None:
+            self._emit(correction)
 
     def resize(self, n_envs: int) -> None:
         """Step another number of environments from now on; episodes under way are dropped.
@@ -306,7 +239,7 @@ class Rollout:
         more: list[EnvSlot] = []
         with ExitStack() as undone:
             for index in range(len(self.slots), n_envs):
-                more.append(EnvSlot(index, self._make_env()))
+                more.append(EnvSlot(self.shared, index, self.shared.make_env()))
                 undone.callback(more[-1].env.close)
             undone.pop_all()
         self.slots += more
@@ -328,8 +261,9 @@ class Rollout:
                 continue
             if not self._may_start():
                 break
+            number, self._started = self._started, self._started + 1
             try:
-                self._reset(slot)
+                slot.begin(number, self._mode, self.system_prompt, self.prompt_version)
             except EpisodeFault as fault:
                 self._drop(slot, fault)
 
@@ -348,9 +282,9 @@ class Rollout:
         if self.awaits_person or self._replies is None:
             return []
         replies, self._replies = self._replies, None
-        outcomes = [self._outcome(self.slots[index], self._recorded(index, reply)) for index, reply in replies.items()]
+        ended = [self._turn(self.slots[index], reply) for index, reply in replies.items()]
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
-        return [outcome for outcome in outcomes if outcome is not None]
+        return [episode for episode in ended if episode is not None]
 
     @property
     def awaits_person(self) -> bool:
@@ -394,70 +328,8 @@ class Rollout:
             return False
         if self._mode == "inference":
             return True
-        training = [slot for slot in self.slots if slot.episode is not None and slot.mode == "train"]
-        if self._batch_turns_done < self.batch_turns and len(training) < FEWEST_TOGETHER:
-            return True
-        under_way = sum(max(slot.length + 1, self._typical_length) for slot in training)
-        return self._batch_turns_done + under_way < self.batch_turns
-
-    def _reset(self, slot: EnvSlot) -> None:
-        slot.number, slot.mode, slot.prompt_version = self._started, self._mode, self.prompt_version
-        slot.length, slot.episode_return, slot.parse_failures = 0, 0.0, 0
-        slot.is_corrected, slot.knows_last = False, True
-        self._started += 1
-        try:
-            if slot.is_broken:
-                slot.close()
-                slot.env, slot.is_broken = self._make_env(), False
-            observation, _ = slot.env.reset(seed=episode_seed(self._seed, slot.number))
-        except RAISED as error:
-            raise EpisodeFault(f"{self.agent.env_id} failed to reset", error) from error
-        slot.observation = self._formatted(observation)
-        slot.episode = Episode(self.policy, self.system_prompt, prompt_version=self.prompt_version)
-        self._require_first_fit(slot)
-        slot.actions = [0] * len(self.agent.action_names) if len(self.agent.action_names) <= MOST_COUNTED else []
-        self.spectator.observe(
-            slot.index,
-            events.EpisodeStarted(
-                episode=slot.number,
-                system_prompt=self.system_prompt,
-                prompt_version=self.prompt_version,
-                mode=self._mode,
-            ),
-        )
-        self._show_state(slot, observation)
-        self._show_observation(slot)
-
-    def _require_first_fit(self, slot: EnvSlot) -> None:
-        assert slot.episode is not None
-        try:
-            slot.episode.require_fit(slot.observation)
-        except PromptTooLongError as error:
-            slot.episode = None
-            raise PromptTooLongError(
-                f"The system prompt and one observation of {self.agent.env_id} are too long: {error}; shorten them, or "
-                "take a model with a longer context."
-            ) from error
-
-    def _cut(self, slot: EnvSlot) -> str:
-        """Why an episode cannot go on although its environment could; empty: it can."""
-        assert slot.episode is not None
-        try:
-            slot.episode.require_fit(slot.observation)
-        except PromptTooLongError as error:
-            return f"once a conversation is too long: {error}"
-        if slot.length < self.max_turns:
-            return ""
-        own = getattr(slot.env.spec, "max_episode_steps", None)
-        limit = f"; its own limit is {own:,}" if own else ""
-        return f"after {self.max_turns:,} turns{limit}: --set max_turns=N sets another number"
-
-    def _show_state(self, slot: EnvSlot, observation: Any) -> None:
-        self.spectator.observe_state(Undrawn(slot.index, slot.number, slot.length, observation))
-
-    def _show_observation(self, slot: EnvSlot) -> None:
-        shown = events.ObservationShown(episode=slot.number, turn=slot.length, text=slot.observation)
-        self.spectator.observe(slot.index, shown)
+        training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
+        return self._batch.needs_more(self.batch_turns, training)
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
@@ -465,43 +337,23 @@ class Rollout:
         live = [index for index, slot in enumerate(self.slots) if slot.episode is not None]
         if not live:
             return None
-        prompts = [self._prompt(self.slots[index]) for index in live]
-        replies = self._sampler.reply(live, prompts, greedy=self.greedy, on_token=self._streaming(live))
+        prompts = [self.slots[index].prompt() for index in live]
+        for index, prompt in zip(live, prompts, strict=True):
+            if prompt.restart is not None:
+                self._sampler.restart(index, prompt.restart)
+        replies = self._sampler.reply(
+            live, [prompt.ids for prompt in prompts], greedy=self.greedy, on_token=self._streaming(live)
+        )
         self.last_reply = self.policy.chat.text(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
             self._await_person(self.slots[self.wheel.env], by_env[self.wheel.env])
         return by_env
 
-    def _prompt(self, slot: EnvSlot) -> list[int]:
-        """Ids that the sampler has not seen of a slot's conversation, the new observation last."""
-        assert slot.episode is not None
-        prompt = slot.episode.observe(slot.observation)
-        if not slot.knows_last:
-            prompt, slot.knows_last = slot.episode.whole_prompt(), True
-        if prompt.restart is not None:
-            self._sampler.restart(slot.index, prompt.restart)
-        return prompt.ids
-
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
         text = self.policy.chat.text(reply.ids)
-        name = self._name_of_action_in(text)
+        name = named_action(self.agent, text)
         self._emit(events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name))
-
-    def _name_of_action_in(self, text: str) -> str:
-        reading = self.agent.read(text)
-        return "" if reading.failed else self.agent.action_name(reading.action)
-
-    def _recorded(self, index: int, reply: Reply) -> _UsedReply:
-        """Add the reply that is used to the episode: the agent's, or the person's instead."""
-        slot = self.slots[index]
-        assert slot.episode is not None
-        if index != self.wheel.env:
-            return _UsedReply(slot.episode.reply(reply))
-        text = self.wheel.take_reply()
-        slot.episode.add_untrained_reply(text, value=reply.value)
-        slot.is_corrected, slot.knows_last = True, False
-        return _UsedReply(text, replaced=self.policy.chat.text(reply.ids))
 
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
@@ -509,7 +361,7 @@ class Rollout:
         slot = None if env is None else self.slots[env]
         if slot is None or slot.episode is None or self._replies is not None:
             return None
-        return PendingPrompt(slot.index, slot.number, slot.length, slot.episode.prompt_for(slot.observation))
+        return slot.pending_prompt()
 
     def _streaming(self, live: list[int]) -> Callable[[int, int], None] | None:
         """Streams the watched reply's text as its tokens come; None if no live environment is watched, or a person
@@ -525,147 +377,33 @@ class Rollout:
 
         return on_token
 
-    def _outcome(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
-        """`_act`, or the episode dropped if it cannot go on."""
+    def _turn(self, slot: EnvSlot, reply: Reply) -> EndedEpisode | None:
+        """Act in one environment, by the agent's reply or the person's; what is counted if that ended its episode."""
         try:
-            return self._act(slot, used)
+            if slot.index == self.wheel.env:
+                turn = slot.turn_instead(self.wheel.take_reply(), reply, self.policy.chat.text(reply.ids))
+            else:
+                turn = slot.turn(reply)
+            self.env_steps += 1
+            if (ended := slot.add(turn)) is None:
+                return None
         except EpisodeFault as fault:
             self._drop(slot, fault)
             return None
+        trajectory = ended.trajectory
+        self.episodes += 1
+        self._batch.typical_length += 0.1 * (slot.length - self._batch.typical_length)
+        if slot.mode == "train" and trajectory.own_turns:
+            self._batch.add([trajectory])
+        elif ended.was_watched:
+            self._batch.remember(trajectory)
+        if ended.correction is not None:
+            self._emit(ended.correction)
+        return ended.counted
 
     def _drop(self, slot: EnvSlot, fault: EpisodeFault) -> None:
-        """Leave an episode out; only its number is used, and its environment is made anew before the next one."""
+        """Leave an episode out; only its number is used."""
         self._emit_correction(slot)
-        slot.episode, slot.is_broken = None, True
-        self.spectator.observe(slot.index, events.EpisodeDropped(episode=slot.number, reason=str(fault)))
+        slot.drop(fault)
         where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
         self.failures.add(slot.number, where, fault)
-
-    def _formatted(self, observation: Any) -> str:
-        name = f"{type(self.agent).__name__}.format_observation"
-        try:
-            text = self.agent.format_observation(observation)
-        except RAISED as error:
-            raise EpisodeFault(f"{name} failed", error) from error
-        if not isinstance(text, str):
-            raise EpisodeFault(f"{name} returned {type(text).__name__}, which is no text")
-        return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
-
-    def _stepped(self, slot: EnvSlot, action: Any, reading: ActionReading) -> tuple[Any, float, bool, bool]:
-        """Observation, reward, terminated and truncated of an environment's step."""
-        env_id = self.agent.env_id
-        try:
-            observation, reward, terminated, truncated, _ = slot.env.step(action)
-            earned, ends = float(reward), (bool(terminated), bool(truncated))
-        except RAISED as error:
-            source = "the fallback action" if reading.failed else f"action {str(action)[:MOST_WORDS]}"
-            if not _is_in(slot.env.action_space, action):
-                source += f", which is not in {slot.env.action_space}"
-            raise EpisodeFault(f"{env_id} failed on {source}", error) from error
-        self.env_steps += 1
-        if not abs(slot.episode_return + earned) <= LARGEST_RETURN:
-            raise EpisodeFault(
-                f"the reward of {env_id} is {earned:g}; it has to be a finite number, and no return beyond "
-                f"{LARGEST_RETURN:.0e}"
-            )
-        return observation, earned, *ends
-
-    def _act(self, slot: EnvSlot, used: _UsedReply) -> EndedEpisode | None:
-        """Step one environment by a reply; what is counted if that ended its episode."""
-        assert slot.episode is not None
-        is_own = used.replaced is None
-        reading = self.agent.read(used.text)
-        if self.agent.reading_fault != self._known_fault:
-            self._known_fault = self.agent.reading_fault
-            self._warn(self._known_fault)
-        if reading.failed:
-            self._example = used.text
-        action = self.agent.fallback_action if reading.failed else reading.action
-        observation, reward, terminated, truncated = self._stepped(slot, action, reading)
-        text = self._formatted(observation)
-        slot.episode.reward(reward, parse_failed=reading.failed)
-        slot.episode_return += reward
-        slot.parse_failures += reading.failed
-        if is_own and not reading.failed and isinstance(action, int) and 0 <= action < len(slot.actions):
-            slot.actions[action] += 1
-        self.spectator.observe(
-            slot.index,
-            events.TurnFinished(
-                episode=slot.number,
-                turn=slot.length,
-                reply=used.text,
-                action=shown_action(action),
-                action_name=self.agent.action_name(action),
-                how=reading.how if is_own else "human",
-                reward=reward,
-                replaced=used.replaced,
-                replaced_action="" if used.replaced is None else self._name_of_action_in(used.replaced),
-            ),
-        )
-        slot.length += 1
-        slot.observation = text
-        self._show_state(slot, observation)
-        if terminated:
-            return self._end(slot, "terminated")
-        if truncated:
-            return self._end(slot, "truncated")
-        if why := self._cut(slot):
-            if (key := why.partition(":")[0]) not in self._cuts:
-                self._cuts.add(key)
-                self._warn(f"Episodes of {self.agent.env_id} are cut off {why}. They count as truncated.")
-            return self._end(slot, "truncated")
-        self._show_observation(slot)
-        return None
-
-    def _warn_of_unread(self, slot: EnvSlot) -> None:
-        """Once, after an episode, where most replies so far name no action."""
-        self._read, self._unread = self._read + slot.length, self._unread + slot.parse_failures
-        if self._read >= FEWEST_READ and 2 * self._unread > self._read and not self._warned_of_unread:
-            self._warned_of_unread = True
-            self._warn(
-                f"{self._unread / self._read:.0%} of the first {self._read:,} replies name no action, for example "
-                f"{self._example[:MOST_WORDS]!r}; see the system prompt and {type(self.agent).__name__}.extract_action."
-            )
-
-    def _end(self, slot: EnvSlot, end: End) -> EndedEpisode:
-        assert slot.episode is not None
-        trajectory = slot.episode.finish(end, slot.observation if end == "truncated" else None)
-        trajectory.episode, slot.episode, slot.is_truncated = slot.number, None, end == "truncated"
-        self.episodes += 1
-        self._warn_of_unread(slot)
-        self._typical_length += 0.1 * (slot.length - self._typical_length)
-        if slot.mode == "train" and trajectory.own_turns:
-            self._trajectories.append(trajectory)
-            self._batch_turns_done += trajectory.own_turns
-        elif slot.index == self.spectator.env:
-            self._untrained.append(trajectory)
-        finished = events.EpisodeFinished(
-            episode=slot.number, episode_return=slot.episode_return, length=slot.length, end=end
-        )
-        self.spectator.observe(slot.index, finished)
-        if slot.is_corrected:
-            self._emit(episode_corrected(self.spectator.events_of(slot.index)))
-        return slot.ended(trajectory.policy_version)
-
-
-def shown_action(action: Any) -> int | float | str:
-    """An action as its event has it: a number that every reader of JSON can hold, or its text."""
-    is_plain = type(action) in (int, float) and abs(action) < 2**53
-    return action if is_plain else str(action)
-
-
-def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
-    try:
-        return space.contains(action)
-    except RAISED:
-        return False
-
-
-class PendingPrompt(NamedTuple):
-    """Where an episode waits for a reply."""
-
-    env: int
-    episode: int
-    turn: int
-    prompt: Opening
-    """All ids before the reply."""

@@ -14,8 +14,9 @@ from msgspec import Struct
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
-from llamagym_tui.protocol.events import Event, TurnFinished
-from llamagym_tui.trainer.rollout.environments import EnvSlot
+from llamagym_tui.protocol.events import TurnFinished
+from llamagym_tui.trainer.rollout.env_slot import EnvSlot
+from llamagym_tui.trainer.rollout.failures import EpisodeFault
 
 
 class RepeatedTurn(NamedTuple):
@@ -61,14 +62,12 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
     episodes: list[SavedEpisode]
 
 
-def saved_episode(slot: EnvSlot, history: list[Event]) -> SavedEpisode:
-    """The episode of an environment; `history` has its events so far."""
-    episode = slot.episode
-    assert episode is not None
+def saved_episode(slot: EnvSlot) -> SavedEpisode:
+    episode = slot.under_way
     observations = [message["content"] for message in episode.conversation if message["role"] == "user"]
     if len(observations) == sum(message["role"] == "assistant" for message in episode.conversation):
         observations.append(slot.observation)  # no reply to it is under way
-    turns = [event for event in history if isinstance(event, TurnFinished)]
+    turns = [event for event in slot.history if isinstance(event, TurnFinished)]
     return SavedEpisode(
         env=slot.index,
         number=slot.number,
@@ -83,3 +82,22 @@ def saved_episode(slot: EnvSlot, history: list[Event]) -> SavedEpisode:
         ],
         replaced={event.turn: event.replaced for event in turns if event.replaced is not None},
     )
+
+
+def repeats(slot: EnvSlot, saved: SavedEpisode) -> bool:
+    """Play an episode again by its replies; whether it came to where it stood. If not, none is under way."""
+    chat = slot.shared.policy.chat
+    try:
+        slot.begin(saved.number, saved.mode, saved.system_prompt, saved.prompt_version)
+        for reply, replaced in saved.turns(chat.end_ids):
+            if slot.episode is None:
+                return False
+            slot.episode.observe(slot.observation)
+            turn = slot.turn(reply) if replaced is None else slot.turn_instead(chat.text(reply.ids), reply, replaced)
+            slot.add(turn)
+        if slot.episode is not None and saved_episode(slot) == saved:
+            return True
+    except EpisodeFault:
+        slot.is_broken = True
+    slot.episode = None
+    return False

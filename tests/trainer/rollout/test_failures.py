@@ -14,9 +14,10 @@ import pytest
 
 from llamagym_tui.errors import ActionParseError, EnvError, PromptTooLongError
 from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout.env_slot import shown_action
 from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
-from llamagym_tui.trainer.rollout.rollout import Rollout, shown_action
+from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, EndlessAgent, FaultyEnv
 
 SEED = 7
@@ -118,7 +119,7 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, mo
             raise ValueError("once")
 
     rollout, warnings = make_rollout(faulty(fault))
-    make, tries = rollout._make_env, []
+    make, tries = rollout.shared.make_env, []
 
     def made():
         tries.append(1)
@@ -126,7 +127,7 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again(make_rollout, mo
             raise EnvError("The environment cannot be made: no port is free.")
         return make()
 
-    monkeypatch.setattr(rollout, "_make_env", made)
+    monkeypatch.setattr(rollout.shared, "make_env", made)
     assert left_out(fill(rollout)) == {0, 2}
     assert (rollout.failures.dropped, len(tries), len(warnings)) == (2, 2, 2)
     assert "no port is free" in warnings[1]

@@ -409,7 +409,7 @@ def test_environments_that_cannot_all_be_made_leave_those_there_are(make_rollout
     closed: list[CountEnv] = []
     made = iter([CountEnv(), CountEnv()])
     monkeypatch.setattr(CountEnv, "close", lambda env: closed.append(env))
-    rollout._make_env = lambda: next(made)
+    rollout.shared.make_env = lambda: next(made)
     with pytest.raises(StopIteration):
         rollout.resize(9)
     assert (len(rollout.slots), rollout.live, len(closed)) == (4, 4, 2)

@@ -1,0 +1,51 @@
+"""The training batch under way: its episodes that have ended, and whether it needs more of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Literal
+
+from llamagym_tui.engine.policy.trajectory import Trajectory
+
+FEWEST_TOGETHER = 16
+"""Environments that are stepped together even if fewer would fill the batch; long episodes make it larger then."""
+REMEMBERED = 64
+"""Watched episodes of inference mode that can be recalled after their end."""
+Stage = Literal["under_way", "waiting", "trained", "inference"]
+"""Where an episode stands; see `llamagym_tui.protocol.events.TurnInspected`."""
+
+
+class BatchUnderWay:
+    def __init__(self, typical_length: float) -> None:
+        self.trajectories: list[Trajectory] = []
+        self.turns = 0
+        """The policy's own, in the episodes that have ended."""
+        self.typical_length = typical_length
+        """Turns of an episode, about: how many to start for a batch follows from it."""
+        self._untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
+
+    def add(self, trajectories: Sequence[Trajectory]) -> None:
+        self.trajectories += trajectories
+        self.turns += sum(each.own_turns for each in trajectories)
+
+    def remember(self, trajectory: Trajectory) -> None:
+        """Keep an episode that is in no batch for a while, to be recalled."""
+        self._untrained.append(trajectory)
+
+    def take(self) -> list[Trajectory]:
+        """Its episodes; the next batch begins empty."""
+        taken, self.trajectories, self.turns = self.trajectories, [], 0
+        return taken
+
+    def needs_more(self, turns: int, under_way: Sequence[int]) -> bool:
+        """Whether another episode is to begin for a batch of so many turns; `under_way` has lengths so far."""
+        if self.turns < turns and len(under_way) < FEWEST_TOGETHER:
+            return True
+        return self.turns + sum(max(length + 1, self.typical_length) for length in under_way) < turns
+
+    def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
+        """An episode that ended and is in no update yet; None: not kept."""
+        ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self.trajectories]
+        ended += [(each, "inference") for each in self._untrained]
+        return next((found for found in ended if found[0].episode == episode), None)

@@ -1,0 +1,304 @@
+"""One environment and the episode that is played in it: its reset, its prompts, its turns, its end.
+
+Every event of the episode goes to the spectator. A fault of other people's code leaves as an `EpisodeFault`. Which
+episodes are played, who replies, and what becomes of those that have ended is up to the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llamagym_tui.config import Mode
+from llamagym_tui.engine.policy.episode import Episode, Prompt
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.sampler import Reply
+from llamagym_tui.engine.policy.trajectory import End, Trajectory
+from llamagym_tui.errors import PromptTooLongError
+from llamagym_tui.game.actions import ActionReading
+from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout.environments import (
+    LARGEST_RETURN,
+    Outcome,
+    close,
+    episode_seed,
+    observation_text,
+    stepped,
+)
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
+from llamagym_tui.trainer.rollout.notices import Notices
+from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
+from llamagym_tui.trainer.rollout.wheel import episode_corrected
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from llamagym_tui.engine.tokens.tokenization import Opening
+
+MOST_COUNTED = 32
+"""Actions up to which it is counted how often each was named."""
+
+
+class Ended(NamedTuple):
+    """An episode after its last turn."""
+
+    trajectory: Trajectory
+    counted: EndedEpisode
+    correction: events.EpisodeCorrected | None
+    """The whole episode, if a person has acted in it."""
+    was_watched: bool
+
+
+class PendingPrompt(NamedTuple):
+    """Where an episode waits for a reply."""
+
+    env: int
+    episode: int
+    turn: int
+    prompt: Opening
+    """All ids before the reply."""
+
+
+class Turn(NamedTuple):
+    """A reply, what the agent read in it, and what that led to."""
+
+    reply: str
+    replaced: str | None
+    """The agent's own reply, if a person's is used instead."""
+    reading: ActionReading
+    action: Any
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the environments of a rollout have in common."""
+
+    agent: AgentBase
+    policy: Policy
+    spectator: Spectator
+    notices: Notices
+    make_env: Callable[[], gymnasium.Env[Any, Any]]
+    max_turns: int
+    seed: int
+    """Of the run, from which each episode's own follows."""
+
+
+@dataclass(slots=True)
+class EnvSlot:
+    shared: Shared
+    index: int
+    env: gymnasium.Env[Any, Any]
+    episode: Episode | None = None
+    """None: none is under way."""
+    number: int = 0
+    mode: Mode = "train"
+    prompt_version: int = 0
+    observation: str = ""
+    length: int = 0
+    episode_return: float = 0.0
+    parse_failures: int = 0
+    actions: list[int] = field(default_factory=list)
+    is_corrected: bool = False
+    """Whether a person acted in this episode."""
+    knows_last: bool = True
+    """Whether the sampler has seen the last reply."""
+    is_broken: bool = False
+    """Whether its environment has failed, and is made anew before the next episode."""
+
+    @property
+    def under_way(self) -> Episode:
+        """The episode, where one is known to be under way."""
+        assert self.episode is not None
+        return self.episode
+
+    def close(self) -> None:
+        close(self.env, self.index)
+
+    def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
+        """Begin an episode.
+
+        Raises:
+            EpisodeFault: it cannot begin.
+            PromptTooLongError: the model cannot read its first prompt.
+        """
+        agent, policy = self.shared.agent, self.shared.policy
+        self.number, self.mode, self.prompt_version = number, mode, prompt_version
+        self.length, self.episode_return, self.parse_failures = 0, 0.0, 0
+        self.is_corrected, self.knows_last = False, True
+        try:
+            if self.is_broken:
+                self.close()
+                self.env, self.is_broken = self.shared.make_env(), False
+            observation, _ = self.env.reset(seed=episode_seed(self.shared.seed, number))
+        except RAISED as error:
+            raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
+        self.observation = observation_text(agent, observation)
+        episode = Episode(policy, system_prompt, prompt_version=prompt_version)
+        try:
+            episode.require_fit(self.observation)
+        except PromptTooLongError as error:
+            raise PromptTooLongError(
+                f"The system prompt and one observation of {agent.env_id} are too long: {error}; shorten them, or "
+                "take a model with a longer context."
+            ) from error
+        self.episode = episode
+        self.actions = [0] * len(agent.action_names) if len(agent.action_names) <= MOST_COUNTED else []
+        self._show(
+            events.EpisodeStarted(episode=number, system_prompt=system_prompt, prompt_version=prompt_version, mode=mode)
+        )
+        self._show_state(observation)
+        self._show_observation()
+
+    def prompt(self) -> Prompt:
+        """What the sampler has not seen of the conversation, the new observation last."""
+        prompt = self.under_way.observe(self.observation)
+        if self.knows_last:
+            return prompt
+        self.knows_last = True
+        return self.under_way.whole_prompt()
+
+    def pending_prompt(self) -> PendingPrompt:
+        return PendingPrompt(self.index, self.number, self.length, self.under_way.prompt_for(self.observation))
+
+    def turn(self, reply: Reply) -> Turn:
+        """Act by the policy's reply."""
+        return self._acted(self.under_way.reply(reply))
+
+    def turn_instead(self, text: str, reply: Reply, replaced: str) -> Turn:
+        """Act by a person's reply; the policy's was `replaced`, and its value is the reply's."""
+        self.under_way.add_untrained_reply(text, value=reply.value)
+        self.is_corrected, self.knows_last = True, False
+        return self._acted(text, replaced)
+
+    def _acted(self, reply: str, replaced: str | None = None) -> Turn:
+        agent = self.shared.agent
+        reading = agent.read(reply)
+        self.shared.notices.of_reading(reply, reading)
+        action = agent.fallback_action if reading.failed else reading.action
+        outcome = stepped(self.env, agent.env_id, action, is_fallback=reading.failed)
+        return Turn(reply, replaced, reading, action, outcome)
+
+    def add(self, turn: Turn) -> Ended | None:
+        """Credit a turn and show what followed; None: the episode goes on."""
+        agent, (observation, reward, terminated, truncated) = self.shared.agent, turn.outcome
+        if not abs(self.episode_return + reward) <= LARGEST_RETURN:
+            raise EpisodeFault(
+                f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
+                f"{LARGEST_RETURN:.0e}"
+            )
+        text = observation_text(agent, observation)
+        self.under_way.reward(reward, parse_failed=turn.reading.failed)
+        self.episode_return += reward
+        self.parse_failures += turn.reading.failed
+        self._count(turn)
+        self._show(
+            events.TurnFinished(
+                episode=self.number,
+                turn=self.length,
+                reply=turn.reply,
+                action=shown_action(turn.action),
+                action_name=agent.action_name(turn.action),
+                how=turn.reading.how if turn.replaced is None else "human",
+                reward=reward,
+                replaced=turn.replaced,
+                replaced_action="" if turn.replaced is None else named_action(agent, turn.replaced),
+            )
+        )
+        self.length += 1
+        self.observation = text
+        self._show_state(observation)
+        if terminated:
+            return self._end("terminated")
+        if truncated:
+            return self._end("truncated")
+        if why := self._cut():
+            self.shared.notices.of_cut(why)
+            return self._end("truncated")
+        self._show_observation()
+        return None
+
+    def _count(self, turn: Turn) -> None:
+        """Count which action the policy's own reply named."""
+        is_named = turn.replaced is None and not turn.reading.failed
+        if is_named and isinstance(turn.action, int) and 0 <= turn.action < len(self.actions):
+            self.actions[turn.action] += 1
+
+    def _cut(self) -> str:
+        """Why the episode cannot go on although its environment could; empty: it can."""
+        try:
+            self.under_way.require_fit(self.observation)
+        except PromptTooLongError as error:
+            return f"once a conversation is too long: {error}"
+        if self.length < self.shared.max_turns:
+            return ""
+        own = getattr(self.env.spec, "max_episode_steps", None)
+        limit = f"; its own limit is {own:,}" if own else ""
+        return f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
+
+    def _end(self, end: End) -> Ended:
+        trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)
+        trajectory.episode, self.episode = self.number, None
+        self.shared.notices.of_unread(self.length, self.parse_failures)
+        was_watched = self.shared.spectator.env == self.index
+        self._show(self._finished(end))
+        counted = EndedEpisode(
+            self.episode_return,
+            self.length,
+            self.parse_failures,
+            self.mode,
+            self.prompt_version,
+            trajectory.policy_version,
+            tuple(self.actions),
+            self.is_corrected,
+            is_truncated=end == "truncated",
+        )
+        correction = episode_corrected(self.history) if self.is_corrected else None
+        return Ended(trajectory, counted, correction, was_watched)
+
+    def drop(self, fault: EpisodeFault) -> None:
+        """Leave the episode out; its environment is made anew before the next one."""
+        self.episode, self.is_broken = None, True
+        self._show(events.EpisodeDropped(episode=self.number, reason=str(fault)))
+
+    def take_correction(self) -> events.EpisodeCorrected | None:
+        """The episode under way if a person has acted in it, as cut off where it stands, once; it will not go on."""
+        history = self.history if self.episode is not None and self.is_corrected else []
+        self.is_corrected = False
+        # A turn that its environment has failed in has no event.
+        if any(isinstance(event, events.TurnFinished) and event.replaced is not None for event in history):
+            return episode_corrected([*history, self._finished("truncated")])
+        return None
+
+    @property
+    def history(self) -> list[events.Event]:
+        return self.shared.spectator.events_of(self.index)
+
+    def _finished(self, end: End) -> events.EpisodeFinished:
+        return events.EpisodeFinished(
+            episode=self.number, episode_return=self.episode_return, length=self.length, end=end
+        )
+
+    def _show(self, event: events.Event) -> None:
+        self.shared.spectator.observe(self.index, event)
+
+    def _show_state(self, observation: Any) -> None:
+        self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation))
+
+    def _show_observation(self) -> None:
+        self._show(events.ObservationShown(episode=self.number, turn=self.length, text=self.observation))
+
+
+def named_action(agent: AgentBase, reply: str) -> str:
+    """The name of the action that an agent reads in a reply; empty if it names none."""
+    reading = agent.read(reply)
+    return "" if reading.failed else agent.action_name(reading.action)
+
+
+def shown_action(action: Any) -> int | float | str:
+    """An action as its event has it: a number that every reader of JSON can hold, or its text."""
+    is_plain = type(action) in (int, float) and abs(action) < 2**53
+    return action if is_plain else str(action)
