@@ -139,9 +139,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EventsLeftOut():
             return _noted(state, f"{event.count:,} {LEFT_OUT[event.reason]}.")
         case events.SessionFailed():
-            return _ended(_after(state, event, "warm_start", phase="failed", failure=clipped(event.message)))
+            return _ended(replace(state, phase="failed", failure=clipped(event.message)))
         case events.RunFinished():
-            return _ended(_after(state, event, "warm_start", phase="stopped", detail="", finished=event))
+            return _ended(replace(state, phase="stopped", detail="", finished=event))
         case _:
             assert_never(event)
 
@@ -197,7 +197,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         state,
         agent=event.agent,
         model=event.model,
-        run_dir=event.run_dir,
+        run_dir=state.run_dir if state.recorded else event.run_dir,  # a recorded one may have been moved
         run=event,
         undo_update=event.undo_update,
         recent=state.recent if same else (),
@@ -306,6 +306,7 @@ def _ended(state: RunState) -> RunState:
         pending=Pending(),
         watching=replace(state.watching, requested=None, turn_s_requested=None, step_requested=None),
         wheel=Wheel(),
+        warm_start=state.warm_start.ended(),
         inspection=replace(state.inspection, requested=None),
         stopping=False,
         episodes_per_s=0.0,

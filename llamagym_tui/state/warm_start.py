@@ -61,6 +61,10 @@ class WarmStartState:
         waiting = "it starts when the current step ends"
         return WarmStartState(stage=Stage.REQUESTED, evaluates=command.episodes > 0, detail=waiting)
 
+    def ended(self) -> WarmStartState:
+        """Once the session has ended, or its trainer is gone."""
+        return replace(self, stage=Stage.OVER, cancelling=False) if self.under_way else self
+
     def after(self, event: AnyEvent) -> WarmStartState:
         match event:
             case events.PhaseChanged(phase="warm_starting"):
@@ -81,8 +85,6 @@ class WarmStartState:
                 return replace(self, stage=stage, evaluates=False, detail="")
             case events.WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
-            case events.SessionFailed() | events.RunFinished() if self.under_way:
-                return replace(self, stage=Stage.OVER, cancelling=False)
             case _:
                 return self
 

@@ -174,7 +174,7 @@ class DemonstrationsScreen(Screen[None]):
                 self._delete(shown)
 
         kept = edits.trash_path(self._path).name
-        question = f"{counted(len(shown), 'episode')} of {self._path.name} will be deleted, and kept in {kept}."
+        question = f"{_counts(shown)} of {self._path.name} will be deleted, and kept in {kept}."
         self.app.push_screen(ConfirmDialog("delete all shown?", question, yes="delete", no="keep"), answered)
 
     def _delete(self, rows: list[Row]) -> None:
@@ -182,7 +182,7 @@ class DemonstrationsScreen(Screen[None]):
         gone = {row.line for row in rows}
         self._rows = [row for row in self._rows if row.line not in gone]
         removed: list[edits.Removed] = []
-        status = f"{counted(len(rows), 'episode')} deleted, kept in {edits.trash_path(self._path).name}"
+        status = f"{_counts(rows)} deleted, kept in {edits.trash_path(self._path).name}"
         self._undo.append(("deletion", lambda: edits.put_back(self._path, removed)))
         self._change(lambda: removed.extend(edits.remove(self._path, contents)), status)
 
@@ -287,3 +287,10 @@ class DemonstrationsScreen(Screen[None]):
         row, width = self._chosen, self.query_one("#episode-text").content_size.width
         text = episode_text(row, self._agent, width) if row is not None and width else ""
         self.query_one("#episode-text", Static).update(text)
+
+
+def _counts(rows: list[Row]) -> str:
+    """Of what stands in some rows."""
+    unreadable = sum(row.demo is None for row in rows)
+    counts = {"episode": len(rows) - unreadable, "unreadable line": unreadable}
+    return " and ".join(counted(count, noun) for noun, count in counts.items() if count)

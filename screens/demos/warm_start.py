@@ -15,12 +15,14 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.demos.training_facts import doubts
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
+from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.demos.warm_start_texts import offers_text, question, warm_start_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -49,6 +51,7 @@ class WarmStartDialog(ModalScreen[None]):
             tooltip="End the training, keep its weights.",
             id="warm_start.cancel",
         ),
+        Binding("r", "app.restart", "Restart", tooltip="Start the trainer again.", id="restart"),
         Binding("F", "app.undo_warm_start", "Take back", tooltip=UNDO, id="warm_start.undo"),
         Binding("escape,q", "close", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
     ]
@@ -91,7 +94,13 @@ class WarmStartDialog(ModalScreen[None]):
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
-        self.query_one("#warm-start-state", Static).update(warm_start_text(state.warm_start, width))
+        again = (
+            f"\n{literal(state.failure)} {key_of(self, 'restart', 'r')} starts the trainer again."
+            if state.failure
+            else ""
+        )
+        stage = warm_start_text(state.warm_start, width) + Content.styled(again, "$text-error")
+        self.query_one("#warm-start-state", Static).update(stage)
         self.refresh_bindings()
 
     @property

@@ -178,6 +178,16 @@ def test_turning_points_are_known_by_their_time(tmp_path: Path):
     assert whole(record(tmp_path, events)).turning_points == [4.0, 5.0]
 
 
+def test_a_run_that_was_moved_names_the_folder_that_is_open(tmp_path: Path):
+    whole(record(tmp_path / "old", fakes.demo_run()))
+    (tmp_path / "old").rename(tmp_path / "new")
+    recording = whole(tmp_path / "new")
+    assert recording.frame_at(recording.duration_s).state.run_dir == str(tmp_path / "new")
+    playing, _ = player(tmp_path / "new")
+    playing.jump(recording.duration_s)
+    assert (playing.state.run_dir, playing.state.run is not None) == (str(tmp_path / "new"), True)
+
+
 def test_a_recorded_state_takes_no_commands(tmp_path: Path):
     playing, _ = player(record(tmp_path, stamped(*fakes.opening_events())))
     playing.jump(9.0)

@@ -13,7 +13,6 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
-    SessionFailed,
     WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
@@ -134,7 +133,7 @@ def test_a_refusal_says_why() -> None:
 
 
 def test_the_end_of_the_session_is_its_end() -> None:
-    assert told(progress(1), SessionFailed(message="gone")).stage is Stage.OVER
+    assert told(progress(1)).ended().stage is Stage.OVER
 
 
 def test_losses_are_thinned_out_evenly() -> None:

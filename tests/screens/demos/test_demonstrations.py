@@ -188,6 +188,17 @@ async def test_all_that_a_filter_shows_are_deleted_at_once(make_app: MakeApp, pa
         await until(pilot, lambda: seeds(path) == [1, 2, 3], "they are back")
 
 
+async def test_unreadable_lines_are_deleted_as_what_they_are(make_app: MakeApp, path: Path):
+    with open(path, "ab") as file:
+        file.write(b"no episode\n")
+    async with make_app(fakes.FakeClient(fakes.opening_events())).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await pilot.press("X")
+        await sees(pilot, "3 episodes and 1 unreadable line of blackjack.jsonl will be deleted")
+        await pilot.press("escape", "end", "x")
+        await sees(pilot, "1 unreadable line deleted, kept in")
+
+
 async def test_a_full_disk_is_reported_and_changes_nothing(
     make_app: MakeApp, path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -349,6 +360,26 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
             )
         )
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
+
+
+async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_dialog(make_app: MakeApp, path: Path):
+    first, again = fakes.FakeClient(fakes.opening_events()), fakes.FakeClient(fakes.opening_events())
+    app = make_app(first)
+    app._client_factory = iter([first, again]).__next__
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "▶ recorded by you: 3 episodes")
+        await pilot.press("r", "enter", "y")
+        first.emit(PhaseChanged(phase="warm_starting"), WarmStartProgressed(step=1, steps=4, loss=2.5))
+        await sees(pilot, " 1 of 4")
+        first.die("The trainer died (killed by SIGKILL).")
+        await sees(pilot, "the session ended before the training did")
+        await sees(pilot, "(killed by SIGKILL). r starts the trainer again.")
+        await pilot.press("r")
+        await until(pilot, lambda: app._client is again)
+        await until(pilot, lambda: "SIGKILL" not in shown(pilot))
+        assert isinstance(pilot.app.screen, WarmStartDialog)
 
 
 def finished(path: Path, undo_update: int) -> WarmStartFinished:
