@@ -22,14 +22,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from llamagym_tui.engine.learning import checkpoint_folders as folders
-from llamagym_tui.engine.learning.checkpoint_folders import (
-    BEFORE_WARM_START,
-    GOOD,
-    LATEST,
-    PREVIOUS,
-    START,
-    START_BEFORE,
-)
 from llamagym_tui.engine.learning.ppo import PPO, PPOState
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
@@ -43,7 +35,7 @@ STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
 MOST_STATE = 2**30
 """Bytes of a learner's state without its tensors; most of it are the episodes that are replayed."""
 GENERATOR = "generator"
-WORDS = {LATEST: "latest checkpoint", PREVIOUS: "one before it", GOOD: "last good one"}
+WORDS = {folders.LATEST: "latest checkpoint", folders.PREVIOUS: "one before it", folders.GOOD: "last good one"}
 
 C = TypeVar("C")
 log = logging.getLogger(__name__)
@@ -84,16 +76,16 @@ def save_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, counters: Any) -> P
     """
     moments = ppo.optimizer.state_dict()["state"].items()
     tensors = {f"{index}.{name}": value.contiguous() for index, each in moments for name, value in each.items()}
-    with _reported(run_dir), folders.written(run_dir, LATEST) as draft:
+    with _reported(run_dir), folders.written(run_dir, folders.LATEST) as draft:
         policy.model.save_pretrained(draft)
         policy.chat.tokenizer.save_pretrained(draft)
         save_file(tensors | {GENERATOR: policy.generator.get_state()}, draft / TENSORS)
         plain = {"ppo": ppo.state, "version": policy.version, "counters": counters}
         (draft / STATE).write_bytes(msgspec.msgpack.encode(plain))
-    return run_dir / LATEST
+    return run_dir / folders.LATEST
 
 
-def keep_checkpoint(run_dir: Path, name: str = GOOD) -> Path:
+def keep_checkpoint(run_dir: Path, name: str = folders.GOOD) -> Path:
     """Keep the latest checkpoint under a name, to be restored by `roll_back`; its folder.
 
     Raises:
@@ -117,7 +109,7 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
     for name in WORDS:
         place = run_dir / name
         if not place.is_dir():
-            if name == LATEST:
+            if name == folders.LATEST:
                 faults.append(f"the {WORDS[name]} is missing")
             continue
         try:
@@ -128,16 +120,16 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
         _put(saved, policy, ppo)
         policy.version = ppo.updates if saved.version is None else saved.version
         _set_generator(policy, saved.generator)
-        if faults and (run_dir / LATEST).is_dir():
+        if faults and (run_dir / folders.LATEST).is_dir():
             with contextlib.suppress(OSError):
-                folders.set_aside(run_dir / LATEST)
+                folders.set_aside(run_dir / folders.LATEST)
         note = f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
         return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
     reason = "; ".join(faults)
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; start again in another --run-dir.")
 
 
-def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = GOOD) -> Path:
+def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = folders.GOOD) -> Path:
     """Restore weights and learner state of a checkpoint that was kept; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
@@ -171,8 +163,8 @@ def keep_before_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> None:
     """
     if ppo.reference is not None:
         with ppo.reference.in_place():
-            save_start(run_dir, policy, START_BEFORE)
-    keep_checkpoint(run_dir, BEFORE_WARM_START)
+            save_start(run_dir, policy, folders.START_BEFORE)
+    keep_checkpoint(run_dir, folders.BEFORE_WARM_START)
 
 
 def undo_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
@@ -181,16 +173,16 @@ def undo_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     Raises:
         RunStoreError: there is nothing, or it cannot be used; policy and learner are as they were.
     """
-    place = roll_back(run_dir, policy, ppo, BEFORE_WARM_START)
+    place = roll_back(run_dir, policy, ppo, folders.BEFORE_WARM_START)
     if ppo.reference is not None:
-        load_start(run_dir, policy, START_BEFORE)
+        load_start(run_dir, policy, folders.START_BEFORE)
         ppo.reference = Reference(policy)
         save_start(run_dir, policy)
-        roll_back(run_dir, policy, ppo, BEFORE_WARM_START)
+        roll_back(run_dir, policy, ppo, folders.BEFORE_WARM_START)
     return place
 
 
-def save_start(run_dir: Path, policy: Policy, name: str = START) -> Path:
+def save_start(run_dir: Path, policy: Policy, name: str = folders.START) -> Path:
     """Keep the policy after a warm start, which is PPO's reference; its folder.
 
     Raises:
@@ -201,7 +193,7 @@ def save_start(run_dir: Path, policy: Policy, name: str = START) -> Path:
     return run_dir / name
 
 
-def load_start(run_dir: Path, policy: Policy, name: str = START) -> None:
+def load_start(run_dir: Path, policy: Policy, name: str = folders.START) -> None:
     """Restore what `save_start` kept, if there is anything, once what a crash has left is removed.
 
     Raises:

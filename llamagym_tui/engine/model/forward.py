@@ -9,7 +9,7 @@ P prefix tokens, D hidden size, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from transformers.cache_utils import Cache
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import PrefixCache, recording_cache
 from llamagym_tui.engine.model.precision import products
-from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
+from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
 
 Mask = Tensor | dict[str, Tensor]
 """What is added to attention scores, 0 or a large negative number; by kind of layer where a model has several."""
@@ -101,14 +101,8 @@ class Backbone:
             mask: as `causal_mask` gives it.
             cache: keys and values before the new tokens; those of the new ones are added.
         """
-        arguments = {
-            "input_ids": ids,
-            "position_ids": positions,
-            "attention_mask": mask,
-            "past_key_values": cache,
-            "use_cache": cache is not None,
-        }
-        return self._forward(**arguments)
+        uses = {"past_key_values": cache, "use_cache": cache is not None}
+        return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
 
     def _forward(self, **arguments: Any) -> Encoded:
         with products(self.precision, self.head.weight):  # type: ignore[arg-type]
@@ -147,7 +141,7 @@ class Backbone:
                 for at, column in enumerate((-1, *path)):
                     found[column + 1] = (row, max(len(context) - 1 + at, 0))
         parts, order = list[Encoded](), dict[tuple[int, int], int]()
-        for group in _of_limited_size(list(rows)):
+        for group in of_similar_size(rows, len, TOKENS_APART):
             index = {rows[ids]: at for at, ids in enumerate(group)}
             here = sorted({place for found in places for place in found if place[0] in index})
             order |= {place: len(order) + at for at, place in enumerate(here)}
@@ -215,17 +209,6 @@ class Backbone:
         except Exception:  # what some call their decoder is another part of them
             return False
         return own.shape == apart.shape and torch.allclose(own.float(), apart.float(), rtol=1e-4, atol=1e-4)
-
-
-def _of_limited_size(rows: Sequence[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    """Rows of similar length, up to `TOKENS_APART` tokens together, padding included."""
-    group: list[tuple[int, ...]] = []
-    for row in sorted(rows, key=len, reverse=True):
-        if group and len(group[0]) * (len(group) + 1) > TOKENS_APART:
-            yield group
-            group = []
-        group.append(row)
-    yield group
 
 
 def _sliding_window(config: Any) -> tuple[int | None, frozenset[str]]:

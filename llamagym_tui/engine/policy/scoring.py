@@ -5,7 +5,7 @@ Prompts that begin alike meet on one tree, so many of them cost little more than
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
+from llamagym_tui.engine.tokens.token_tree import TokenTree, of_similar_size, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
 
 MOST_COLUMNS = 4096
@@ -48,7 +48,8 @@ def reply_logprobs(
     for row, prompt in enumerate(prompts):
         by_prefix.setdefault(prompt.prefix, []).append(row)
     for prefix, rows in by_prefix.items():
-        for group in _group_by_size(_pack_into_trees(prompts, rows, replies)):
+        packed = _pack_into_trees(prompts, rows, replies)
+        for group in of_similar_size(packed, lambda each: len(each.tree), MOST_COLUMNS):
             encoded = backbone.encode_trees(prefix, tree_rows([each.tree for each in group], backbone.device))
             owners, logprobs = _token_logprobs(encoded, group, divisor, backbone.vocabulary)
             sums.index_add_(0, owners, logprobs)
@@ -71,17 +72,6 @@ def _pack_into_trees(
             owner = row * len(replies) + number
             here.tokens += [(column, token, owner) for column, token in zip(path, reply, strict=True)]
     return packed
-
-
-def _group_by_size(packed: Sequence[ScoredTree]) -> Iterator[list[ScoredTree]]:
-    group: list[ScoredTree] = []
-    for each in sorted(packed, key=lambda each: -len(each.tree)):
-        if group and len(group[0].tree) * (len(group) + 1) > MOST_COLUMNS:
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group
 
 
 def _token_logprobs(

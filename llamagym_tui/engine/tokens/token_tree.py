@@ -7,13 +7,15 @@ rows of the forward share. Notation: R rows, C columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
 ROOT = -1
 TREE_COLUMNS = 192
 """Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
@@ -119,3 +121,15 @@ def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
 
     visible = torch.from_numpy(np.stack([tree.visible(width) for tree in trees])).to(device)
     return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), visible, trees)
+
+
+def of_similar_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """The largest first, in groups of up to `most` tokens, padding included (one item may have more)."""
+    group: list[T] = []
+    for item in sorted(items, key=size, reverse=True):
+        if group and size(group[0]) * (len(group) + 1) > most:
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
