@@ -1,8 +1,8 @@
 """How quick the app feels while a run emits many events: key to paint, lag of the event loop, processor time.
 
 The real app runs in a pseudo-terminal; in the trainer's place a script sends real events over the real wire: first
-5,000 turns at once, then 200 events a second of the usual mix. A key's time runs from its write to the terminal until
-bytes come out that only its effect explains.
+5,000 turns at once (the view keeps the last 1,600), then 200 events a second of the usual mix. A key's time runs from
+its write to the terminal until bytes come out that only its effect explains.
 """
 
 from __future__ import annotations

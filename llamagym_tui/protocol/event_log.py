@@ -1,10 +1,11 @@
 """``events.jsonl``: the events of a session, one JSON object a line, in order.
 
 The file grows with time, not with speed, and of a long run slower and slower. Tokens are left out (the whole reply is
-in ``TurnFinished``), and of the watched episodes only as many are kept, each of them whole, as the budget of
-`CONVERSATION_EVENTS_PER_S` allows; marks have the number of the others. All other events are kept; the session emits
-them at a bounded rate. What cannot be written waits, and is written once it can be. A line torn by a crash is skipped
-when reading and cut off when the log is opened again.
+in ``TurnFinished``), so are the epochs of an update, and of the watched episodes only as many are kept, each of them
+whole, as the budget of `CONVERSATION_EVENTS_PER_S` allows; marks have the number of the others. All other events are
+kept; the session emits them at a bounded rate, and episodes that were counted at once are grouped by return and length.
+What cannot be written waits, and is written once it can be. A line torn by a crash is skipped when reading and cut off
+when the log is opened again.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from llamagym_tui.protocol.events import (
     EpisodeStarted,
     Event,
     EventsLeftOut,
+    PhaseChanged,
     TokensStreamed,
     WatchedEvent,
 )
+from llamagym_tui.protocol.grouped_episodes import apart, grouped
 from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 
 CONVERSATION_EVENTS_PER_S = 10.0
@@ -77,6 +80,8 @@ class ConversationBudget:
     def kept(self, event: Event) -> list[Event]:
         """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
         if isinstance(event, TokensStreamed):
+            return []
+        if isinstance(event, PhaseChanged) and event.phase == "updating" and event.detail:
             return []
         if not isinstance(event, WatchedEvent):
             return [event]
@@ -144,10 +149,9 @@ class EventLog:
         self._lost = EventsLeftOut(at_s=event.at_s, count=count + 1, since_s=since_s, reason="full_disk")
 
     def _line(self, event: Event) -> bytes:
-        line = self._encoder.encode(event)
         if isinstance(event, EpisodesCounted):  # numbers only, and most of a long run's bytes
-            line = _WHOLE.sub(b"", line)
-        return line + b"\n"
+            return _WHOLE.sub(b"", self._encoder.encode(grouped(event))) + b"\n"
+        return self._encoder.encode(event) + b"\n"
 
     def flush(self) -> str:
         """Hand everything to the operating system; a sentence where that fails, or works again."""
@@ -271,7 +275,7 @@ def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
             event = msgspec.convert(_with_nan(msgspec.json.decode(line), AnyEvent), AnyEvent)
         if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
             raise ValueError("it has a number too large")
-        return event
+        return apart(event) if isinstance(event, EpisodesCounted) else event
     except (ValueError, RecursionError) as error:
         number = 1
         with regular_file(path) as file:

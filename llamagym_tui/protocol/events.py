@@ -316,6 +316,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episode returns, in order of their end."""
     lengths: list[int]
     """Turns of each."""
+    counts: list[int] = []
+    """In a log: how many episodes there were of each return and length, in no order; empty: one of each."""
     parse_failures: int
     """Turns among them whose reply named no action."""
     actions: list[int] = []

@@ -25,8 +25,8 @@ from llamagym_tui.protocol.events import (
     TurnFinished,
 )
 
-MAX_ENTRIES = 24_576
-"""Entries kept, those of about 5,000 turns of short episodes; the oldest go first, a page at a time."""
+MAX_ENTRIES = 8_192
+"""Entries kept, those of about 1,600 turns of short episodes; the oldest go first, a page at a time."""
 MAX_CHARACTERS = 4_000_000
 """Characters kept over all entries."""
 PAGE = 128

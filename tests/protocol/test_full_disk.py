@@ -38,7 +38,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_what_could_not_be_written_is_written_once_there_is_space(tmp_path: Path, disk: Disk) -> None:
-    clock, sent = Clock(), [PhaseChanged(phase="updating", detail=str(number)) for number in range(100)]
+    clock, sent = Clock(), [PhaseChanged(phase="rolling_out", detail=str(number)) for number in range(100)]
     log = EventLog(tmp_path / "events.jsonl", clock=clock)
     disk.room = 1000  # in the middle of a line
     for event in sent:
@@ -54,7 +54,7 @@ def test_a_flood_of_events_loses_none(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(event_log, "MOST_WAITING", 80_000)
     log = EventLog(tmp_path / "events.jsonl", clock=Clock())
     for number in range(100_000):
-        log.append(PhaseChanged(phase="updating", detail=str(number)))
+        log.append(PhaseChanged(phase="rolling_out", detail=str(number)))
     log.close()
     assert [event.detail for event in event_log.read(tmp_path / "events.jsonl")] == [*map(str, range(100_000))]
 

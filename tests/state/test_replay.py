@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.protocol import grouped_episodes
 from llamagym_tui.protocol.events import AnyEvent, Event, PhaseChanged, PromptChanged, WarningRaised
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
@@ -114,6 +115,7 @@ def test_a_step_takes_one_event_and_pauses(tmp_path: Path):
 
 def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
+    monkeypatch.setattr(grouped_episodes, "FEWEST", 1000)  # their order is kept
     events = stamped(*fakes.demo_run(batches=12))
     kept = [event for event in events if type(event).__name__ != "TokensStreamed"]
     run_dir = record(tmp_path, events)
