@@ -146,9 +146,7 @@ def find(name: str) -> ModelEntry | None:
 def with_defaults(settings: dict[str, Any], model: str) -> dict[str, Any]:
     """The user's settings of a run, completed from the model's entry where there is one.
 
-    Args:
-        settings: by their names in `RunConfig`; ``generation`` and ``lora`` may be partial.
-        model: name of the model.
+    They have their names in `RunConfig`; ``generation`` and ``lora`` may be partial.
     """
     entry = find(model)
     if entry is None:

@@ -47,12 +47,7 @@ class RunStore:
     """The folder of a run that is under way."""
 
     def __init__(self, run_dir: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Name a folder; nothing is read or written yet.
-
-        Args:
-            run_dir: the folder.
-            clock: seconds, monotonic; for flushing.
-        """
+        """Name a folder; nothing is read or written yet. The clock, monotonic seconds, is for flushing."""
         from filelock import FileLock  # here, as the playground names a folder before its first frame
 
         self.run_dir = Path(run_dir)
@@ -195,10 +190,7 @@ def new_run_dir(agent_name: str, *, clock: Callable[[], datetime] = utc_now) -> 
     """A folder for a new run, named by time and agent, and made at once: of two processes only one makes it.
 
     One that cannot be made is named all the same; `RunStore.create` reports why.
-
-    Args:
-        agent_name: short name of the agent; characters that do not belong into a file name are replaced.
-        clock: the time of day.
+    Characters that do not belong into a file name are replaced.
     """
     agent = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent_name).strip("-.") or "run"
     name = f"{clock():%Y%m%d-%H%M%S}-{agent}"

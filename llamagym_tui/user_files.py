@@ -179,10 +179,8 @@ def make_folder(path: Path) -> None:
 def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
     """Write a file; until it is whole the old one stays. Folders are made; a link is replaced, not followed.
 
-    Args:
-        path: of the file; it keeps its mode, and a new one is its owner's only.
-        content: all of it.
-        sync: whether it is on the disk, not only with the operating system, before it takes the old one's place.
+    A file keeps its mode, and a new one is its owner's only. With `sync` it is on the disk, not only with the operating
+    system, before it takes the old one's place.
 
     Raises:
         OSError: it cannot be written; the old file is then as it was.

@@ -80,13 +80,10 @@ def evaluate(
     """Measure the mean return of a model on an agent, and print it on stdout.
 
     Args:
-        agent_spec: agent name, ``path.py[:Class]`` or Gymnasium id.
         model: registry name, hub id, local path, or a run folder.
-        episodes: to play.
         greedy: take the most probable token instead of sampling.
         quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
-        json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
         settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
@@ -227,10 +224,6 @@ def run_session(
     """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
 
     Args:
-        config: of the run.
-        report: printed at the end.
-        command_queue: of the session.
-        json_output: end with a line of JSON instead of a sentence.
         debug: leave stderr to the libraries too.
         evaluates_end: evaluate the policy that it ends with.
         limits: of `progress_on`.

@@ -30,11 +30,7 @@ FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "fre
 def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debug: bool = False) -> int:
     """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
-    Args:
-        config: settings of the run.
-        hands: greedy episodes of the evaluations before and after. 0: none.
-        json_output: end with a line of JSON instead of a sentence.
-        debug: leave stderr to the libraries too.
+    The evaluations before and after have as many greedy episodes as `hands`. 0: there are none.
     """
     script = _Script(config, hands)
     return headless.run_session(

@@ -118,14 +118,7 @@ def progress_on(
     minutes: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Progress:
-    """Progress towards a limit, on a stream.
-
-    Args:
-        stream: stderr.
-        episodes: limit of episodes. None: no such limit.
-        minutes: limit of minutes, used if there is no limit of episodes. None: no such limit.
-        clock: seconds, monotonic.
-    """
+    """Progress towards a limit of episodes or, if there is none, of minutes."""
     kind = _Bar if stream.isatty() else _Lines
     return kind(stream, episodes, None if minutes is None else minutes * 60, clock)
 

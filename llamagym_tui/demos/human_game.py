@@ -127,10 +127,8 @@ class HumanGame:
         return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
 
     def act(self, action: int, reasoning: str = "") -> bool:
-        """Take an action; returns whether that ended the episode.
+        """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
 
-        Args:
-            reasoning: a sentence that the reply begins with.
         Raises:
             ActionParseError: with this sentence the agent would not read the action in the reply; it stays chosen.
             EnvError: the environment refused the step.

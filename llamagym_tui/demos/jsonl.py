@@ -65,7 +65,6 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
     """Add one line at the end, on disk when this returns; folders are made.
 
     Args:
-        path: the file; made if absent.
         content: without its end.
         is_whole: whether a last line without an end is complete; if not, it goes to ``<path>.torn``.
     Raises:
@@ -87,7 +86,6 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
     stays.
 
     Args:
-        path: the file; an absent one has no lines.
         change: from the lines, without their ends, to those that there shall be.
         is_whole: as for `append_line`.
     Raises:

@@ -50,12 +50,8 @@ def choices(agent: AgentBase, space: Any) -> tuple[Choice, ...]:
 
 
 def worded(agent: AgentBase, action: int, reasoning: str = "") -> str:
-    """A person's action as a reply of the agent's.
+    """A person's action as a reply of the agent's, which begins with a sentence of reasoning if there is one.
 
-    Args:
-        agent: names and reads the action.
-        action: what is to be done.
-        reasoning: a sentence that the reply begins with.
     Raises:
         ActionParseError: with this sentence the reply would not be read as the action.
     """

@@ -236,12 +236,7 @@ class Pieces:
     """A log that is read a few events at a time, to its end or to the first line that is no event."""
 
     def __init__(self, path: Path, *, end: int | None = None) -> None:
-        """A log of which nothing has been read yet.
-
-        Args:
-            path: of the file.
-            end: byte up to which it is read, 0 if there is no file. None: to the last whole line.
-        """
+        """A log, to be read to its last whole line, or up to a byte (0: there is no file)."""
         self._unread: Iterator[Logged] | None = None if end == 0 else read_from(path, 0)
         self._end = math.inf if end is None else end
         self.fault = ""

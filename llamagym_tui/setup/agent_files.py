@@ -23,11 +23,8 @@ from llamagym_tui.user_files import file_content
 
 
 def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
-    """The agent class of a file.
+    """The agent class of that name in a Python file; None: the only one that it defines.
 
-    Args:
-        path: a Python file.
-        class_name: which class; None: the only one that the file defines.
     Raises:
         UsageError: there is no such file.
         AgentFileError: the file, or the class, is faulty.

@@ -24,8 +24,6 @@ class RunAgent:
         """An agent by its spec, or by its class if that is known; not looked up yet.
 
         Args:
-            spec: as the user named it, or a recorded run.
-            agent_class: None: looked up.
             may_run_code: whether a file or module that `spec` names may be executed; not for a recorded run.
         """
         self.spec = spec

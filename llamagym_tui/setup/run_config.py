@@ -33,8 +33,7 @@ def run_config(
 
     Args:
         agent: the spec as typed; None: on ``resume`` the agent of the run.
-        run_dir: its folder; None: it has none yet, see `with_run_dir`.
-        resume: whether to go on in `run_dir`.
+        run_dir: None: it has none yet, see `with_run_dir`.
         trust_agent: agree to execute an agent file that only the folder of the run names.
         assignments: of ``--set``, which overrides the options.
         options: by their names in `RunConfig`; None: not given.

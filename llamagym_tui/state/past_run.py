@@ -36,11 +36,7 @@ class PastRun(event_log.Pieces):
     """The events of a run's earlier sessions, as far as they have been read."""
 
     def __init__(self, config: RunConfig) -> None:
-        """A run of which nothing has been read yet; made before its next session begins.
-
-        Args:
-            config: of the run that is resumed.
-        """
+        """A run of which nothing has been read yet; made before its next session begins."""
         path = Path(config.run_dir) / EVENTS_FILE
         super().__init__(path, end=path.stat().st_size if path.is_file() else 0)
         self._state = initial_state(config)

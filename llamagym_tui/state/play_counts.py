@@ -67,12 +67,7 @@ class PlayCounts(NamedTuple):
         return reduce(Played.plus, self.stretches, Played())
 
     def counted(self, event: EpisodesCounted, manner: Manner) -> PlayCounts:
-        """With the episodes of an event.
-
-        Args:
-            event: of the present prompt.
-            manner: in which they were played.
-        """
+        """With the episodes of an event of the present prompt."""
         played = Played(
             manner, Totals().add(event.returns), sum(event.lengths), event.parse_failures, tuple(event.actions)
         )

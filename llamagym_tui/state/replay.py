@@ -125,12 +125,7 @@ class Recording(event_log.Pieces):
 
 class Player:
     def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """A player at the beginning, playing.
-
-        Args:
-            recording: may be read on meanwhile.
-            clock: seconds, monotonic.
-        """
+        """A player at the beginning, playing; the recording may be read on meanwhile."""
         self.recording = recording
         self.at_s = 0.0
         """Seconds of the recording that have been played."""

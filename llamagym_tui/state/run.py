@@ -213,12 +213,7 @@ def with_history(state: RunState, other: RunState) -> RunState:
 
 
 def restarted(state: RunState, *, new_run: bool = False) -> RunState:
-    """The state while the trainer is started again.
-
-    Args:
-        state: of the run whose trainer is gone.
-        new_run: whether another run begins in its place, which has no history.
-    """
+    """The state of a run while its trainer is started again; or a `new_run` in its place, which has no history."""
     return replace(
         with_history(state, initial_state(state.config)) if new_run else state,
         phase="loading",

@@ -98,10 +98,7 @@ def differences(
 ) -> dict[str, tuple[str, str]]:
     """Settings in which two runs differ, by their dotted names, as texts; the folder and resuming are left out.
 
-    Args:
-        first: settings of a run at its beginning.
-        second: of the other.
-        changes: what was changed live in each; shown as ``0.0005 → 0.0001``.
+    `changes` are those that were made live in each; shown as ``0.0005 → 0.0001``.
     """
     one, other = (
         {name: _shown(value, made, name) for name, value in flat(config).items()}

@@ -69,12 +69,7 @@ class Wheel:
 
 
 def wheel_texts(wheel: Wheel, key: Callable[[str, str], str]) -> list[str]:
-    """Texts for screens other than the wheel's own; none if nobody has it.
-
-    Args:
-        wheel: as it is known now.
-        key: gives the key of a binding from its id and the usual key.
-    """
+    """Texts for screens other than the wheel's own; none if nobody has it."""
     if isinstance(wheel.requested, LetGo):
         return ["The wheel is let go as soon as the trainer confirms it."]
     if wheel.taken is None:

@@ -29,12 +29,7 @@ log = logging.getLogger(__name__)
 
 class EventPipe:
     def __init__(self, stream: BinaryIO, *, on_gone: Callable[[], None]) -> None:
-        """A pipe that nothing waits for yet.
-
-        Args:
-            stream: unbuffered.
-            on_gone: called from the thread, once, when nobody can read any more.
-        """
+        """A pipe to an unbuffered stream; `on_gone` is called once, from the thread, when nobody can read any more."""
         self._stream, self._on_gone = stream, on_gone
         self._blocks: deque[bytes] = deque()
         self._tail = bytearray()

@@ -307,9 +307,7 @@ class Run:
     def save_or_warn(self, *, requested: bool = True, then: str = "The run goes on, and soon tries again.") -> None:
         """Write a checkpoint; a full disk does not end a run that can go on.
 
-        Args:
-            requested: whether every failure is warned of, and not the first one alone.
-            then: what follows from a failure, for people.
+        Where it was `requested`, every failure is warned of, and not the first one alone; `then` is what follows.
         """
         was_failing = self._checkpoints.is_failing
         self.report_episodes()  # a resumed run counts from here

@@ -57,15 +57,11 @@ class Session:
         builders: Builders | None = None,
         evaluates_end: bool = False,
     ) -> None:
-        """A session that waits to `run`; it closes the store.
+        """A session that waits to `run`, with a run's folder, made, which receives every event and is closed.
 
         Args:
-            config: settings of the run.
-            store: the run's folder, made; it receives every event.
-            command_queue: filled by any thread.
             sinks: receive every event too.
             clock: seconds, monotonic.
-            builders: build the parts; None: the real ones.
             evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
         self.phase = Phase.LOADING

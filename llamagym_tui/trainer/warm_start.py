@@ -33,15 +33,7 @@ def report(data: TrainingData, run: Run, emitter: EventEmitter) -> None:
 def train(
     builders: Builders, run: Run, data: TrainingData, emitter: EventEmitter, *, should_stop: Callable[[], bool]
 ) -> None:
-    """Train the policy of a run on demonstrations.
-
-    Args:
-        builders: change the parts.
-        run: whose policy is trained.
-        data: what it is trained on.
-        emitter: of the session.
-        should_stop: called after every step; what was learnt until then stays.
-    """
+    """Train the policy of a run on demonstrations; what was learnt until `should_stop` stays."""
     emit = emitter.throttled()
     stats = builders.warm_start(
         run.policy,

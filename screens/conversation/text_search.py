@@ -56,10 +56,7 @@ class TextSearch:
     def look(self, first: int, last: int, texts: Callable[[int], Sequence[str]]) -> None:
         """Look through the entries that are new, and forget matches in those that are gone.
 
-        Args:
-            first: serial of the oldest entry.
-            last: serial of the newest one that will not change.
-            texts: of an entry, by its serial.
+        `first` is the serial of the oldest entry, `last` of the newest one that will not change.
         """
         self._forget_outside(first, last)
         found: list[Match] = []

@@ -108,12 +108,7 @@ class Typesetter:
     """Sets blocks in lines of one width."""
 
     def __init__(self, width: int, style: Callable[[str], Style], *, by_person: bool) -> None:
-        """
-        Args:
-            width: cells of a line.
-            style: gives a style by its name.
-            by_person: whether a person speaks in the agent's place.
-        """
+        """`width` in cells; `by_person`: a person speaks in the agent's place."""
         self.width, self.room = width, width - GUTTER
         self._style, self._by_person = style, by_person
 

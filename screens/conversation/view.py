@@ -91,11 +91,7 @@ class ConversationView(ScrollView, can_focus=True):
         """Which of how many, for people; empty without a search."""
 
     def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
-        """
-        Args:
-            by_person: whether a person speaks in the agent's place.
-            placeholder: text shown while there are no entries.
-        """
+        """`by_person`: a person speaks in the agent's place; the placeholder is shown while there are no entries."""
         super().__init__(id=id)
         self._by_person = by_person
         self._placeholder = placeholder

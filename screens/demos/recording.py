@@ -124,9 +124,6 @@ class DemoRecorder:
     def offers(self, system_prompt: str) -> list[Offer]:
         """The files that a warm start could train on, checked as a whole; may take a moment.
 
-        Args:
-            system_prompt: of the run.
-
         Raises:
             LlamaGymError: the agent cannot be made.
         """

@@ -23,15 +23,7 @@ CURVE = 60
 
 
 def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool) -> Content:
-    """The files that could be trained on, with the fault of each.
-
-    Args:
-        offers: None: they are being read.
-        chosen: index of the chosen one.
-        fault: why they cannot be read; empty if they can.
-        key: the key of a binding, from its id and a default.
-        evaluates: whether the model is evaluated before and after.
-    """
+    """The files that could be trained on (None: they are being read), each with its fault, or why none can be read."""
     if fault:
         return Content.styled(literal(fault), "$text-error")
     if offers is None:

@@ -41,10 +41,7 @@ class Keymap(NamedTuple):
 def read_keys(folder: Path, bound: Sequence[Bound], known_keys: Iterable[str]) -> Keymap:
     """The keys in a folder's file that can be used; without a file, no keys and no faults.
 
-    Args:
-        folder: of the configuration.
-        bound: all bindings.
-        known_keys: names of keys that are longer than one character.
+    `known_keys` are names of keys that are longer than one character.
     """
     import tomllib
 

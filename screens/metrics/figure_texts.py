@@ -161,13 +161,7 @@ def shown_figures(config: RunConfig) -> tuple[str, ...]:
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:
-    """Whether a figure is in its healthy range.
-
-    Args:
-        field: of `UpdateStats`.
-        stats: of the update.
-        past: the figure over the run so far, this update included.
-    """
+    """Whether a figure is in its healthy range; `past` has it over the run so far, this update included."""
     value, text = float(getattr(stats, field)), FIGURES[field]
     if stats.lr == 0 and field in STILL:
         return Health(None, "the critic alone is trained")

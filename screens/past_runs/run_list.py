@@ -67,11 +67,7 @@ class RunList(OptionList):
         """Rows, order, marks or the cursor are others now."""
 
     def __init__(self, *, at_most: int | None = None, run_is_open: bool = False, id: str | None = None) -> None:
-        """
-        Args:
-            at_most: runs that are shown, the latest. None: all of them.
-            run_is_open: whether one is open, while none may be replayed or resumed.
-        """
+        """The latest runs, or all; while one is open, none may be replayed or resumed."""
         super().__init__(id=id, markup=False)
         self._at_most = at_most
         self._run_is_open = run_is_open

@@ -43,10 +43,7 @@ class RunsScreen(Screen[None]):
         second: RunRow
 
     def __init__(self, *, run_is_open: bool = False) -> None:
-        """
-        Args:
-            run_is_open: whether one is open, while none can be replayed or resumed.
-        """
+        """While a run is open, none can be replayed or resumed."""
         super().__init__()
         self._run_is_open = run_is_open
 

@@ -33,12 +33,7 @@ class Sentence(NamedTuple):
 
 
 def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> list[Sentence]:
-    """Every sentence that a state calls for, the weightiest first.
-
-    Args:
-        demos_path: where demonstrations are kept; called when the trainer is gone.
-        key: the key of a binding, from its id and what to show if it has none.
-    """
+    """Every sentence that a state calls for, the weightiest first; `demos_path` is called when the trainer is gone."""
     if state.recorded:
         return _recorded(state)
     if state.failure:

@@ -15,9 +15,7 @@ from llamagym_tui.state.watching import FIRST, Watching, watched_text
 def watch_sentences(state: RunState, back: str = "]", faster: str = "+") -> list[str]:
     """What is watched and requested, the longest text first; empty if that needs no text.
 
-    Args:
-        back: key that goes back to the play.
-        faster: key that plays faster.
+    `back` and `faster` are keys.
     """
     watching = state.watching
     what, brief, returns = [], [], []

@@ -93,11 +93,7 @@ class Plot(Vertical):
     """
 
     def __init__(self, wait: str, *, id: str | None = None) -> None:
-        """
-        Args:
-            wait: text in place of a chart that cannot be drawn yet.
-            id: id of the widget.
-        """
+        """`wait` is shown in place of a chart that cannot be drawn yet."""
         super().__init__(id=id)
         self._wait = wait
         self._plot: PlotWidget | None = None

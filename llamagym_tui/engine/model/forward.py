@@ -64,10 +64,7 @@ class Backbone:
     def __init__(self, causal_lm: Any, precision: Precision = "fp32", *, shares: bool = True) -> None:
         """Wrap a `PreTrainedModel` with an LM head (for PEFT: the base model with its adapters in place).
 
-        Args:
-            causal_lm: the model.
-            precision: of products.
-            shares: whether conversations share keys and values; else each is computed whole.
+        It `shares` keys and values among conversations, or else computes each of them whole.
         """
         self.lm = causal_lm
         self.precision: Precision = precision
@@ -93,14 +90,7 @@ class Backbone:
         return self.head.weight.dtype  # type: ignore[return-value]
 
     def encode(self, ids: Tensor, positions: Tensor, mask: Mask, cache: Cache | None = None) -> Encoded:
-        """One forward.
-
-        Args:
-            ids: (B, T) token ids.
-            positions: (B, T) position of each.
-            mask: as `causal_mask` gives it.
-            cache: keys and values before the new tokens; those of the new ones are added.
-        """
+        """One forward of (B, T) ids at their positions; what is new is added to the cache."""
         uses = {"past_key_values": cache, "use_cache": cache is not None}
         return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
 

@@ -103,11 +103,8 @@ def context_of(config: Any) -> int | None:
 
 
 def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
-    """A model's configuration, and whether it is an adapter's folder (then the base model's).
+    """The configuration of a folder (`local`) or hub id, and whether it is an adapter's (then the base model's).
 
-    Args:
-        source: folder or hub id.
-        local: use no hub for `source`.
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
     """
@@ -154,10 +151,7 @@ class ForwardLimits(NamedTuple):
 def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False) -> ForwardLimits:
     """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes.
 
-    Args:
-        shape: of the model.
-        dtype_bytes: of an element of activations.
-        scores_all: the model gives logits for every column, wanted or not.
+    With `scores_all` the model gives logits for every column, wanted or not.
     """
     column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
     scored = max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32))

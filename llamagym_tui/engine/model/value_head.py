@@ -104,11 +104,7 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         return model
 
     def adapt(self, lora: Any) -> None:
-        """Train a fresh low-rank adapter from now on, and no longer the model's own weights; the value head stays.
-
-        Args:
-            lora: a `LoraConfig`, or a configuration of PEFT's.
-        """
+        """Train a fresh low-rank adapter, by settings of ours or of PEFT's, and no longer the model's own weights."""
         self.pretrained_model = with_adapter(self.causal_lm, lora)
         self._backbone = None
 

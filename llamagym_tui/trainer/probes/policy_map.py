@@ -90,9 +90,6 @@ class PolicyMapper:
         """Emit a map, if one is due and it would not be the last one again.
 
         Args:
-            system_prompt: under which the states are shown.
-            prompt_version: of that prompt.
-            update: updates made so far.
             should_stop: called between two pieces; the map is given up then.
             at_once: do not wait until it is due: there is nothing else to do.
         """

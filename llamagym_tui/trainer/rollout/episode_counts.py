@@ -13,14 +13,12 @@ from typing import NamedTuple
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted
-from llamagym_tui.returns import MeanReturn, mean_return
+from llamagym_tui.returns import RECENT, MeanReturn, mean_return
 
 REPORT_EVERY_S = 0.2
 """Seconds between two reports at least: five a second at most."""
 RATE_WINDOW_S = 10.0
 """Seconds over which the rate of episodes is measured."""
-RECENT = 1000
-"""Training episodes behind the run's mean return."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ class Wheel:
     def let_go(self, reason: str = "") -> None:
         """Let the agent act again, by its reply if a turn waits; a choice that was not used yet is dropped.
 
-        Args:
-            reason: for people; empty: it was requested.
+        The reason is for people; empty: it was requested.
         """
         self.env, self.reply = None, None
         self._emit(WheelLetGo(reason=reason))
