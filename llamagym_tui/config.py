@@ -33,11 +33,15 @@ KlForm = Literal["reward", "loss"]
 LrSchedule = Literal["constant", "linear", "cosine"]
 """How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
-NonNegative = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
+LARGEST = 1e30
+"""Size of a number that is taken from a person: one that is much larger could not be read back from a run's log."""
+Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+NonNegative = Annotated[float, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, Meta(gt=0, le=LARGEST)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=1)]
 LARGEST_SEED = 2**62
+Count = Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
+MAX_FAILURES = 32
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
@@ -126,7 +130,7 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     loss: each step takes as many turns of them as it has of the batch, at most. 0: none. Where luck decides, lucky
     bad play is imitated too: a return says how an episode ended, not how well it was played. Empty after a roll
     back."""
-    replay_min_return: float = 1.0
+    replay_min_return: Number = 1.0
     """Undiscounted return from which on an episode is successful, the environment's alone; else unused."""
     replay_coef: NonNegative = 0.1
     """Weight of the cross-entropy of the kept replies in the loss, its mean over turns; else unused."""
@@ -190,7 +194,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environments stepped together."""
     max_turns: Count = 100
     """Turns after which an episode is truncated."""
-    max_failures: Annotated[int, Meta(ge=1, le=1000)] = 32
+    max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
     """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
     device: Device = "auto"
     """Where the model runs. auto: cuda, then mps, then cpu."""

@@ -40,6 +40,8 @@ def test_a_run_needs_an_agent_and_a_folder() -> None:
         {"mode": "dream"},
         {"device": "tpu"},
         {"max_turns": 0},
+        {"max_turns": 10**19},
+        {"minutes": 1e200},
     ],
 )
 def test_a_setting_outside_its_range_is_refused_by_name(settings: dict[str, Any]) -> None:
@@ -56,6 +58,8 @@ def test_a_setting_outside_its_range_is_refused_by_name(settings: dict[str, Any]
         (PPOConfig, {"lam": -0.1}),
         (PPOConfig, {"lr": 0.0}),
         (PPOConfig, {"lr": float("inf")}),
+        (PPOConfig, {"lr": 1e200}),
+        (PPOConfig, {"replay_min_return": -1e200}),
         (PPOConfig, {"entropy_coef": float("inf")}),
         (PPOConfig, {"replay_min_return": float("nan")}),
         (PPOConfig, {"replay_min_return": float("-inf")}),

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+from llamagym_tui.config import LARGEST
 from llamagym_tui.errors import AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.user_files import file_content
@@ -122,6 +123,9 @@ def _require_complete(agent_class: type[AgentBase], path: Path, source: str) -> 
         raise AgentFileError(f"{where} lacks {', '.join(missing)}; an agent has all three methods.")
     if not isinstance(agent_class.env_id, str) or not agent_class.env_id:
         raise AgentFileError(f'{where} names no environment; give it env_id = "…", a Gymnasium id.')
+    for name, value in agent_class.baselines.items():
+        if not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise AgentFileError(f"{where} has the baseline {name}: {value}; give it a number up to {LARGEST:.0e}.")
 
 
 def _line_of_class(source: str, name: str) -> int:

@@ -94,12 +94,10 @@ class WarmStartDialog(ModalScreen[None]):
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
-        again = (
-            f"\n{literal(state.failure)} {key_of(self, 'restart', 'r')} starts the trainer again."
-            if state.failure
-            else ""
-        )
-        stage = warm_start_text(state.warm_start, width) + Content.styled(again, "$text-error")
+        stage = warm_start_text(state.warm_start, width)
+        if state.failure:
+            again = f"{key_of(self, 'restart', 'r')} starts the trainer again."
+            stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
         self.query_one("#warm-start-state", Static).update(stage)
         self.refresh_bindings()
 

@@ -128,6 +128,8 @@ def test_an_edited_file_is_read_again(write: Write) -> None:
         (CLIFF.replace("def extract_action", "def extract"), 4, "lacks extract_action"),
         (CLIFF.replace("env_id =", "environment ="), 4, "names no environment"),
         ("x = '\0'\n", 1, "null bytes"),
+        (CLIFF.replace("env_id", "baselines = {'best': -1e200}; env_id"), 4, "has the baseline best: -1e.200; give it"),
+        (CLIFF.replace("env_id", "baselines = {'best': float('nan')}; env_id"), 4, "has the baseline best: nan"),
     ],
 )
 def test_a_faulty_file_is_refused_with_file_and_line(write: Write, source: str, line: int, sentence: str) -> None:

@@ -125,12 +125,18 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
                 folders.set_aside(run_dir / folders.LATEST)
         note = f"{'; '.join(faults)}; the run goes on from the {WORDS[name]}, of update {ppo.updates}."
         return Loaded(saved.counters, note[0].upper() + note[1:] if faults else "")
-    reason = "; ".join(faults)
-    raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; start again in another --run-dir.")
+    reason, advice = "; ".join(faults), "start again in another --run-dir"
+    for place in (run_dir / name for name in WORDS if (run_dir / name).is_dir()):
+        with contextlib.suppress(Unfit), _understood(place):
+            require_regular(place)
+            _read_weights(place, policy)
+            advice = f"the weights in {str(place)!r} are whole: begin another run with them by --model"
+            break
+    raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
 
 
-def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = folders.GOOD) -> Path:
-    """Restore weights and learner state of a checkpoint that was kept; its folder.
+def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
+    """Restore weights and learner state of the last good checkpoint; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
     used that the abandoned weights computed.
@@ -138,21 +144,27 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO, name: str = folders.GOOD)
     Raises:
         RunStoreError: there is none, or it cannot be used; policy and learner are as they were.
     """
-    place = run_dir / name
+    _go_back(_read_kept(run_dir / folders.GOOD, policy, ppo), policy, ppo)
+    return run_dir / folders.GOOD
+
+
+def _read_kept(place: Path, policy: Policy, ppo: PPO) -> Saved:
     if not place.is_dir():
         raise RunStoreError(
             "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
             "wrong; train on, or start again in another --run-dir."
         )
     try:
-        saved = _read(place, policy, ppo, Any)
+        return _read(place, policy, ppo, Any)
     except Unfit as error:
         raise RunStoreError(f"The checkpoint in {str(place)!r} cannot be used ({error}); train on.") from error
+
+
+def _go_back(saved: Saved, policy: Policy, ppo: PPO) -> None:
     now = ppo.state
     kept = replace(saved.ppo, random=now.random, replay_random=now.replay_random, replay=[])
     _put(saved._replace(ppo=kept), policy, ppo)
     policy.version += 1
-    return place
 
 
 def keep_before_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> None:
@@ -173,13 +185,15 @@ def undo_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     Raises:
         RunStoreError: there is nothing, or it cannot be used; policy and learner are as they were.
     """
-    place = roll_back(run_dir, policy, ppo, folders.BEFORE_WARM_START)
+    saved = _read_kept(run_dir / folders.BEFORE_WARM_START, policy, ppo)
     if ppo.reference is not None:
-        load_start(run_dir, policy, folders.START_BEFORE)
+        start = _read_start(run_dir / folders.START_BEFORE, policy)
+        with _reported(run_dir):
+            folders.keep(run_dir, folders.START, folders.START_BEFORE)
+        _put_weights(*start, policy)
         ppo.reference = Reference(policy)
-        save_start(run_dir, policy)
-        roll_back(run_dir, policy, ppo, folders.BEFORE_WARM_START)
-    return place
+    _go_back(saved, policy, ppo)
+    return run_dir / folders.BEFORE_WARM_START
 
 
 def save_start(run_dir: Path, policy: Policy, name: str = folders.START) -> Path:
@@ -193,7 +207,7 @@ def save_start(run_dir: Path, policy: Policy, name: str = folders.START) -> Path
     return run_dir / name
 
 
-def load_start(run_dir: Path, policy: Policy, name: str = folders.START) -> None:
+def load_start(run_dir: Path, policy: Policy) -> None:
     """Restore what `save_start` kept, if there is anything, once what a crash has left is removed.
 
     Raises:
@@ -201,18 +215,19 @@ def load_start(run_dir: Path, policy: Policy, name: str = folders.START) -> None
     """
     with _reported(run_dir):
         folders.clean(run_dir)
-    place = run_dir / name
-    if not place.is_dir():
-        return
+    if (run_dir / folders.START).is_dir():
+        _put_weights(*_read_start(run_dir / folders.START, policy), policy)
+
+
+def _read_start(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     try:
         with _understood(place):
-            weights, head = _read_weights(place, policy)
+            return _read_weights(place, policy)
     except Unfit as error:
         raise RunStoreError(
             f"The policy that PPO began from cannot be used in {str(place)!r} ({error}): "
             "start again in another --run-dir."
         ) from error
-    _put_weights(weights, head, policy)
 
 
 def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:

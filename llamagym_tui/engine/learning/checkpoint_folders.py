@@ -47,14 +47,14 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
         discard(old)
 
 
-def keep(run_dir: Path, name: str) -> Path:
-    """Keep the latest checkpoint under a name of `KEPT`; its folder.
+def keep(run_dir: Path, name: str, source: str = LATEST) -> Path:
+    """Keep the latest checkpoint, or another folder, under a name of `KEPT`; its folder.
 
     Raises:
         OSError: it cannot be written; what was kept under that name still stands.
     """
     with written(run_dir, name) as draft:
-        shutil.copytree(run_dir / LATEST, draft, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
+        shutil.copytree(run_dir / source, draft, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
     return run_dir / name
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, WarningRaised
@@ -39,7 +40,7 @@ def evaluate(
     n_envs: int,
     max_turns: int,
     system_prompt: str | None = None,
-    max_failures: int = 32,
+    max_failures: int = MAX_FAILURES,
     limit_s: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda sentence: None,

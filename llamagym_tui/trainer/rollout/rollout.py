@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from llamagym_tui.config import Mode
+from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
@@ -49,7 +49,7 @@ class Rollout:
         emit: Callable[[events.Event], None] = lambda event: None,
         greedy: bool = False,
         episode_limit: int | None = None,
-        max_failures: int = 32,
+        max_failures: int = MAX_FAILURES,
     ) -> None:
         """Make the environments; nothing is reset yet.
 

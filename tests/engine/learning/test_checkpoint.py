@@ -57,7 +57,7 @@ def test_a_roll_back_restores_every_bit_and_leaves_randomness_alone(make_policy,
 
 
 @pytest.mark.parametrize("lora", [False, True])
-def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_policy, tmp_path, lora):
+def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_policy, tmp_path, monkeypatch, lora):
     policy = make_policy(lora=lora, seed=1)
     ppo = PPO(policy, replaced(QUICK, kl_coef=0.1), seed=1)
     episodes = collect(policy)
@@ -77,6 +77,16 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     ppo.update(collect(policy))
     save_checkpoint(tmp_path, policy, ppo, {})
 
+    def no_space(*paths: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    trained, update = weights(policy), ppo.updates
+    with monkeypatch.context() as full:
+        full.setattr(os, "link", no_space)
+        full.setattr(shutil, "copy2", no_space)
+        with pytest.raises(RunStoreError, match="No space left on device"):
+            undo_warm_start(tmp_path, policy, ppo)
+    assert (torch.equal(weights(policy), trained), ppo.updates) == (True, update)
     undo_warm_start(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), before)
     found = ppo.optimizer.state_dict()["state"]
@@ -249,7 +259,12 @@ def test_where_latest_and_previous_are_broken_the_last_good_one_is_taken_and_the
     assert (loaded.counters, ppo.updates) == ({"update": 1}, 1)
     assert "the run goes on from the last good one, of update 1." in loaded.note
     cut(run_dir / "good" / "learner.safetensors")
-    with pytest.raises(RunStoreError, match=r"its files are damaged.*start again in another --run-dir"):
+    whole = f"are damaged.*the weights in .*{run_dir.name}/model.old' are whole: begin another run .* by --model"
+    with pytest.raises(RunStoreError, match=whole):
+        load_checkpoint(run_dir, policy, ppo)
+    for name in ("model.old", "good"):
+        cut(run_dir / name / "model.safetensors")
+    with pytest.raises(RunStoreError, match=r"its files are damaged.*; start again in another --run-dir\.$"):
         load_checkpoint(run_dir, policy, ppo)
 
 
