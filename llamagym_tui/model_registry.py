@@ -46,18 +46,8 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
 
 ENTRIES: tuple[ModelEntry, ...] = (
-    ModelEntry(
-        name=BUNDLED,
-        parameters=540_096,
-        licence="mit",
-        full_finetuning=True,
-        generation=GenerationConfig(),
-    ),
-    ModelEntry(
-        name="HuggingFaceTB/SmolLM2-135M-Instruct",
-        parameters=134_515_008,
-        licence="apache-2.0",
-    ),
+    ModelEntry(name=BUNDLED, parameters=540_096, licence="mit", full_finetuning=True, generation=GenerationConfig()),
+    ModelEntry(name="HuggingFaceTB/SmolLM2-135M-Instruct", parameters=134_515_008, licence="apache-2.0"),
     ModelEntry(
         name="google/gemma-3-270m-it",
         parameters=268_098_176,
@@ -65,16 +55,8 @@ ENTRIES: tuple[ModelEntry, ...] = (
         gated=True,
         generation=GenerationConfig(),
     ),
-    ModelEntry(
-        name="HuggingFaceTB/SmolLM2-360M-Instruct",
-        parameters=361_821_120,
-        licence="apache-2.0",
-    ),
-    ModelEntry(
-        name="Qwen/Qwen2.5-0.5B-Instruct",
-        parameters=494_032_768,
-        licence="apache-2.0",
-    ),
+    ModelEntry(name="HuggingFaceTB/SmolLM2-360M-Instruct", parameters=361_821_120, licence="apache-2.0"),
+    ModelEntry(name="Qwen/Qwen2.5-0.5B-Instruct", parameters=494_032_768, licence="apache-2.0"),
     ModelEntry(
         name="Qwen/Qwen3-0.6B",
         parameters=596_049_920,
@@ -82,12 +64,7 @@ ENTRIES: tuple[ModelEntry, ...] = (
         # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
         template_arguments={"enable_thinking": False},
     ),
-    ModelEntry(
-        name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
-        parameters=1_100_048_384,
-        licence="apache-2.0",
-        lora=LARGE,
-    ),
+    ModelEntry(name="TinyLlama/TinyLlama-1.1B-Chat-v1.0", parameters=1_100_048_384, licence="apache-2.0", lora=LARGE),
     ModelEntry(
         name="meta-llama/Llama-3.2-1B-Instruct",
         parameters=1_235_814_400,
@@ -97,18 +74,8 @@ ENTRIES: tuple[ModelEntry, ...] = (
         # Its template writes today's date into the system prompt; a fixed one keeps runs comparable.
         template_arguments={"date_string": "26 Jul 2024"},
     ),
-    ModelEntry(
-        name="Qwen/Qwen2-1.5B-Instruct",
-        parameters=1_543_714_304,
-        licence="apache-2.0",
-        lora=LARGE,
-    ),
-    ModelEntry(
-        name="HuggingFaceTB/SmolLM-1.7B-Instruct",
-        parameters=1_711_376_384,
-        licence="apache-2.0",
-        lora=LARGE,
-    ),
+    ModelEntry(name="Qwen/Qwen2-1.5B-Instruct", parameters=1_543_714_304, licence="apache-2.0", lora=LARGE),
+    ModelEntry(name="HuggingFaceTB/SmolLM-1.7B-Instruct", parameters=1_711_376_384, licence="apache-2.0", lora=LARGE),
     ModelEntry(
         name="microsoft/phi-2",
         parameters=2_779_683_840,
@@ -119,11 +86,7 @@ ENTRIES: tuple[ModelEntry, ...] = (
         lora=LARGE,
     ),
     ModelEntry(
-        name="microsoft/Phi-3-mini-4k-instruct",
-        parameters=3_821_079_552,
-        licence="mit",
-        dtype="bfloat16",
-        lora=LARGE,
+        name="microsoft/Phi-3-mini-4k-instruct", parameters=3_821_079_552, licence="mit", dtype="bfloat16", lora=LARGE
     ),
     ModelEntry(
         name="meta-llama/Llama-2-7b-chat-hf",

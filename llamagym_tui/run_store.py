@@ -152,10 +152,7 @@ class RunStore:
                 )
             return
         earlier = read_config(self.run_dir)
-        for setting, now, then in [
-            ("agent", config.agent, earlier.agent),
-            ("model", config.model, earlier.model),
-        ]:
+        for setting, now, then in [("agent", config.agent, earlier.agent), ("model", config.model, earlier.model)]:
             if now != then:
                 raise RunStoreError(
                     f"The run in {self.run_dir} has {setting} {then}, not {now}; "

@@ -15,14 +15,7 @@ from typing import NamedTuple
 
 from filelock import FileLock
 
-from llamagym_tui.user_files import (
-    growing_file,
-    make_folder,
-    regular_file,
-    replace_file,
-    sync_folder,
-    torn_line_start,
-)
+from llamagym_tui.user_files import growing_file, make_folder, regular_file, replace_file, sync_folder, torn_line_start
 
 LOCK_TIMEOUT_S = 10.0
 """How long a writer waits for another one."""

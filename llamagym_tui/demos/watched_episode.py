@@ -17,13 +17,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EpisodeFinished,
-    EpisodeStarted,
-    ObservationShown,
-    TurnFinished,
-)
+from llamagym_tui.protocol.events import AnyEvent, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 
 
 @dataclass

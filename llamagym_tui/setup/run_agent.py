@@ -90,11 +90,4 @@ class RunAgent:
     ) -> HumanGame:
         from llamagym_tui.demos.human_game import HumanGame
 
-        return HumanGame(
-            self.agent,
-            self.name,
-            writer,
-            system_prompt=system_prompt,
-            next_seed=next_seed,
-            clock=clock,
-        )
+        return HumanGame(self.agent, self.name, writer, system_prompt=system_prompt, next_seed=next_seed, clock=clock)

@@ -119,14 +119,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: -_count(row, "updates"),
         100,
     ),
-    Column(
-        "return",
-        "return",
-        7,
-        True,
-        _mean_text,
-        lambda row: float("inf") if row.mean is None else -row.mean,
-    ),
+    Column("return", "return", 7, True, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean),
     Column("ending", "ended", 11, False, lambda row: row.ending, lambda row: row.ending, 64),
 )
 """From left to right; the curve stands after the return and has what is left."""

@@ -42,14 +42,7 @@ class WheelScreen(ChoosingScreen[None]):
     BINDING_GROUP_TITLE = "Wheel"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "reason", "Say why", tooltip="Write a sentence that your reply begins with.", id="wheel.reason"),
-        Binding(
-            "enter",
-            "end_reason",
-            "Done",
-            tooltip="Leave the sentence.",
-            priority=True,
-            id="wheel.done",
-        ),
+        Binding("enter", "end_reason", "Done", tooltip="Leave the sentence.", priority=True, id="wheel.done"),
         Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
         Binding("escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"),
     ]

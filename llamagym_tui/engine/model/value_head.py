@@ -180,10 +180,6 @@ def with_adapter(lm: Any, lora: Any) -> Any:
     if not isinstance(lora, LoraConfig):
         return peft.get_peft_model(lm, lora)
     adapter = peft.LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.alpha,
-        lora_dropout=0.0,
-        target_modules=lora.target_modules,
-        task_type="CAUSAL_LM",
+        r=lora.r, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=lora.target_modules, task_type="CAUSAL_LM"
     )
     return peft.get_peft_model(lm, adapter)

@@ -75,11 +75,7 @@ class ReplyInspector:
         earned = used.earned(trajectory, number) if used and turn.is_trained else []
         credit = used.credit if used else self._ppo.config.credit
         each = tokens_now(
-            self._policy,
-            segment,
-            turn,
-            temperature=temperature if turn.choice is None else 1.0,
-            most=MOST_ALTERNATIVES,
+            self._policy, segment, turn, temperature=temperature if turn.choice is None else 1.0, most=MOST_ALTERNATIVES
         )
         if credit == "turn":  # its value is the one before its first token
             each = [replace(token, value=each[0].value) for token in each]
