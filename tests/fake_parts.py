@@ -318,37 +318,50 @@ class FakeBuilders(Builders):
         if name in self.faults:
             raise self.faults[name]
 
+    def _takes(self, **parts: Any) -> None:
+        """Each part is given in its own place, and is the one that was built."""
+        for name, part in parts.items():
+            assert part is self.made[name], f"{part} was given as {name}"
+
     def agent(self) -> Agent:
         self._fail("agent")
-        return CoinAgent()
+        self.made["agent"] = CoinAgent()
+        return self.made["agent"]
 
     def preflight(self, agent: Agent, *, learns: bool = True) -> str | None:
         self._fail("preflight")
+        self._takes(agent=agent)
         return self.memory_warning
 
     def model(self) -> Any:
         self._fail("model")
-        return Loaded()
+        self.made["loaded"] = Loaded()
+        return self.made["loaded"]
 
     def policy(self, agent: Agent, loaded: Any) -> Any:
+        self._takes(agent=agent, loaded=loaded)
         self.made["policy"] = Policy(chat=Chat(keeps_history=not self.rewrites_history))
         return self.made["policy"]
 
     def ppo(self, policy: Any) -> Any:
+        self._takes(policy=policy)
         self.made["ppo"] = PPO(self.clock, policy, self.config.ppo)
         return self.made["ppo"]
 
     def rollout(self, agent: Agent, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
+        self._takes(agent=agent, policy=policy)
         self.made["rollout"] = rollout = Rollout(self.clock, policy, emit)
         rollout.before_step = self.before_step
         rollout.seed = seed
         return rollout
 
     def threads(self, policy: Any, loaded: Any) -> int:
+        self._takes(policy=policy, loaded=loaded)
         return 1
 
     def evaluate(self, agent: Agent, policy: Any, **arguments: Any) -> Any:
         self._fail("evaluate")
+        self._takes(agent=agent, policy=policy)
         self.made["evaluated"] = arguments
         done = 0
         while done < arguments["episodes"] and not arguments["should_stop"]():
@@ -359,6 +372,7 @@ class FakeBuilders(Builders):
 
     def warm_start(self, policy: Any, ppo: Any, conversations: Any, *, progress: Any, should_stop: Any) -> Any:
         self._fail("warm_start")
+        self._takes(policy=policy, ppo=ppo)
         taught, steps = 0, 4
         while taught < steps and not should_stop():
             self.made.get("before_sft_step", lambda step: None)(taught)
@@ -370,6 +384,7 @@ class FakeBuilders(Builders):
         return Taught(len(conversations), taught, cancelled=taught < steps)
 
     def restore_start(self, run_dir: Path, policy: Any) -> None:
+        self._takes(policy=policy)
         self.made["restored_start"] = True
 
     def checkpoint_files(self) -> Any:
@@ -385,12 +400,14 @@ class FakeBuilders(Builders):
 
     def save(self, run_dir: Path, policy: Any, ppo: Any, counters: Any) -> Path:
         self._fail("save")
+        self._takes(policy=policy, ppo=ppo)
         self.saved.append({**msgspec.to_builtins(counters), "updates": ppo.updates})
         (run_dir / "model").mkdir(exist_ok=True)
         return run_dir / "model"
 
     def restore(self, run_dir: Path, policy: Any, ppo: Any, kind: Any) -> tuple[Any, str]:
         self._fail("restore")
+        self._takes(policy=policy, ppo=ppo)
         counters = dict(self.saved[-1])
         ppo.updates = policy.version = counters.pop("updates")
         return msgspec.convert(counters, kind), ""
@@ -402,15 +419,18 @@ class FakeBuilders(Builders):
 
     def keep_before_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> None:
         self._fail("keep_before_warm_start")
+        self._takes(policy=policy, ppo=ppo)
         self.before_warm_start[:] = [self.saved[-1]]
 
     def undo_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
         self._fail("undo_warm_start")
+        self._takes(policy=policy, ppo=ppo)
         ppo.updates = self.before_warm_start[-1]["updates"]
         policy.version += 1
         return run_dir / "before_warm_start"
 
     def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
+        self._takes(policy=policy, ppo=ppo)
         if not self.good:
             raise RunStoreError("There is no good checkpoint.")
         ppo.updates = self.good[-1]["updates"]

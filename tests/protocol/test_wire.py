@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import math
 from typing import Any, get_args
@@ -12,12 +13,18 @@ import pytest
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import WireError
-from llamagym_tui.protocol import wire
+from llamagym_tui.protocol import commands, events, wire
 from llamagym_tui.protocol.commands import AnyCommand, Command, Evaluate, SetSystemPrompt, StartRun, Stop
 from llamagym_tui.protocol.events import AnyEvent, EpisodesCounted, Event, PhaseChanged, TokensStreamed
 
 EVENTS = get_args(AnyEvent)
 COMMANDS = get_args(AnyCommand)
+RECORDS = [
+    kind
+    for module in (commands, events)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
+]
 
 
 def example(kind: Any) -> Any:
@@ -96,9 +103,26 @@ def test_a_frame_is_a_big_endian_length_and_the_payload() -> None:
     assert wire.framed(b"abc") == b"\x00\x00\x00\x03abc"
 
 
-def test_messages_are_frozen() -> None:
-    with pytest.raises(AttributeError):
-        example(PhaseChanged).phase = "failed"
+@pytest.mark.parametrize("kind", RECORDS, ids=named)
+def test_a_record_is_made_by_the_names_of_its_fields_and_never_changed(kind: type) -> None:
+    assert {field.kind for field in inspect.signature(kind).parameters.values()} <= {inspect.Parameter.KEYWORD_ONLY}
+    record = example(kind)
+    for name in kind.__struct_fields__:
+        with pytest.raises(AttributeError):
+            setattr(record, name, None)
+
+
+@pytest.mark.parametrize("kind", RECORDS, ids=named)
+def test_what_a_record_does_not_name_is_nothing(kind: type) -> None:
+    named_otherwise = {
+        "TurnInspected": {"stage": "under_way", "said_by_policy": True, "credit": "turn", "temperature": 1.0},
+        "UpdateStats": {"reward_scale": 1.0},
+        "Step": {"unit": "turn"},
+        "Evaluate": {"episodes": 1000, "greedy": True},
+    }
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+    something = {name: value for name, value in defaults.items() if value and value is not msgspec.NODEFAULT}
+    assert something == named_otherwise.get(kind.__name__, {})
 
 
 def test_floats_that_are_no_numbers_survive() -> None:

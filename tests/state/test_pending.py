@@ -30,7 +30,9 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.state.pending import Pending
+from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import initial_state, requested
+from llamagym_tui.state.transcript import Notice
 from llamagym_tui.state.warm_start import Stage
 from tests import fakes
 
@@ -96,3 +98,10 @@ def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):
     evaluation = Evaluate(episodes=10)
     assert not requested(state, WarmStart()).warm_start.evaluates
     assert requested(requested(begun, SetMode(mode="inference")), evaluation).pending.evaluation == evaluation
+
+
+def test_a_checkpoint_is_reported_to_who_requested_it_and_not_otherwise(tmp_path: Path):
+    state, saved = initial_state(fakes.config(tmp_path)), CheckpointSaved(path="model", update=1234)
+    assert reduce(state, saved).transcript.entries == state.transcript.entries
+    answered = reduce(requested(state, SaveCheckpoint()), saved)
+    assert answered.transcript.entries[-1].fact == Notice("Checkpoint written, after update 1,234.")

@@ -125,6 +125,13 @@ def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pyte
     assert sent == []
 
 
+def test_it_trains_where_the_model_is(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, arguments = [], sft._arguments
+    monkeypatch.setattr(sft, "_arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1])
+    sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
+    assert given[0].use_cpu, "although there may be an accelerator"
+
+
 def test_with_an_adapter_the_adapter_alone_is_trained(make_policy) -> None:
     policy = make_policy(lora=True)
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}

@@ -15,11 +15,11 @@ from llamagym_tui.engine.learning.batch import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.losses import PolicyLoss
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.targets import Targets
-from llamagym_tui.engine.learning.update_stats import UpdateSums
+from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
-from llamagym_tui.engine.policy.trajectory import Choice, Trajectory
+from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
 from tests.engine.conftest import REPLIES
 
 STILL = PPOConfig(
@@ -494,3 +494,23 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
     corrected = PPO(policy, STILL).update([mixed])
     assert torch.tensor([corrected.mean_return, corrected.return_std]).isnan().all()
     assert PPO(policy, STILL).update([mixed, played(policy, reward=[1.0, 2.0])]).mean_return == 3.0
+
+
+def test_figures_of_one_turn_of_one_decision_are_its_own_and_those_of_nothing_are_zero():
+    turn = Turn(0, 1, (-0.5,), 0.25, 2.0, parse_failed=True)
+    one = torch.ones(1)
+    targets = Targets(one, one, one, one, one.bool(), torch.tensor([0.125]), None)
+    sums = UpdateSums(grad_norms=[3.0], replay_loss=4.0, replay_turns=1)
+    found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.zeros(()))
+    sums.add(found, torch.tensor(7.0), Decisions(one, torch.tensor([8.0]), torch.tensor([9.0])), 1, is_first=True)
+    assert (sums.kl_of_epoch, UpdateSums().kl_of_epoch) == (6.0, 0.0)
+    known = dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef", "reward_scale", "replay_episodes"), 0)
+    episode = Trajectory([Segment((1,), [2], [turn])], "terminated")
+    assert dataclasses.asdict(update_stats([episode], targets, sums, **known)) == known | {
+        "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
+        "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
+        "first_ratio": 0.0, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": 1, "turns": 1, "tokens": 1,
+        "skipped_steps": 0, "replay_loss": 4.0,
+    }  # fmt: skip
+    none = update_stats([], dataclasses.replace(targets, kl_ref=torch.zeros(0)), UpdateSums(), **known)
+    assert (none.policy_loss, none.entropy, none.grad_norm, none.parse_failure_rate) == (0.0, 0.0, 0.0, 0.0)

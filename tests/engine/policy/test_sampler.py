@@ -278,16 +278,25 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
             prompts[slot] = [reply.ids[-1], *new]
 
 
-def test_prompts_of_very_different_lengths_are_not_padded_to_the_longest(make_policy):
+@pytest.mark.parametrize(
+    ("lengths", "forwards"),
+    [
+        ([5] * 3 + [60] + [5] * 36, [(1, 60), (39, 5)]),
+        ([40] * 40 + [5] * 3, [(43, 40)]),  # 3 x 35 tokens of padding are less than a forward
+    ],
+)
+def test_prompts_are_padded_to_the_longest_where_that_costs_less_than_a_forward(make_policy, lengths, forwards):
     policy = make_policy()
     shapes, encode = [], policy.model.backbone.encode
-    sampler = Sampler(policy, 40)
-    for slot in range(40):
+    sampler = Sampler(policy, len(lengths))
+    for slot in range(len(lengths)):
         sampler.restart(slot, (5, 6))
     policy.model.backbone.encode = lambda ids, *rest: shapes.append(tuple(ids.shape)) or encode(ids, *rest)
-    sampler.reply(range(40), [[7 + slot] * (60 if slot == 3 else 5) for slot in range(40)])
+    sampler.reply(range(len(lengths)), [[7 + slot] * length for slot, length in enumerate(lengths)])
     nodes = len(policy.trie.tree)
-    assert sorted(shapes[:2]) == [(1, 60 + nodes), (39, 5 + nodes)]
+    expected = [(rows, columns + nodes) for rows, columns in forwards]
+    assert sorted(shapes[: len(expected)]) == expected
+    assert all(columns == 1 for _, columns in shapes[len(expected) :])
 
 
 @pytest.mark.parametrize("kind", ["generate", "score"])

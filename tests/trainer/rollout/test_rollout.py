@@ -415,3 +415,17 @@ def test_environments_that_cannot_all_be_made_leave_those_there_are(make_rollout
     assert (len(rollout.slots), rollout.live, len(closed)) == (4, 4, 2)
     rollout.step()
     assert rollout.episodes == 4
+
+
+def test_forgotten_caches_are_computed_again_from_the_system_prompt_on(make_rollout):
+    rollout, _ = make_rollout(EndlessAgent())
+    backbone, columns = rollout.policy.model.backbone, []
+    encode = backbone.encode
+    backbone.encode = lambda ids, *rest: columns.append(ids.shape[1]) or encode(ids, *rest)
+    rollout.step()
+    prefix, opening, *_ = columns
+    rollout.forget_caches()
+    columns.clear()
+    rollout.step()
+    assert columns[0] == prefix
+    assert columns[1] > opening, "the first turn and the second at once"
