@@ -139,17 +139,3 @@ def test_an_episode_that_is_replayed_shows_its_last_state_if_the_agent_draws(mak
     assert order(seen)[-2:] == ["StateDrawn", "EpisodeFinished"]
     rollout.step()
     assert len(drawn(seen)) == 1, "nothing follows an episode that is replayed"
-
-
-def test_it_is_counted_how_often_each_action_was_named(make_rollout: Make) -> None:
-    class ReadsAsTold(CountAgent):
-        seen = [0, 1, 1, None]  # noqa: RUF012
-
-        def extract_action(self, response: str) -> Any:
-            return self.seen.pop(0)
-
-    rollout, _ = make_rollout(ReadsAsTold())
-    assert rollout.step() == []
-    first, second = rollout.step()
-    assert (first.actions, first.parse_failures) == ((1, 1), 0)
-    assert (second.actions, second.parse_failures) == ((0, 1), 1), "a reply that names none counts as none"

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable
 
-import msgspec
-import numpy as np
 import pytest
 
-from llamagym_tui.errors import ActionParseError, EnvError, PromptTooLongError
+from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.env_slot import shown_action
 from llamagym_tui.trainer.rollout.environments import episode_seed
-from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
-from tests.toy_env import CountAgent, EndlessAgent, FaultyEnv
-
-SEED = 7
-
-
-@pytest.fixture
-def make_rollout(make_policy):
-    def make(agent: CountAgent, **changes) -> tuple[Rollout, list[str]]:
-        warnings: list[str] = []
-
-        def emit(event: events.Event) -> None:
-            if isinstance(event, events.WarningRaised):
-                warnings.append(event.message)
-
-        settings = {"n_envs": 2, "max_turns": 9, "batch_turns": 8, "seed": SEED, "max_failures": 3} | changes
-        return Rollout(agent, make_policy(), emit=emit, **settings), warnings
-
-    return make
+from tests.toy_env import CountAgent, FaultyEnv
+from tests.trainer.rollout.conftest import SEED
 
 
 def faulty(fault: Callable[[FaultyEnv], float | None]) -> CountAgent:
@@ -161,26 +140,6 @@ def test_what_is_no_text_is_no_observation(make_rollout):
     assert len(warnings) == 1
 
 
-def test_an_observation_with_half_a_character_is_played(make_rollout):
-    class Halved(CountAgent):
-        def format_observation(self, observation: int) -> str:
-            return f"{observation}\udcff"
-
-    rollout, warnings = make_rollout(Halved(), max_failures=1)
-    fill(rollout)
-    assert warnings == []
-    assert rollout.slots[0].observation.endswith("?")
-
-
-@pytest.mark.parametrize("action", [True, 10**30, 1e200, float("nan"), np.float64(0.5), np.int64(1)])
-def test_whatever_an_action_is_its_event_is_read_back(action):
-    turn = events.TurnFinished(
-        episode=0, turn=0, reply="", action=shown_action(action), action_name="", how="json", reward=0.0
-    )
-    line = msgspec.json.encode(turn)
-    assert msgspec.json.decode(line, type=events.AnyEvent).action == str(action)
-
-
 def test_an_action_outside_its_space_is_named_and_one_inside_is_not_blamed(make_rollout):
     class Wrong(CountAgent):
         def extract_action(self, response: str) -> int:
@@ -255,91 +214,6 @@ def test_an_environment_that_cannot_be_closed_keeps_none_of_the_others_open(make
     assert "ZeroDivisionError" in caplog.text
 
 
-class LongWinded(EndlessAgent):
-    """Its observations are of 40 letters, which no conversation of 200 tokens holds many of."""
-
-    def format_observation(self, observation: int) -> str:
-        return "q" * 40
-
-
-def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(make_rollout):
-    rollout, warnings = make_rollout(LongWinded(), max_turns=50)
-    rollout.policy.context = 200
-    batch = fill(rollout)
-    assert {trajectory.end for trajectory in batch} == {"truncated"}
-    segments = [each for trajectory in batch for each in (*trajectory.segments, trajectory.final_prompt)]
-    lengths = [len(each.prefix) + len(each.ids) for each in segments]
-    assert 150 < max(lengths) <= 200
-    for trajectory in batch:  # the nearest value that is known is that of the last prompt that was read
-        (segment,) = trajectory.segments
-        assert trajectory.final_prompt.ids == segment.ids[: segment.turns[-1].start]
-    assert len(warnings) == 1
-    assert re.match(
-        r"Episodes of LlamaCount-v0 are cut off once a conversation is too long: a prompt of \d+ tokens and a reply "
-        r"of up to 6 are more than the 200 that the model reads\. They count as truncated\.",
-        warnings[0],
-    )
-
-
-def test_a_first_prompt_that_the_model_cannot_read_ends_the_run_before_any_forward(make_rollout, make_policy):
-    class Verbose(CountAgent):
-        def format_observation(self, observation: int) -> str:
-            return "q" * 50_000
-
-    rollout, _ = make_rollout(Verbose())
-    rollout.policy.model.backbone.encode = None
-    with pytest.raises(
-        PromptTooLongError, match=r"system prompt and one observation of LlamaCount-v0 are too long: .*"
-    ):
-        rollout.step()
-    assert rollout.live == 0
-    with pytest.raises(PromptTooLongError):
-        evaluate(Verbose(), make_policy(), episodes=2, greedy=True, seed=1, n_envs=2, max_turns=9)
-
-
-@pytest.mark.parametrize(("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False)])
-def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, own_limit, turns, warned):
-    class Limited(CountAgent):
-        env_kwargs = {"endless": True, "max_episode_steps": own_limit}  # noqa: RUF012
-
-    rollout, warnings = make_rollout(Limited(), max_turns=turns, batch_turns=20)
-    ended = []
-    while len(ended) < 6:
-        ended += rollout.step()
-    assert {(episode.length, episode.is_truncated) for episode in ended} == {(4, True)}
-    expected = (
-        "Episodes of LlamaCount-v0 are cut off after 4 turns; its own limit is 9: --set max_turns=N sets another "
-        "number. They count as truncated."
-    )
-    assert warnings == [expected] * warned
-
-
-def test_an_episode_that_its_environment_ends_is_not_truncated(make_rollout):
-    rollout, warnings = make_rollout(CountAgent())
-    ended = [*rollout.step(), *rollout.step()]
-    assert [episode.is_truncated for episode in ended] == [False, False]
-    assert warnings == []
-
-
-class ReadsNumbers(CountAgent):
-    """As users write it: a reply that is no number raises."""
-
-    def extract_action(self, response: str) -> int:
-        return int(response[:1] + "x" if self.fails else "1")
-
-    fails = True
-
-
-def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_line(make_rollout):
-    rollout, warnings = make_rollout(ReadsNumbers())
-    ended = fill(rollout)
-    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), "it ended no episode"
-    (warning,) = warnings
-    assert re.match(r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal", warning)
-    line = line_of(ReadsNumbers.extract_action, "int(")
-    assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
-
-
 @pytest.mark.parametrize("raised", [ZeroDivisionError("no"), SystemExit(2), AssertionError("no")])
 def test_no_error_of_an_agent_that_reads_a_reply_ends_anything(raised):
     class Raises(CountAgent):
@@ -359,23 +233,3 @@ def test_a_reply_that_names_no_action_by_the_documented_error_is_no_fault():
     agent = Strict()
     assert agent.read("go").failed
     assert agent.reading_fault == ""
-
-
-@pytest.mark.parametrize(("named", "warned"), [(0, True), (12, True), (13, False), (25, False)])
-def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollout, named, warned):
-    class Reads(CountAgent):
-        read_so_far = 0
-
-        def extract_action(self, response: str) -> int | None:
-            self.read_so_far += 1
-            return 1 if self.read_so_far % 25 < named else None
-
-    rollout, warnings = make_rollout(Reads(), batch_turns=60)
-    fill(rollout)
-    assert len(warnings) == warned
-    if warned:
-        share = round(100 * (1 - named / 25))
-        assert re.match(
-            rf"{share}% of the first 50 replies name no action, for example '.+'; see the system prompt and Reads\.",
-            warnings[0],
-        )

@@ -1,0 +1,66 @@
+"""What is reported once about an agent and its episodes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.toy_env import CountAgent
+from tests.trainer.rollout.test_failures import fill, line_of
+
+
+class ReadsNumbers(CountAgent):
+    """As users write it: a reply that is no number raises."""
+
+    def extract_action(self, response: str) -> int:
+        return int(response[:1] + "x" if self.fails else "1")
+
+    fails = True
+
+
+def test_the_first_error_of_an_agent_that_reads_a_reply_is_shown_once_with_its_line(make_rollout):
+    rollout, warnings = make_rollout(ReadsNumbers())
+    ended = fill(rollout)
+    assert all(turn.parse_failed for trajectory in ended for turn in trajectory.turns), "it ended no episode"
+    (warning,) = warnings
+    assert re.match(r"ReadsNumbers\.extract_action failed on the reply '.*': ValueError: invalid literal", warning)
+    line = line_of(ReadsNumbers.extract_action, "int(")
+    assert warning.endswith(f"({__file__}, line {line}); such replies count as naming no action.")
+
+
+@pytest.mark.parametrize(("named", "warned"), [(0, True), (12, True), (13, False), (25, False)])
+def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollout, named, warned):
+    class Reads(CountAgent):
+        read_so_far = 0
+
+        def extract_action(self, response: str) -> int | None:
+            self.read_so_far += 1
+            return 1 if self.read_so_far % 25 < named else None
+
+    rollout, warnings = make_rollout(Reads(), batch_turns=60)
+    fill(rollout)
+    assert len(warnings) == warned
+    if warned:
+        share = round(100 * (1 - named / 25))
+        assert re.match(
+            rf"{share}% of the first 50 replies name no action, for example '.+'; see the system prompt and Reads\.",
+            warnings[0],
+        )
+
+
+@pytest.mark.parametrize(("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False)])
+def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, own_limit, turns, warned):
+    class Limited(CountAgent):
+        env_kwargs = {"endless": True, "max_episode_steps": own_limit}  # noqa: RUF012
+
+    rollout, warnings = make_rollout(Limited(), max_turns=turns, batch_turns=20)
+    ended = []
+    while len(ended) < 6:
+        ended += rollout.step()
+    assert {(episode.length, episode.is_truncated) for episode in ended} == {(4, True)}
+    expected = (
+        "Episodes of LlamaCount-v0 are cut off after 4 turns; its own limit is 9: --set max_turns=N sets another "
+        "number. They count as truncated."
+    )
+    assert warnings == [expected] * warned
