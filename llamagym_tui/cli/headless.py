@@ -344,7 +344,10 @@ def _stopped_by_signals(command_queue: queue.SimpleQueue[AnyCommand], progress: 
     def stop(number: int, frame: object) -> None:
         # Hang-ups come twice: from the shell, and from the system.
         is_hang_up = number == getattr(signal, "SIGHUP", None)
-        signal.signal(number, signal.SIG_IGN if is_hang_up else before[signal.Signals(number)])
+        again = before[signal.Signals(number)]
+        if again is signal.SIG_IGN:  # as a script has it for ctrl+c in what it starts in the background
+            again = signal.default_int_handler
+        signal.signal(number, signal.SIG_IGN if is_hang_up else again)
         command_queue.put(Stop())
         with suppress(OSError):  # the terminal may be gone
             progress.show("stopping; the checkpoint comes first")

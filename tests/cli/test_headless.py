@@ -218,14 +218,14 @@ def test_under_nohup_a_hang_up_does_not_end_a_run(tmp_path: Path, stagehand: Sta
     assert [saved["episodes"] for saved in stagehand.built[0].saved][-1] == 12
 
 
-def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand) -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"])
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand, handler: Any) -> None:
     def interrupt(rollout: Rollout) -> None:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
     stagehand.before_step = interrupt
-    # A shell starts what runs in the background with ctrl+c ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, handler)  # a shell starts what runs in the background with ctrl+c ignored
     try:
         with pytest.raises(KeyboardInterrupt):
             headless.train(config(tmp_path))
