@@ -106,12 +106,15 @@ class FiguresStrip(StateText):
         return Content.assemble(head, (f"{bars:<{room}}", "$primary"), tail)
 
     def _rows(self, width: int) -> list[Content]:
-        if self.state.stats is None:
-            return [Content.styled("no PPO update yet", NAME)]
-        figures = [Figure("update", f"{self.state.updates:,}"), *ppo_figures(self.state.stats)]
+        state = self.state
+        figures = [Figure("dropped", f"{state.dropped:,}")] if state.dropped else []
+        if state.stats is not None:
+            figures = [Figure("update", f"{state.updates:,}"), *figures, *ppo_figures(state.stats)]
+        cells = [Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures]
+        if state.stats is None:
+            cells.append(Content.styled("no PPO update yet", NAME))
         rows = [Content("")]
-        for figure in figures:
-            cell = Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE))
+        for cell in cells:
             gap = "   " if rows[-1] else ""
             if rows[-1].cell_length + len(gap) + cell.cell_length > width:
                 if len(rows) == 2:

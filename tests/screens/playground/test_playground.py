@@ -349,3 +349,16 @@ async def test_focus_comes_back_with_the_room(make_app: MakeApp):
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await until(pilot, lambda: isinstance(app.screen.focused, ConversationView))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
+async def test_dropped_episodes_stand_among_the_figures(make_app: MakeApp, size: tuple[int, int]):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=size) as pilot:
+        await sees(pilot, "no PPO update yet")
+        assert "dropped" not in shown(pilot)
+        client.emit(fakes.counted([1.0], 9, dropped=3))
+        await until(pilot, lambda: "dropped 3 " in " ".join(shown(pilot).split()))
+        client.emit(*list(fakes.learning(4))[-1:])
+        await sees(pilot, "update")
+        assert "dropped 3 " in " ".join(shown(pilot).split())
