@@ -28,13 +28,11 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.protocol.literal import echo, one_line
-from llamagym_tui.returns import counted
+from llamagym_tui.returns import RECENT, counted
 from llamagym_tui.state.reduce import warm_start_text
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
-RECENT = 1000
-"""Episodes behind the mean return that is shown, about."""
 
 
 class Progress(ABC):

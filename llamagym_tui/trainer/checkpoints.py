@@ -120,29 +120,17 @@ class Checkpoints:
             self._awaits_judgement = False
 
     def roll_back(self, policy: Any, ppo: Any) -> Path:
-        """Put the last good checkpoint into policy and PPO; its folder.
-
-        Raises:
-            RunStoreError: there is none, or it cannot be used; both are as they were.
-        """
+        """Put the last good checkpoint into policy and PPO, as the engine does; its folder."""
         path: Path = self._files().roll_back(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path
 
     def keep_before_warm_start(self, policy: Any, ppo: Any) -> None:
-        """Keep the latest checkpoint, and PPO's reference, until the next warm start.
-
-        Raises:
-            RunStoreError: they cannot be kept.
-        """
+        """Keep the latest checkpoint, and PPO's reference, until the next warm start, as the engine does."""
         self._files().keep_before_warm_start(self._run_dir, policy, ppo)
 
     def undo_warm_start(self, policy: Any, ppo: Any) -> Path:
-        """Put what was kept before the last warm start into policy and PPO; its folder.
-
-        Raises:
-            RunStoreError: there is nothing, or it cannot be used; both are as they were.
-        """
+        """Put what was kept before the last warm start into policy and PPO, as the engine does; its folder."""
         path: Path = self._files().undo_warm_start(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path

@@ -50,14 +50,9 @@ def evaluate(
 
     Args:
         policy: chooses replies; its own random state is left as it was.
-        greedy: take the most probable token instead of sampling.
         seed: of environments and sampling.
-        max_turns: after which an episode is truncated.
         system_prompt: None: the agent's own.
-        max_failures: episodes in a row that may fail.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
-        should_stop: called between steps.
-        warn: receives sentences for people.
         progress: called with the number of episodes that have ended.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.

@@ -58,7 +58,6 @@ class Rollout:
             batch_turns: turns of a training batch, at least.
             seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched, and warnings.
-            greedy: take the most probable token instead of sampling.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
         Raises:
