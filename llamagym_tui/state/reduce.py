@@ -121,7 +121,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
             return _noted(_after(state, event, "warm_start", evaluations=evaluations), f"{comparison_text(event)}.")
         case events.WarmStartUndone():
-            undone = _after(state, event, "pending", updates=event.update, play=PlayCounts(), undo_update=None)
+            undone = _gone_back(_after(state, event, "pending", "warm_start", undo_update=None), event.update)
             meaning = f"to update {event.update:,}; policy, optimizer and reference are those before it"
             return _marked(_outdated(undone, "before the warm start was taken back"), "warm start taken back", meaning)
         case events.CheckpointSaved():
@@ -130,7 +130,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             requested = state.pending.checkpoint
             return _noted(written, f"Checkpoint written, after update {event.update:,}.") if requested else written
         case events.RolledBack():
-            rolled = _after(state, event, "pending", updates=event.update, play=PlayCounts())
+            rolled = _gone_back(_after(state, event, "pending"), event.update)
             return _marked(rolled, "rolled back", f"to update {event.update:,}; {event.reason}")
         case events.WarningRaised():
             message = clipped(event.message)
@@ -210,6 +210,12 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         failure="",  # in the events of a resumed run its earlier end comes before
         finished=None,
     )
+
+
+def _gone_back(state: RunState, update: int) -> RunState:
+    """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
+    then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
+    return replace(state, updates=update, stats=next(then, None), play=PlayCounts())
 
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:

@@ -6,6 +6,7 @@ from functools import reduce as fold
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
@@ -21,6 +22,7 @@ from llamagym_tui.protocol.events import (
     SessionFailed,
     SettingsChanged,
     UpdateFinished,
+    WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.returns import MAX_GROUPS, RECENT
@@ -234,6 +236,15 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     state = after(fakes.counted([-1.0] * 2, 6), state=run.restarted(lost))
     assert (state.episodes, state.returns.episodes, sum(state.returns.sums)) == (6, 6, 2.0)
     assert state.marks == ()
+
+
+@pytest.mark.parametrize("back", [RolledBack(update=2, path="good", reason="x"), WarmStartUndone(update=2)])
+def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to(back):
+    figures = {n: structs.replace(fakes.STATS, approx_kl=n / 100) for n in (1, 2, 3)}
+    updates = [UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()]
+    state = after(back, state=started(*updates))
+    assert (state.updates, state.stats) == (2, figures[2])
+    assert after(back, state=started(updates[0])).stats is None, "none is known rather than another one"
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():

@@ -105,6 +105,7 @@ def test_an_evaluation_before_it_is_none_of_the_present_policy() -> None:
         "before the warm start", "before the warm start was taken back",
     ]  # fmt: skip
     assert (state.undo_update, state.updates, state.marks[-1].label) == (None, 7, "warm start taken back")
+    assert state.warm_start == WarmStartState()
 
 
 def after_events(*events: Any, state: RunState | None = None) -> RunState:
