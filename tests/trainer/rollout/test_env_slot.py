@@ -98,3 +98,13 @@ def test_an_episode_that_its_environment_ends_is_not_truncated(make_rollout):
     ended = [*rollout.step(), *rollout.step()]
     assert [episode.is_truncated for episode in ended] == [False, False]
     assert warnings == []
+
+
+def test_of_what_is_only_played_the_watched_episode_can_be_recalled_after_its_end(make_rollout):
+    rollout, _ = make_rollout(CountAgent())
+    rollout.mode = "inference"
+    rollout.step()
+    assert len(rollout.step()) == 2
+    trajectory, stage = rollout.recall(0)
+    assert (len(trajectory.turns), stage) == (2, "inference")
+    assert rollout.recall(1) is None
