@@ -83,7 +83,7 @@ class Agent(AgentBase):
         self.tokenizer = tokenizer
         """The model's tokenizer; None in an agent without a model."""
 
-    def act(self, observation: Any, *, greedy: bool = False) -> Any:
+    def act(self, observation: Any, info: Any = None, *, greedy: bool = False) -> Any:
         """The action that the model chooses on an observation, or a list of actions on a list of observations.
 
         A list has one observation for each environment, in the same order each time, and None for an environment
@@ -92,25 +92,33 @@ class Agent(AgentBase):
 
         Args:
             observation: what the environment shows, or a list.
+            info: what the environment adds, or a list; ``format_observation`` gets it if it takes it. None: nothing.
             greedy: take the most probable token instead of sampling; such an episode is not trained on.
         Raises:
             NoModelError: the agent was made without a model.
-            ConfigError: the list has another length than before while episodes are under way.
+            ConfigError: the list has another length than before while episodes are under way, or than that of infos.
         """
-        return self._with_model().act(observation, greedy=greedy)
+        return self._with_model().act(observation, info, greedy=greedy)
 
-    def assign_reward(self, reward: Any) -> None:
+    def assign_reward(self, reward: Any, info: Any = None) -> None:
         """Credit a reward to the last action; after a list of observations, a list or array of as many rewards.
 
-        Rewards of environments that took no turn are left out; more than one for the same action add up.
+        Rewards of environments that took no turn are left out; more than one for the same action add up. `info` is what
+        the step returned, or a list: with a true ``invalid_action`` the reply counts as one that names no action.
 
         Raises:
             ConfigError: there is no action that it could belong to.
         """
-        self._with_model().assign_reward(reward)
+        self._with_model().assign_reward(reward, info)
 
     def terminate_episode(
-        self, train: bool = True, *, truncated: bool = False, final_observation: Any = None, env: int | None = None
+        self,
+        train: bool = True,
+        *,
+        truncated: bool = False,
+        final_observation: Any = None,
+        final_info: Any = None,
+        env: int | None = None,
     ) -> dict[str, float]:
         """End the episode; update the policy when a batch is full.
 
@@ -118,6 +126,7 @@ class Agent(AgentBase):
             train: whether the episode enters the batch.
             truncated: whether a time limit ended it; its value is then bootstrapped from `final_observation`.
             final_observation: what the environment showed last; needed when truncated.
+            final_info: what it added to that.
             env: index of the environment whose episode ended, where `act` takes a list.
         Returns:
             Figures of the update (those of `docs/METRICS.md`), or an empty dict while the batch is not full.
@@ -125,7 +134,7 @@ class Agent(AgentBase):
             ConfigError: a truncated episode has no final observation, or there is no such environment.
         """
         return self._with_model().terminate_episode(
-            train, truncated=truncated, final_observation=final_observation, env=env
+            train, truncated=truncated, final_observation=final_observation, final_info=final_info, env=env
         )
 
     @property

@@ -31,7 +31,9 @@ class EpisodeEnd(NamedTuple):
 class VectorEpisodes:
     """The turns and the ends of episodes in one vector environment.
 
-    ``agent.act(episodes.turns(observations))`` before each ``envs.step``, ``episodes.ends(*step)`` after it.
+    ``agent.act(episodes.turns(observations))`` before each ``envs.step``, ``episodes.ends(*step)`` after it. For agents
+    that take info, ``episodes.infos(infos)`` is what `Agent.act` and `Agent.assign_reward` take next to the list, and
+    ``episodes.infos(infos)[env]`` is the ``final_info`` of `Agent.terminate_episode`.
     """
 
     def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
@@ -44,6 +46,10 @@ class VectorEpisodes:
         """One observation for each environment; None where the next step only resets it, whatever the action."""
         split = iterate(self._envs.observation_space, observations)
         return [None if resets else seen for seen, resets in zip(split, self._resets_next, strict=True)]
+
+    def infos(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The info of each environment, from Gymnasium's of all, which has a mask ``_key`` for each key."""
+        return [_info_of(infos, env) for env in range(self._envs.num_envs)]
 
     def ends(
         self,
@@ -76,3 +82,12 @@ class VectorEpisodes:
         if "final_obs" not in infos:
             raise EnvError("The vector environment resets in the same step and has no final_obs in its infos.")
         return infos["final_obs"]
+
+
+def _info_of(infos: Mapping[str, Any], env: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, mask in infos.items():
+        if key.startswith("_") and key[1:] in infos and mask[env]:
+            value = infos[key[1:]]
+            found[key[1:]] = _info_of(value, env) if isinstance(value, Mapping) else value[env]
+    return found

@@ -14,6 +14,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.observed import expert_action, observation_text
 
 if TYPE_CHECKING:
     import gymnasium
@@ -51,17 +52,17 @@ def _episode(
     messages = opening(agent.get_system_prompt())
     actions: list[Any] = []
     rewards: list[float] = []
-    observation, _ = env.reset(seed=seed)
+    observation, info = env.reset(seed=seed)
     terminated = truncated = False
     while not (terminated or truncated):
-        action = agent.expert(observation)
+        action = expert_action(agent, observation, info, env)
         if action is None:
             raise UsageError(
                 f"{type(agent).__name__} has no expert to play {agent.env_id}: "
                 "define expert(observation), or play yourself (h in the playground)."
             )
-        messages += [user(agent.format_observation(observation)), assistant(agent.format_action(action))]
-        observation, reward, terminated, truncated, _ = env.step(action)
+        messages += [user(observation_text(agent, observation, info)), assistant(agent.format_action(action))]
+        observation, reward, terminated, truncated, info = env.step(action)
         actions.append(action)
         rewards.append(float(reward))
         truncated = truncated or len(actions) >= MAX_TURNS

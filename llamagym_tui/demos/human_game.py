@@ -19,6 +19,7 @@ from llamagym_tui.game.chat import Conversation, assistant, opening, user
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
+from llamagym_tui.game.observed import NO_INFO, Info, expert_action, is_refused, observation_text
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
 
@@ -48,6 +49,7 @@ class HumanGame:
         self._make_env = EnvMaker(agent, make_env)
         self._env: gymnasium.Env[Any, Any] | None = None
         self._observation: Any = None
+        self._info: Info = NO_INFO
         self.choices: tuple[Choice, ...] = ()
         self.chosen: Choice | None = None
         """Chosen and not taken yet."""
@@ -108,14 +110,14 @@ class HumanGame:
         self._seed = self._next_seed()
         prompt = self._system_prompt()
         try:
-            observation, _ = env.reset(seed=self._seed)
-            text = self._agent.format_observation(observation)
+            observation, info = env.reset(seed=self._seed)
+            text = observation_text(self._agent, observation, info)
         except Exception as error:
             raise EnvError(f"{self._agent.env_id} refused to begin an episode: {_reason(error)}.") from error
         self._messages = [*opening(prompt), user(text)]
         self._actions, self._rewards = [], []
         self.over, self.chosen, self.last, self.discarded = False, None, None, False
-        self._look(observation)
+        self._look(observation, info)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
         self.transcript = self.transcript.after(started).after(self._shown(text))
 
@@ -136,9 +138,9 @@ class HumanGame:
         env = self._opened()
         reply = worded(self._agent, action, reasoning)
         try:
-            observation, reward, terminated, truncated, _ = env.step(action)
-            reward = float(reward)
-            text = "" if terminated or truncated else self._agent.format_observation(observation)
+            observation, reward, terminated, truncated, info = env.step(action)
+            reward, refused = float(reward), is_refused(info)
+            text = "" if terminated or truncated else observation_text(self._agent, observation, info)
         except Exception as error:
             self.over, self.chosen = True, None
             raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
@@ -151,12 +153,13 @@ class HumanGame:
             action_name=self._agent.action_name(action),
             how="human",
             reward=reward,
+            is_refused=refused,
         )
         self.transcript = self.transcript.after(turn)
         self._messages.append(assistant(reply))
         self._actions.append(action)
         self._rewards.append(reward)
-        self._look(observation)
+        self._look(observation, info)
         if terminated or truncated:
             self._finish("terminated" if terminated else "truncated")
         else:
@@ -169,7 +172,7 @@ class HumanGame:
         if self.over or not self.has_expert:
             return ""
         try:
-            action = self._agent.expert(self._observation)
+            action = expert_action(self._agent, self._observation, self._info, self._env)
         except Exception:  # a user's own code
             return ""
         return "" if action is None else self._agent.action_name(action)
@@ -199,9 +202,9 @@ class HumanGame:
             raise EnvError("There is no environment yet: `open` makes it.")
         return self._env
 
-    def _look(self, observation: Any) -> None:
-        self._observation = observation
-        self.drawing = drawn(self._agent, self._env, observation).bracketed()
+    def _look(self, observation: Any, info: Info) -> None:
+        self._observation, self._info = observation, info
+        self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
 
     def _shown(self, text: str) -> ObservationShown:
         return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)

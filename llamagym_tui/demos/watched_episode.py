@@ -83,17 +83,18 @@ def as_demonstration(
     """A finished episode of the model as data to train on; a correction, if a person acted in some turns.
 
     Raises:
-        ActionParseError: a reply names no action, which is not worth imitating. In a correction the model's own
-            replies may be of that kind, as they are not trained on.
+        ActionParseError: a reply names no action, or was refused, which is not worth imitating. In a correction the
+            model's own replies may be of that kind, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
     messages, actions = opening(watched.started.system_prompt), []
     for observation, turn in zip(watched.observations, watched.turns, strict=True):
         reading = agent.read(turn.reply)
-        if reading.failed and not watched.replaced:
+        if (reading.failed or turn.is_refused) and not watched.replaced:
+            why = "names no action" if reading.failed else "was refused by the environment"
             raise ActionParseError(
-                f"Episode {turn.episode:,} was not kept: the reply of turn {turn.turn + 1} names no action, so it is "
-                "no example to train on."
+                f"Episode {turn.episode:,} was not kept: the reply of turn {turn.turn + 1} {why}, so it is no example "
+                "to train on."
             )
         actions.append(turn.action if reading.failed else reading.action)
         messages += [user(observation), assistant(turn.reply)]

@@ -15,6 +15,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.faults import Fault, short
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.observed import observation_text
 
 if TYPE_CHECKING:
     import gymnasium
@@ -45,9 +46,9 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
 def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: AgentBase) -> Iterator[str]:
     """The agent's text of each observation before an action, until the episode ends or cannot go on."""
     with contextlib.suppress(Exception):  # an action of a faulty line, or a user's own code
-        observation, _ = env.reset(seed=demo.seed)
+        observation, info = env.reset(seed=demo.seed)
         for action in demo.actions:
-            yield agent.format_observation(observation)
-            observation, _, terminated, truncated, _ = env.step(action)
+            yield observation_text(agent, observation, info)
+            observation, _, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 return

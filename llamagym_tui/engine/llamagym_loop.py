@@ -27,6 +27,7 @@ from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 from llamagym_tui.game.chat import Conversation, opening
+from llamagym_tui.game.observed import NO_INFO, Info, is_refused, observation_text
 
 if TYPE_CHECKING:
     from llamagym_tui.game.agent_base import AgentBase
@@ -84,23 +85,25 @@ class LlamaGymLoop:
     def rewards(self) -> list[float]:
         return list(self.slots[0].rewards)
 
-    def act(self, observation: Any, *, greedy: bool) -> Any:
+    def act(self, observation: Any, info: Any, *, greedy: bool) -> Any:
         many = isinstance(observation, list)
         observations = observation if many else [observation]
+        infos = _infos(info, len(observations), many)
         self._set_slots(len(observations), many)
         for slot, seen in zip(self.slots, observations, strict=True):
             slot.took_turn = not many or seen is not None
         turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
         actions = [self.agent.fallback_action] * len(observations)
         if turns:
-            prompts = self._prompts(turns, [self.agent.format_observation(observations[index]) for index in turns])
+            texts = [observation_text(self.agent, observations[index], infos[index]) for index in turns]
+            prompts = self._prompts(turns, texts)
             replies = self._sampler.reply(turns, prompts, greedy=greedy)
             for index, reply in zip(turns, replies, strict=True):
                 actions[index] = self._action(self.slots[index], reply)
                 self.slots[index].is_trained &= self.training and not greedy
         return actions if many else actions[0]
 
-    def assign_reward(self, reward: Any) -> None:
+    def assign_reward(self, reward: Any, info: Any) -> None:
         acted = [slot for slot in self.slots if slot.took_turn]
         if not (acted or self._many) or any(slot.episode is None for slot in acted):
             raise ConfigError(
@@ -108,10 +111,11 @@ class LlamaGymLoop:
             )
         if self._many and (not hasattr(reward, "__len__") or len(reward) != len(self.slots)):
             raise ConfigError(f"act was given a list of {len(self.slots)} observations: assign as many rewards.")
+        infos = _infos(info, len(self.slots), self._many)
         for index, (slot, each) in enumerate(zip(self.slots, reward if self._many else [reward], strict=True)):
             if slot.took_turn and slot.episode is not None:
                 earned = float(each)
-                slot.episode.reward(earned)
+                slot.episode.reward(earned, parse_failed=is_refused(_of_step(infos[index])))
                 slot.rewards.append(earned)
                 if not math.isfinite(earned) and slot.is_trained:
                     slot.is_trained = False
@@ -119,7 +123,7 @@ class LlamaGymLoop:
                     warnings.warn(f"The reward of {turn} is {earned}: its episode is not trained on.", stacklevel=3)
 
     def terminate_episode(
-        self, train: bool, *, truncated: bool, final_observation: Any, env: int | None
+        self, train: bool, *, truncated: bool, final_observation: Any, final_info: Any, env: int | None
     ) -> dict[str, float]:
         slot = self.slots[self._index(env)]
         if slot.episode is None:
@@ -127,7 +131,10 @@ class LlamaGymLoop:
         is_trained = train and self.training and slot.is_trained
         if is_trained and truncated and final_observation is None:
             raise ConfigError("A truncated episode is bootstrapped: terminate_episode needs its final_observation.")
-        final = self.agent.format_observation(final_observation) if is_trained and truncated else None
+        final = None
+        if is_trained and truncated:
+            info = _of_step(NO_INFO if final_info is None else final_info)
+            final = observation_text(self.agent, final_observation, info)
         trajectory = slot.episode.finish("truncated" if truncated else "terminated", final)
         self.slots[self._index(env)] = _EnvSlot(took_turn=slot.took_turn)
         return self._collect(trajectory) if is_trained else {}
@@ -203,6 +210,21 @@ class LlamaGymLoop:
         if not 0 <= int(env or 0) < len(self.slots):
             raise ConfigError(f"There is no environment {env}: act was given {len(self.slots)}, counted from 0.")
         return int(env or 0)
+
+
+def _infos(info: Any, count: int, many: bool) -> Sequence[Info]:
+    """One for each environment, empty where none is given."""
+    infos = (info or [None] * count) if many else [info]
+    if not isinstance(infos, Sequence) or len(infos) != count:
+        raise ConfigError(
+            f"{count} environments need a list of as many infos: VectorEpisodes.infos makes one of Gymnasium's."
+        )
+    return [NO_INFO if each is None else each for each in infos]
+
+
+def _of_step(info: Info) -> Info:
+    """The info of a step, within that of a reset where Gymnasium resets in the same step."""
+    return info.get("final_info", info)
 
 
 def _with_value_head(model: Any, tokenizer: Any) -> AutoModelForCausalLMWithValueHead:

@@ -49,8 +49,11 @@ class AgentBase(ABC):
         """The system message of every episode."""
 
     @abstractmethod
-    def format_observation(self, observation: Any) -> str:
-        """The user message for an observation."""
+    def format_observation(self, observation: Any, *args: Any, **kwargs: Any) -> str:
+        """The user message for an observation.
+
+        Define it with ``(self, observation)`` or, to use what the environment adds, ``(self, observation, info)``.
+        """
 
     @abstractmethod
     def extract_action(self, response: str) -> Any:
@@ -64,15 +67,19 @@ class AgentBase(ABC):
         """The canonical reply that names an action: what a person's choice is recorded as."""
         return json.dumps({"action": action})
 
-    def expert(self, observation: Any) -> Any:
+    def expert(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
         """The action of a scripted expert on an observation; None (the default): there is no expert.
 
-        What ``demos generate`` records.
+        What ``demos generate`` records. Define it with ``(self, observation)``, ``(self, observation, info)`` or
+        ``(self, observation, info, env)``; there is no environment (None) in the states of a policy map.
         """
         return None
 
-    def draw(self, observation: Any) -> str:
-        """A drawing of an observation for people, some lines of plain text; empty (the default): there is none."""
+    def draw(self, observation: Any, *args: Any, **kwargs: Any) -> str:
+        """A drawing of an observation for people, some lines of plain text; empty (the default): there is none.
+
+        Define it with ``(self, observation)`` or ``(self, observation, info)``.
+        """
         return ""
 
     def policy_map(self) -> PolicyMap | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observed import NO_INFO, Info, drawn_by
 
 MAX_LINES = 12
 """Lines of a drawing at most."""
@@ -46,11 +47,11 @@ def renders_text(env: Any, env_kwargs: Mapping[str, Any]) -> bool:
     return "render_mode" not in env_kwargs and "ansi" in ((env.metadata or {}).get("render_modes") or ())
 
 
-def drawn(agent: AgentBase, env: Any, observation: Any) -> Drawing:
+def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) -> Drawing:
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:
         if draws(agent):
-            return Drawing(_bounded(str(agent.draw(observation))))
+            return Drawing(_bounded(drawn_by(agent, observation, info)))
         rendered = env.render() if env.render_mode == "ansi" else ""
         return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
     except Exception:  # an environment's code, or a user's, may raise anything

@@ -158,6 +158,13 @@ class TurnFinished(Event, frozen=True, kw_only=True):
     """The reply that the agent would have given, where a person acted in its place. None: the agent acted."""
     replaced_action: str = ""
     """Name of the action in that reply; empty: it names none, or the agent acted."""
+    is_refused: bool = False
+    """Whether the environment refused the action (``invalid_action`` in its info): the reply counts as naming none."""
+
+    @property
+    def names_none(self) -> bool:
+        """Whether the reply counts as one that names no action."""
+        return self.is_refused or self.how == "failed"
 
 
 class EpisodeFinished(Event, frozen=True, kw_only=True):

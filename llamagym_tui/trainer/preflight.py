@@ -26,6 +26,7 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.observed import observation_text
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -149,15 +150,15 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
     episodes: list[list[str]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):
         env.action_space.seed(config.seed)
-        observation, _ = env.reset(seed=config.seed)
+        observation, info = env.reset(seed=config.seed)
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
-            episodes.append([agent.format_observation(observation)])
+            episodes.append([observation_text(agent, observation, info)])
             for _ in range(config.max_turns - 1):
-                observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+                observation, _, terminated, truncated, info = env.step(env.action_space.sample())
                 if terminated or truncated or time.monotonic() > until:
                     break
-                episodes[-1].append(agent.format_observation(observation))
-            observation, _ = env.reset()
+                episodes[-1].append(observation_text(agent, observation, info))
+            observation, info = env.reset()
     return episodes
 
 

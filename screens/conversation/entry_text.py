@@ -96,13 +96,13 @@ def _weighed(weighed: ActionsWeighed) -> Paragraph:
 
 
 def _action(turn: TurnFinished) -> Paragraph:
-    failed = turn.how == "failed"
+    how = HOW_READ[turn.how] + (", refused by the environment" if turn.is_refused else "")
     return Paragraph(
         "action",
-        "warning" if failed else "label",
+        "warning" if turn.names_none else "label",
         (
             Piece(one_line(turn.action_name), "action"),
-            Piece(f" · {HOW_READ[turn.how]}", "warning" if failed else "aside"),
+            Piece(f" · {how}", "warning" if turn.names_none else "aside"),
             Piece(f" · reward {number(turn.reward)}", "aside"),
         ),
     )

@@ -15,8 +15,9 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
-from tests.engine.conftest import loop_of
+from tests.engine.conftest import loop_of, tiny_llama
 from tests.llamagym_agent import SeedAgent
+from tests.text_env import ChestAgent, ChestEnv
 
 
 @pytest.mark.filterwarnings("ignore:top_p")
@@ -273,3 +274,17 @@ def test_an_episode_with_a_reward_that_is_not_finite_is_not_trained_on():
     agent.act((12, 5, 0))
     agent.assign_reward(1.0)
     assert agent.terminate_episode()["mean_return"] == 1.0
+
+
+def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
+    agent = ChestAgent(tiny_llama(len(tokenizer)), tokenizer, None, {"max_new_tokens": 4}, {"batch_size": 1000})
+    env = ChestEnv()
+    observation, info = env.reset()
+    action = agent.act(observation, info)
+    observation, reward, _, _, info = env.step(action)
+    agent.assign_reward(reward, info)
+    agent.terminate_episode(truncated=True, final_observation=observation, final_info=info)
+    (trajectory,) = loop_of(agent).batch
+    assert trajectory.turns[0].parse_failed
+    for segment in (trajectory.segments[0], trajectory.final_prompt):
+        assert "You can: take key, go north." in tokenizer.decode(segment.ids)

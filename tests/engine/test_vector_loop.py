@@ -16,6 +16,7 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.errors import ConfigError, EnvError
 from llamagym_tui.vector import EpisodeEnd, VectorEpisodes
 from tests.engine.conftest import loop_of
+from tests.text_env import ChestAgent, ChestEnv
 
 MODES = list(AutoresetMode)
 
@@ -193,3 +194,30 @@ def test_what_does_not_belong_together_is_refused():
         agent.assign_reward([1.0, 1.0])
     agent.terminate_episode(env=1)
     assert agent.act((1, 0)) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
+    envs = SyncVectorEnv([lambda: gymnasium.wrappers.TimeLimit(ChestEnv(), 2)] * 2, autoreset_mode=mode)
+    agent, episodes = agent_of(ChestAgent), VectorEpisodes(envs)
+    observations, infos = envs.reset(seed=0)
+    prompts = []
+    for commands in (["go north", "open chest"], ["wait", "go south"]):
+        agent.act(episodes.turns(observations), episodes.infos(infos))
+        prompts = [slot.episode.conversation[-2]["content"] for slot in loop_of(agent).slots]
+        step = envs.step(commands)
+        observations, infos = step[0], step[4]
+        agent.assign_reward(step[1], episodes.infos(infos))
+    infos = episodes.infos(infos)
+    assert prompts == [
+        "There is a chest. You can: go south, look at chest, wait.",
+        "You are in a hall. You can: take key, go north.",
+    ]
+    for env, truncated, final_observation in episodes.ends(*step):
+        agent.terminate_episode(
+            env=env, truncated=truncated, final_observation=final_observation, final_info=infos[env]
+        )
+    failed = [[turn.parse_failed for turn in trajectory.turns] for trajectory in loop_of(agent).batch]
+    assert failed == [[False, False], [True, True]]
+    finals = [agent.tokenizer.decode(each.final_prompt.ids) for each in loop_of(agent).batch]
+    assert ["wait" in text for text in finals] == [True, False], "what the attic allows, not the hall after its reset"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
@@ -197,11 +198,11 @@ def _cell(agent: AgentBase, state: Any, best: Callable[[Any], Any] | None, actio
     if best is not None:
         found = [int(action) for action in best(state)]
     else:
-        action = agent.expert(state)
+        action = expert_action(agent, state, NO_INFO, None)
         found = [] if action is None else [int(action)]
     if not all(action in range(actions) for action in found):
         raise ValueError(f"the best actions {found} are not all among {actions}")
-    return MapCell(words=agent.format_observation(state), best=found)
+    return MapCell(words=observation_text(agent, state, NO_INFO), best=found)
 
 
 def _signs(names: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from llamagym_tui.engine.policy.trajectory import End, Trajectory
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.environments import (
     LARGEST_RETURN,
@@ -71,6 +72,11 @@ class Turn(NamedTuple):
     reading: ActionReading
     action: Any
     outcome: Outcome
+
+    @property
+    def names_none(self) -> bool:
+        """Whether the reply counts as one that names no action."""
+        return self.reading.failed or self.outcome.is_refused
 
 
 @dataclass(slots=True)
@@ -133,10 +139,10 @@ class EnvSlot:
             if self.is_broken:
                 self.close()
                 self.env, self.is_broken = self.shared.make_env(), False
-            observation, _ = self.env.reset(seed=episode_seed(self.shared.seed, number))
+            observation, info = self.env.reset(seed=episode_seed(self.shared.seed, number))
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        self.observation = observation_text(agent, observation)
+        self.observation = observation_text(agent, observation, info)
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
             episode.require_fit(self.observation)
@@ -150,7 +156,7 @@ class EnvSlot:
         self._show(
             events.EpisodeStarted(episode=number, system_prompt=system_prompt, prompt_version=prompt_version, mode=mode)
         )
-        self._show_state(observation)
+        self._show_state(observation, info)
         self._show_observation()
 
     def prompt(self) -> Prompt:
@@ -180,20 +186,22 @@ class EnvSlot:
         self.shared.notices.of_reading(reply, reading)
         action = agent.fallback_action if reading.failed else reading.action
         outcome = stepped(self.env, agent.env_id, action, is_fallback=reading.failed)
+        if outcome.is_refused:
+            self.shared.notices.of_refusal(reply)
         return Turn(reply, replaced, reading, action, outcome)
 
     def add(self, turn: Turn) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
-        agent, (observation, reward, terminated, truncated) = self.shared.agent, turn.outcome
+        agent, (observation, reward, terminated, truncated, info, is_refused) = self.shared.agent, turn.outcome
         if not abs(self.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
-        text = observation_text(agent, observation)
-        self.under_way.reward(reward, parse_failed=turn.reading.failed)
+        text = observation_text(agent, observation, info)
+        self.under_way.reward(reward, parse_failed=turn.names_none)
         self.episode_return += reward
-        self.parse_failures += turn.reading.failed
+        self.parse_failures += turn.names_none
         self._count(turn)
         self._show(
             events.TurnFinished(
@@ -206,11 +214,12 @@ class EnvSlot:
                 reward=reward,
                 replaced=turn.replaced,
                 replaced_action="" if turn.replaced is None else named_action(agent, turn.replaced),
+                is_refused=is_refused,
             )
         )
         self.length += 1
         self.observation = text
-        self._show_state(observation)
+        self._show_state(observation, info)
         if terminated:
             return self._end("terminated")
         if truncated:
@@ -223,7 +232,7 @@ class EnvSlot:
 
     def _count(self, turn: Turn) -> None:
         """Count which action the policy's own reply named."""
-        is_named = turn.replaced is None and not turn.reading.failed
+        is_named = turn.replaced is None and not turn.names_none
         if is_named and isinstance(turn.action, int) and 0 <= turn.action < len(self.actions):
             self.actions[turn.action] += 1
 
@@ -285,8 +294,8 @@ class EnvSlot:
     def _show(self, event: events.Event) -> None:
         self.shared.spectator.observe(self.index, event)
 
-    def _show_state(self, observation: Any) -> None:
-        self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation))
+    def _show_state(self, observation: Any, info: Info) -> None:
+        self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation, info))
 
     def _show_observation(self) -> None:
         self._show(events.ObservationShown(episode=self.number, turn=self.length, text=self.observation))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from llamagym_tui.errors import MOST_WORDS
+from llamagym_tui.game import observed
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
 
@@ -30,6 +31,9 @@ class Outcome(NamedTuple):
     reward: float
     terminated: bool
     truncated: bool
+    info: observed.Info
+    is_refused: bool
+    """Whether the environment refused the action."""
 
 
 def episode_seed(run_seed: int, episode: int) -> int:
@@ -42,8 +46,9 @@ def episode_seed(run_seed: int, episode: int) -> int:
 
 def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, *, is_fallback: bool) -> Outcome:
     try:
-        observation, reward, terminated, truncated, _ = env.step(action)
-        return Outcome(observation, float(reward), bool(terminated), bool(truncated))
+        observation, reward, terminated, truncated, info = env.step(action)
+        is_refused = observed.is_refused(info)
+        return Outcome(observation, float(reward), bool(terminated), bool(truncated), info, is_refused)
     except RAISED as error:
         source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
         if not _is_in(env.action_space, action):
@@ -58,10 +63,10 @@ def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
         return False
 
 
-def observation_text(agent: AgentBase, observation: Any) -> str:
+def observation_text(agent: AgentBase, observation: Any, info: observed.Info) -> str:
     name = f"{type(agent).__name__}.format_observation"
     try:
-        text = agent.format_observation(observation)
+        text = observed.observation_text(agent, observation, info)
     except RAISED as error:
         raise EpisodeFault(f"{name} failed", error) from error
     if not isinstance(text, str):

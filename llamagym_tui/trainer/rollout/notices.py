@@ -21,6 +21,8 @@ class Notices:
         self._known_fault = agent.reading_fault
         self._read, self._unread, self._example = 0, 0, ""
         """Turns of ended episodes, those among them whose reply named no action, and such a reply."""
+        self._refused = False
+        """Whether some of them were refused by the environment instead."""
         self._warned_of_unread = False
 
     def of_reading(self, reply: str, reading: ActionReading) -> None:
@@ -30,6 +32,10 @@ class Notices:
             self._warn(self._known_fault)
         if reading.failed:
             self._example = reply
+
+    def of_refusal(self, reply: str) -> None:
+        """A reply whose action the environment refused."""
+        self._example, self._refused = reply, True
 
     def of_cut(self, why: str) -> None:
         """An episode that cannot go on although its environment could."""
@@ -42,8 +48,9 @@ class Notices:
         self._read, self._unread = self._read + turns, self._unread + unread
         if self._read >= FEWEST_READ and 2 * self._unread > self._read and not self._warned_of_unread:
             self._warned_of_unread = True
+            fault = "name no action or were refused" if self._refused else "name no action"
             name, share = type(self._agent).__name__, self._unread / self._read
             self._warn(
-                f"{share:.0%} of the first {self._read:,} replies name no action, for example "
+                f"{share:.0%} of the first {self._read:,} replies {fault}, for example "
                 f"{self._example[:MOST_WORDS]!r}; see the system prompt and {name}.extract_action."
             )

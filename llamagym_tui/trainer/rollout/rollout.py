@@ -136,7 +136,7 @@ class Rollout:
         is_there = slot is not None and (slot.number, slot.length) == (state.episode, state.turn)
         if not is_there and not draws(self.agent):
             return None
-        text, marks = drawn(self.agent, slot.env if slot else None, state.observation)
+        text, marks = drawn(self.agent, slot.env if slot else None, state.observation, state.info)
         if not text:
             return None
         return events.StateDrawn(episode=state.episode, turn=state.turn, text=text, marks=list(marks))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, Event, TurnFinished, WatchChanged
 
 
@@ -22,6 +23,7 @@ class Undrawn(NamedTuple):
     turn: int
     """Turns of the episode before."""
     observation: Any
+    info: Info
 
 
 Item = Event | Undrawn
@@ -107,7 +109,7 @@ class Spectator:
         if env == self.env:
             self._emit(event)
             self.turns += isinstance(event, TurnFinished)
-        if isinstance(event, TurnFinished) and event.how == "failed" and self._wants_failure:
+        if isinstance(event, TurnFinished) and event.names_none and self._wants_failure:
             self._begin(WatchChanged(kind="failure", env=env), [] if env == self.env else items)
         if isinstance(event, EpisodeFinished):
             self._present.add(items, event.episode_return)

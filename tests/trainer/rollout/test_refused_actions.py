@@ -1,0 +1,52 @@
+"""An environment that says no: such a reply counts as one that names no action, and how it was read is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.engine.learning.rewards import turn_rewards
+from llamagym_tui.protocol.events import TurnFinished, WarningRaised, WatchChanged
+from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from tests.text_env import ChestAgent
+
+
+def play(make_policy, steps: int, max_turns: int = 4):
+    emitted = []
+    rollout = Rollout(
+        ChestAgent(), make_policy(), n_envs=1, max_turns=max_turns, batch_turns=99, seed=1, emit=emitted.append
+    )
+    ended = [episode for _ in range(steps) for episode in rollout.step()]
+    return rollout, ended, emitted
+
+
+def test_a_refused_action_is_counted_and_charged_as_a_reply_that_names_none(make_policy):
+    rollout, (episode,), emitted = play(make_policy, steps=4)
+    assert (episode.length, episode.parse_failures) == (4, 4)
+    (trajectory,) = rollout.take_batch()
+    assert turn_rewards(trajectory.turns, scale=1.0, parse_penalty=0.5).tolist() == [-0.5] * 4
+    turns = [event for event in emitted if isinstance(event, TurnFinished)]
+    assert {(turn.how, turn.is_refused) for turn in turns} == {("custom", True)}
+    (action,) = paragraphs(turns[0], prompt_is_new=False)
+    assert " · read by the agent, refused by the environment" in [piece.text for piece in action.pieces]
+    assert action.label_style == "warning"
+
+
+def test_an_admissible_command_is_no_failure(make_policy, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ChestAgent, "extract_action", lambda self, response: "go north")
+    _, _, emitted = play(make_policy, steps=2)
+    turns = [event for event in emitted if isinstance(event, TurnFinished)]
+    assert [turn.is_refused for turn in turns] == [False, True], "one cannot go further north"
+
+
+def test_a_person_who_waits_for_a_failure_sees_a_refused_action(make_policy):
+    rollout, _, emitted = play(make_policy, steps=0)
+    rollout.spectator.watch_next("failure")
+    rollout.step()
+    assert WatchChanged(kind="failure", env=0) in emitted
+
+
+def test_it_is_reported_once_that_most_replies_are_refused(make_policy):
+    _, _, emitted = play(make_policy, steps=60, max_turns=8)
+    (warning,) = [event.message for event in emitted if isinstance(event, WarningRaised) and "replies" in event.message]
+    assert warning.startswith("100% of the first 56 replies name no action or were refused, for example '")
