@@ -13,15 +13,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.errors import ConfigError, NoModelError
-from llamagym_tui.game.actions import ActionReading, read_action
+from llamagym_tui.game.actions import FAILED, ActionReading, read_action
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.observations import fields, in_words, named_levels
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
     from llamagym_tui.game.chat import Conversation
     from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 
-__all__ = ["ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "read_action"]
+__all__ = [
+    "FAILED",
+    "ActionReading",
+    "Agent",
+    "Landmark",
+    "Panel",
+    "PolicyMap",
+    "fields",
+    "in_words",
+    "named_levels",
+    "read_action",
+]
 
 
 class Agent(AgentBase):

@@ -180,6 +180,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     agent: str
     """Agent name, ``path.py[:Class]`` or Gymnasium id."""
+    env: dict[str, bool | int | float | str | None] = field(default_factory=dict)
+    """Keyword arguments of ``gymnasium.make``, on top of the agent's own."""
+    observation_ranges: list[tuple[Number, Number]] | None = None
+    """Least and largest number that the generic agent shows as 0 and 99, for each of an observation's numbers. None: as
+    the agent has them."""
     model: str = "bundled"
     """Registry name, hub id or local path."""
     run_dir: str
@@ -192,8 +197,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Replaces the agent's own system prompt. None: the agent's own."""
     n_envs: Count = 128
     """Environments stepped together."""
-    max_turns: Count = 100
-    """Turns after which an episode is truncated."""
+    max_turns: Count | None = None
+    """Turns after which an episode is truncated. None: the environment's own limit, or 200 where it has none."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES
     """Episodes in a row, by their numbers, that environment or agent may fail in before the run ends."""
     device: Device = "auto"

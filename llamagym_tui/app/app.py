@@ -99,7 +99,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         )
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
-        self._agent = RunAgent(config.agent if config else "", agent_class)
+        self._agent = RunAgent(config.agent if config else "", agent_class, config=config)
         self._client_factory = client_factory or _trainer_process
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
@@ -138,7 +138,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
             self.show_tour()
 
     def open_run(self, config: RunConfig) -> None:
-        self._agent = RunAgent(config.agent)
+        self._agent = RunAgent(config.agent, config=config)
         self.config = config
         self.run_state = initial_state(config)
         self.push_screen(self._make_playground(config))

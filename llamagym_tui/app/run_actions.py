@@ -51,7 +51,7 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.state.replay import Recording
 
         recording = Recording(run_dir)
-        self._agent = RunAgent(recording.config.agent, may_run_code=False)
+        self._agent = RunAgent(recording.config.agent, config=recording.config, may_run_code=False)
         screen = ReplayScreen(recording, lambda: str(self._agent.demos_path()))
         self.run_state = screen.player.state
         return screen

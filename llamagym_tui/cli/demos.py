@@ -25,17 +25,22 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the first episode; the next ones count up. (5000000)")
     ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="Keyword argument of the environment; may be repeated."),
+    ] = None,
 ) -> None:
     """Let an agent's scripted expert play, and write its episodes."""
     from llamagym_tui.demos import files as demo_files
     from llamagym_tui.demos.expert_play import FIRST_SEED, expert_episodes
     from llamagym_tui.run_store import utc_now
     from llamagym_tui.setup import catalog
+    from llamagym_tui.setup.run_config import env_kwargs
 
-    name = catalog.agent_name(agent)
+    name, player = catalog.agent_name(agent), catalog.find_agent(agent, env_kwargs(env))()
     path = out or demo_files.demos_dir() / f"{name}-expert.jsonl"
     first = FIRST_SEED if seed is None else seed
-    found = list(expert_episodes(catalog.find_agent(agent)(), name, episodes=episodes, seed=first, clock=utc_now))
+    found = list(expert_episodes(player, name, episodes=episodes, seed=first, clock=utc_now))
     demo_files.write(path, found)
     mean = sum(demo.episode_return for demo in found) / len(found)
     echo(f"{path}: {counted(len(found), 'episode')}, mean return {mean:.3f}")

@@ -73,6 +73,7 @@ def evaluate(
     greedy: bool,
     quantization: Quantization | None = None,
     system_prompt: str | None = None,
+    env: dict[str, Any] | None = None,
     json_output: bool = False,
     debug: bool = False,
     **settings: Any,
@@ -84,6 +85,7 @@ def evaluate(
         greedy: take the most probable token instead of sampling.
         quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
+        env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         debug: leave stderr to the libraries too.
         settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
@@ -96,7 +98,8 @@ def evaluate(
     quiet_libraries()
     if system_prompt is not None:
         settings["system_prompt"] = system_prompt
-    config = validated(msgspec.structs.replace(_settings_of(agent_spec, model, quantization), **settings))
+    known = _settings_of(agent_spec, model, quantization)
+    config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **settings))
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
@@ -316,11 +319,13 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
     is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
     return RunConfig(
         agent=agent_spec,
+        env=trained.env if is_same_agent else {},
+        observation_ranges=trained.observation_ranges if is_same_agent else None,
         model=model,
         run_dir="",
         mode="inference",
         system_prompt=run_store.last_system_prompt(folder) if is_run and is_same_agent else None,
-        max_turns=trained.max_turns,
+        max_turns=trained.max_turns if is_same_agent else None,
         full_finetuning=True if bits == "none" and dtype == "float32" else None,
         dtype=dtype,
         quantization=bits,

@@ -50,6 +50,12 @@ def _option(kind: Any, text: str, *names: str, panel: str = RUN, **more: Any) ->
 
 OPTIONS = {
     "model": _option(str | None, "Model name, hub id, local path or run folder. Not given: the bundled model."),
+    "env": _option(
+        list[str] | None,
+        "Keyword argument of the environment, as --env size=8; may be repeated.",
+        "--env",
+        metavar="NAME=VALUE",
+    ),
     "prompt_file": _option(Path | None, "Text file that replaces the agent's system prompt."),
     "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
     "envs": _option(int | None, "Environments stepped together. (128)", min=1),
@@ -96,7 +102,7 @@ OPTIONS = {
 """Options that several commands share, by parameter name, in the order of the help."""
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
-MODEL_OPTIONS = ("model", "prompt_file", "device", "quantization", "threads")
+MODEL_OPTIONS = ("model", "env", "prompt_file", "device", "quantization", "threads")
 SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
 
 
@@ -126,12 +132,13 @@ def _config(
     prompt_file: Path | None,
     threads: str | None,
     settings: list[str] | None,
+    env: list[str] | None,
     resume: bool = False,
     envs: int | None = None,
     **options: Any,
 ) -> RunConfig:
     """The settings of a run by its `OPTIONS`."""
-    from llamagym_tui.setup.run_config import prompt_text, run_config, thread_count
+    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, run_config, thread_count
 
     return run_config(
         agent=agent,
@@ -139,6 +146,7 @@ def _config(
         system_prompt=prompt_text(prompt_file),
         threads=thread_count(threads),
         n_envs=envs,
+        env=env_kwargs(env),
         assignments=settings or (),
         **options,
     )
@@ -187,7 +195,9 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
     from llamagym_tui.setup.run_config import warm_start, with_run_dir
 
     sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
-    config = _config(agent, **options, **warm_start(agent, sft_data, wanted=wanted, resume=options["resume"]))
+    config = _config(
+        agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=options["resume"])
+    )
     from llamagym_tui.cli import headless
 
     raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug))
@@ -207,7 +217,7 @@ def sft(
     """Train on demonstrations, as a start that PPO goes on from."""
     from llamagym_tui.setup.run_config import sft_file, with_run_dir
 
-    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"])})
+    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"], options["env"])})
     from llamagym_tui.cli import headless_sft
 
     raise typer.Exit(headless_sft.warm_start(with_run_dir(config), hands=hands, json_output=json_output, debug=debug))
@@ -230,9 +240,10 @@ def evaluate(
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.setup import catalog
-    from llamagym_tui.setup.run_config import checked_model, prompt_text, thread_count
+    from llamagym_tui.setup.run_config import checked_model, env_kwargs, prompt_text, thread_count
 
-    catalog.find_agent(agent)
+    env = env_kwargs(options["env"])
+    catalog.find_agent(agent, env)
     name = checked_model(options["model"] or BUNDLED)
     system_prompt, n_threads = prompt_text(options["prompt_file"]), thread_count(options["threads"])
     from llamagym_tui.cli import headless
@@ -248,6 +259,7 @@ def evaluate(
         quantization=options["quantization"],
         threads=n_threads,
         system_prompt=system_prompt,
+        env=env,
         json_output=json_output,
         debug=debug,
     )

@@ -13,7 +13,7 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
-from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import expert_action, observation_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def expert_episodes(
         UsageError: the agent has no expert.
         EnvError: the environment cannot be made, or refused a reset or a step.
     """
-    env = make_env(agent.env_id, agent.env_kwargs)
+    env = agent_env(agent)
     try:
         for number in range(episodes):
             yield _episode(agent, agent_name, env, seed + number, clock)

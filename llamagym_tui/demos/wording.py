@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.faults import Fault, short
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observation_text
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fa
     for line, demo in numbered.items():
         if demo.env_id != agent.env_id or demo.env_kwargs != dict(agent.env_kwargs) or demo.seed is None:
             continue
-        env = env or make_env(agent.env_id, agent.env_kwargs)
+        env = env or agent_env(agent)
         pairs = zip(_played_again(env, demo, agent), demo.observations, strict=False)
         for turn, (now, then) in enumerate(pairs, start=1):
             if now != then:

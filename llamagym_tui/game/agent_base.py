@@ -38,6 +38,9 @@ class AgentBase(ABC):
     """Key on which a person takes an action; empty: the digit of its index."""
     baselines: ClassVar[Mapping[str, float]] = {}
     """Published mean returns by name."""
+    counts_actions: ClassVar[bool] = False
+    """Whether actions are indices of `action_names` whatever the environment's own are: counted from another number, or
+    combinations of several decisions."""
     fallback_action: ClassVar[Any] = 0
     """What the environment gets when a reply names no action."""
 
@@ -62,6 +65,10 @@ class AgentBase(ABC):
         Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
         ``ActionParseError``, means that the reply names none.
         """
+
+    def wrap_env(self, env: Any) -> Any:
+        """The environment as this agent plays it; as it is (the default), or in Gymnasium's wrappers."""
+        return env
 
     def format_action(self, action: Any) -> str:
         """The canonical reply that names an action: what a person's choice is recorded as."""

@@ -6,10 +6,12 @@ what the environment does in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.errors import EnvError, user_place
+from llamagym_tui.errors import EnvError, described, user_place
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.drawing import draws, renders_text
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     import gymnasium
 
 MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
+
+MOST_COMBINATIONS = 64
+"""Of several decisions in one action, as far as each has a name."""
+TURNS_WITHOUT_LIMIT = 200
+"""Of an episode at most, where neither the environment nor the run has a limit."""
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -34,25 +41,84 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, A
         raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
 
 
+def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymnasium.Env[Any, Any]:
+    """An environment in the agent's wrappers, made with `more` keyword arguments.
+
+    Raises:
+        EnvError: it cannot be made, or not wrapped.
+    """
+    env = make(agent.env_id, {**agent.env_kwargs, **more})
+    try:
+        return agent.wrap_env(env)
+    except Exception as error:  # a user's own code
+        raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
+
+
+def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymnasium.Env[Any, Any]:
+    """An environment as the agent plays it: `wrapped_env`, its actions counted from 0 if the agent counts them."""
+    env = wrapped_env(agent, make, **more)
+    return _counted(env) if agent.counts_actions else env
+
+
+def few_actions(space: Any) -> Sequence[Any] | None:
+    """The actions of a space in order, combinations of several decisions too; None: there are too many, or no end."""
+    import numpy as np
+    from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
+
+    if isinstance(space, Discrete):
+        return range(int(space.start), int(space.start) + int(space.n))
+    if not isinstance(space, MultiDiscrete | MultiBinary):
+        return None
+    if (parts := decisions(space)) is None:
+        return None
+    combined = itertools.product(*parts)
+    return [np.array(action, dtype=space.dtype).reshape(space.shape) for action in combined]
+
+
+def decisions(space: Any) -> list[range] | None:
+    """The values of each decision of a MultiDiscrete or MultiBinary space; None: too many combinations to name."""
+    import numpy as np
+
+    sizes = np.ravel(getattr(space, "nvec", np.full(space.shape, 2))).tolist()
+    starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
+    parts = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
+
+
+def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """The environment with its few actions counted from 0; as it is, if they are so already or cannot be counted."""
+    from gymnasium.spaces import Discrete
+    from gymnasium.wrappers import TransformAction
+
+    actions = few_actions(env.action_space)
+    if actions is None or actions == range(len(actions)):
+        return env
+    return TransformAction(env, lambda index: actions[index], Discrete(len(actions)))
+
+
+def turn_limit(env: gymnasium.Env[Any, Any]) -> int:
+    """Turns after which an environment itself cuts an episode off; of one that never does, a default."""
+    return getattr(env.spec, "max_episode_steps", None) or TURNS_WITHOUT_LIMIT
+
+
 class EnvMaker:
     """Makes the environments of one agent; they render text if they can and the agent draws nothing itself."""
 
     def __init__(self, agent: AgentBase, make: MakeEnv = make_env) -> None:
         self._agent, self._make = agent, make
         self._kwargs: Mapping[str, Any] | None = None
-        """Arguments of every environment after the first; None: not tried yet which ones render text."""
+        """More arguments of every environment after the first; None: not tried yet which ones render text."""
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
-        env_id, own = self._agent.env_id, self._agent.env_kwargs
         if self._kwargs is not None:
-            return self._make(env_id, self._kwargs)
-        env, self._kwargs = self._make(env_id, own), own
-        if draws(self._agent) or not renders_text(env, own):
+            return agent_env(self._agent, self._make, **self._kwargs)
+        env, self._kwargs = agent_env(self._agent, self._make), {}
+        if draws(self._agent) or not renders_text(env, self._agent.env_kwargs):
             return env
         try:
-            rendering = self._make(env_id, {**own, "render_mode": "ansi"})
+            rendering = agent_env(self._agent, self._make, render_mode="ansi")
         except EnvError:
             return env
         env.close()
-        self._kwargs = {**own, "render_mode": "ansi"}
+        self._kwargs = {"render_mode": "ansi"}
         return rendering

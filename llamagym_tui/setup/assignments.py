@@ -15,7 +15,13 @@ import msgspec
 from llamagym_tui.config import place_of, setting_types
 from llamagym_tui.errors import UsageError
 
-OPTIONS_OF = {"agent": "the argument AGENT", "model": "--model", "run_dir": "--run-dir", "resume": "--resume"}
+OPTIONS_OF = {
+    "agent": "the argument AGENT",
+    "env": "--env",
+    "model": "--model",
+    "run_dir": "--run-dir",
+    "resume": "--resume",
+}
 """Settings that are more than a value, and how they are given."""
 
 

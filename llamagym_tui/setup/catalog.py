@@ -1,4 +1,4 @@
-"""Finds agents: by name, by ``path.py[:Class]``, or a generic one for any Gymnasium id.
+"""Finds agents: by name, by ``path.py[:Class]``, or a generic one for a Gymnasium id.
 
 Imports neither torch nor, before an environment is needed, gymnasium. Every refusal is a `UsageError` in one
 sentence.
@@ -10,12 +10,13 @@ import difflib
 import importlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llamagym_tui import agents
+from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import make_env
@@ -23,8 +24,8 @@ from llamagym_tui.game.environment import make_env
 if TYPE_CHECKING:
     import gymnasium
 
-MAX_OBSERVATION_NUMBERS = 512
-"""Numbers in an observation that still fit into a text; an image has thousands."""
+    from llamagym_tui.config import RunConfig
+    from llamagym_tui.game.observations import Range
 
 
 class AgentFile(NamedTuple):
@@ -41,23 +42,43 @@ def built_in() -> dict[str, type[AgentBase]]:
     return {name: agent for name, agent in found if agent is not None}
 
 
-def find_agent(spec: str) -> type[AgentBase]:
+def find_agent(
+    spec: str, env_kwargs: Mapping[str, Any] | None = None, ranges: Sequence[Range] | None = None
+) -> type[AgentBase]:
     """The agent class that a spec names.
 
     Args:
         spec: a built-in name (``frozen_lake`` or ``frozen-lake``), ``path.py[:Class]``, or a Gymnasium id
-            (``CartPole-v1``).
+            (``CartPole-v1``, ``module:Maze-v0``).
+        env_kwargs: of ``gymnasium.make``, on top of the agent's own; baselines are of its own alone.
+        ranges: of the numbers that a generic agent shows, as a run began with them. None: found now.
     Raises:
         UsageError: nothing of that name; the message has the nearest ones.
         AgentFileError: the file is faulty; the message has file and line.
     """
+    agent = _named(spec)
+    if env_kwargs:
+        # Its module is this one: what ships for the agent was played in its own environment.
+        agent = type(agent.__name__, (agent,), {"env_kwargs": {**agent.env_kwargs, **env_kwargs}, "baselines": {}})
+    if not issubclass(agent, GenericAgent):
+        return agent
+    from llamagym_tui.setup.generic_agents import completed
+
+    return completed(agent, ranges)
+
+
+def agent_of(config: RunConfig) -> type[AgentBase]:
+    """The agent class of a run. Raises what `find_agent` raises."""
+    return find_agent(config.agent, config.env, config.observation_ranges)
+
+
+def _named(spec: str) -> type[AgentBase]:
     file = agent_file(spec)
     if file is not None:
         from llamagym_tui.setup.agent_files import load_agent
 
         return load_agent(*file)
-    agent = _agent_in(_as_built_in(spec))
-    return agent if agent is not None else _generic_agent(spec, list(built_in()))
+    return _agent_in(_as_built_in(spec)) or _generic_agent(spec)
 
 
 def agent_file(spec: str) -> AgentFile | None:
@@ -130,51 +151,16 @@ def _numbered(space: Any) -> tuple[str, ...]:
     return ()
 
 
-def _generic_agent(env_id: str, known: list[str]) -> type[AgentBase]:
+def _generic_agent(env_id: str) -> type[AgentBase]:
+    """Of an id as `gymnasium.make` takes it; one in a module is looked up when the environment is made."""
     import gymnasium
 
-    from llamagym_tui.agents.generic import GenericAgent
-
-    try:
-        gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ImportError, ValueError) as error:
-        raise UsageError(_unknown(env_id, known, list(gymnasium.registry))) from error
-    env = _made(env_id, {})
-    try:
-        names = _numbered(env.action_space)
-        _require_describable(env_id, env, names)
-    finally:
-        env.close()
-    members = {"env_id": env_id, "title": env_id, "action_names": names, "__module__": GenericAgent.__module__}
-    return type("GenericAgent", (GenericAgent,), members)
-
-
-def _require_describable(env_id: str, env: gymnasium.Env[Any, Any], names: tuple[str, ...]) -> None:
-    if not names:
-        raise UsageError(
-            f"{env_id} takes actions from {env.action_space}, and the generic agent can only name discrete ones "
-            "counted from 0; write an agent file for it (path.py:Class)."
-        )
-    numbers = _numbers(env.observation_space)
-    if numbers > MAX_OBSERVATION_NUMBERS:
-        raise UsageError(
-            f"{env_id} shows {numbers:,} numbers at a time, too many for a text; "
-            "write an agent file that puts what matters into words (path.py:Class)."
-        )
-
-
-def _numbers(space: Any) -> int:
-    """How many numbers an observation of a space has; a text counts as one."""
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict):
-        return sum(_numbers(part) for part in space.spaces.values())
-    if isinstance(space, spaces.Tuple):
-        return sum(_numbers(part) for part in space.spaces)
-    count = 1
-    for size in getattr(space, "shape", None) or ():
-        count *= int(size)
-    return count
+    if ":" not in env_id:
+        try:
+            gymnasium.spec(env_id)
+        except (gymnasium.error.Error, ImportError, ValueError) as error:
+            raise UsageError(_unknown(env_id, list(built_in()), list(gymnasium.registry))) from error
+    return type("GenericAgent", (GenericAgent,), {"env_id": env_id, "__module__": GenericAgent.__module__})
 
 
 def _made(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

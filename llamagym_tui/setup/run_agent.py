@@ -15,18 +15,28 @@ from llamagym_tui.errors import AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
 
 if TYPE_CHECKING:
+    from llamagym_tui.config import RunConfig
     from llamagym_tui.demos.human_game import HumanGame
     from llamagym_tui.demos.writer import DemoWriter
 
 
 class RunAgent:
-    def __init__(self, spec: str, agent_class: type[AgentBase] | None = None, *, may_run_code: bool = True) -> None:
+    def __init__(
+        self,
+        spec: str,
+        agent_class: type[AgentBase] | None = None,
+        *,
+        config: RunConfig | None = None,
+        may_run_code: bool = True,
+    ) -> None:
         """An agent by its spec, or by its class if that is known; not looked up yet.
 
         Args:
+            config: of the run that it plays in. None: of none.
             may_run_code: whether a file or module that `spec` names may be executed; not for a recorded run.
         """
         self.spec = spec
+        self._config = config
         self._may_run_code = may_run_code
         self._class = agent_class
         self._agent: AgentBase | None = None
@@ -51,12 +61,12 @@ class RunAgent:
         """
         if self._agent is None:
             if self._class is None:
-                from llamagym_tui.setup.catalog import find_agent
+                from llamagym_tui.setup.catalog import agent_of, find_agent
                 from llamagym_tui.setup.trust import code_of
 
                 if not self._may_run_code and (code := code_of(self.spec)):
                     raise UsageError(f"A replay executes no code, and the agent of this run is {code}; resume the run.")
-                self._class = find_agent(self.spec)
+                self._class = agent_of(self._config) if self._config else find_agent(self.spec)
             try:
                 self._agent = self._class()
             except Exception as error:  # a user's own code

@@ -47,9 +47,9 @@ def run_config(
 
         given |= settings(assignments)
     if agent is not None:
-        catalog.find_agent(agent)
+        ranges = getattr(catalog.find_agent(agent, given.get("env")), "observation_ranges", ())
         trust.remember_typed(agent)
-        given["agent"] = catalog.absolute_spec(agent)
+        given |= {"agent": catalog.absolute_spec(agent), "observation_ranges": list(ranges) or None}
     if "model" in given:
         given["model"] = checked_model(given["model"])
     if resume:
@@ -68,7 +68,9 @@ def with_run_dir(config: RunConfig) -> RunConfig:
     return msgspec.structs.replace(config, run_dir=str(folder.absolute()))
 
 
-def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bool) -> dict[str, Any]:
+def warm_start(
+    agent: str | None, path: Path | None, env: Sequence[str] | None = None, *, wanted: bool, resume: bool
+) -> dict[str, Any]:
     """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships.
 
     Raises:
@@ -81,11 +83,11 @@ def warm_start(agent: str | None, path: Path | None, *, wanted: bool, resume: bo
         return {}
     if resume:
         raise UsageError("A run that is resumed has begun already; --sft-warm-start is for a new one.")
-    return {"sft_warm_start": True, "sft_data": sft_file(agent, path) if agent is not None else None}
+    return {"sft_warm_start": True, "sft_data": sft_file(agent, path, env) if agent is not None else None}
 
 
-def sft_file(agent: str, path: Path | None) -> str:
-    """The file to train an agent on, absolute and without fault.
+def sft_file(agent: str, path: Path | None, env: Sequence[str] | None = None) -> str:
+    """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it.
 
     Raises:
         UsageError: the agent is unknown, or there is no such file.
@@ -94,7 +96,27 @@ def sft_file(agent: str, path: Path | None) -> str:
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
-    return str(training_data(RunAgent(agent).agent, path).path.absolute())
+    agent_class = catalog.find_agent(agent, env_kwargs(env))
+    return str(training_data(RunAgent(agent, agent_class).agent, path).path.absolute())
+
+
+def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
+    """``--env NAME=VALUE``: numbers, true, false and none are read as such, other words are texts. None: not given.
+
+    Raises:
+        UsageError: one has no name or no value.
+    """
+    found: dict[str, Any] = {}
+    for assignment in assignments or ():
+        name, has_value, text = assignment.partition("=")
+        if not has_value or not name.isidentifier():
+            raise UsageError(f"--env takes NAME=VALUE, as in --env size=8, not {assignment!r}.")
+        word = {"true": "true", "false": "false", "none": "null"}.get(text.lower(), text)
+        try:
+            found[name] = msgspec.json.decode(word, type=bool | int | float | None)
+        except ValueError:
+            found[name] = text
+    return found or None
 
 
 def prompt_text(path: Path | None) -> str | None:
@@ -161,4 +183,6 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
             if not trust_agent:
                 raise
             trust.trust(untrusted)
+    elif given["agent"] == earlier.agent:
+        del given["observation_ranges"]  # a policy reads numbers as it learnt to
     return from_dict(RunConfig, merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True})

@@ -41,7 +41,7 @@ class Builders:
         Raises:
             UsageError: there is none of that name, or its file is faulty.
         """
-        agent = catalog.find_agent(self.config.agent)()
+        agent = catalog.agent_of(self.config)()
         if not agent.action_names:
             agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
         return agent

@@ -25,7 +25,7 @@ from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shap
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import observation_text
 
 LATER = 50 * 2**20
@@ -146,14 +146,14 @@ def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> t
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
     """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will report it."""
-    env, until = make_env(agent.env_id, agent.env_kwargs), time.monotonic() + SECONDS
+    env, until = agent_env(agent), time.monotonic() + SECONDS
     episodes: list[list[str]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):
         env.action_space.seed(config.seed)
         observation, info = env.reset(seed=config.seed)
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
             episodes.append([observation_text(agent, observation, info)])
-            for _ in range(config.max_turns - 1):
+            for _ in range((config.max_turns or turn_limit(env)) - 1):
                 observation, _, terminated, truncated, info = env.step(env.action_space.sample())
                 if terminated or truncated or time.monotonic() > until:
                     break

@@ -119,7 +119,20 @@ def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_eval_hands_its_options_on(headless: Headless) -> None:
-    result = run("eval", "blackjack", "--episodes", "50", "--sampled", "--seed", "7", "--envs", "8", "--json")
+    result = run(
+        "eval",
+        "blackjack",
+        "--episodes",
+        "50",
+        "--sampled",
+        "--seed",
+        "7",
+        "--envs",
+        "8",
+        "--json",
+        "--env",
+        "sab=true",
+    )
     assert result.exit_code == 0, result.stderr
     [(agent, model, options)] = headless.calls
     assert (agent, model) == ("blackjack", "bundled")
@@ -132,6 +145,7 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
         "quantization": None,
         "threads": None,
         "system_prompt": None,
+        "env": {"sab": True},
         "json_output": True,
         "debug": False,
     }

@@ -11,8 +11,8 @@ import pytest
 from gymnasium.envs.registration import registry
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.agents.generic import as_text
 from llamagym_tui.errors import AgentFileError, UsageError
+from llamagym_tui.game.observations import as_text
 from llamagym_tui.setup import catalog
 
 CLIFF = """
@@ -153,14 +153,9 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_gymnasium_id_gets_an_agent_that_lists_the_actions() -> None:
     agent = catalog.find_agent("CartPole-v1")()
     assert agent.env_id == "CartPole-v1"
-    assert agent.action_names == ("action 0", "action 1")
+    assert agent.action_names == ("left", "right")
     assert '{"action": 0}' in agent.get_system_prompt()
     assert '{"action": 1}' in agent.get_system_prompt()
-
-
-def test_continuous_actions_are_refused_in_a_sentence() -> None:
-    with pytest.raises(UsageError, match=r"Pendulum-v1 takes actions from Box.*agent file"):
-        catalog.find_agent("Pendulum-v1")
 
 
 class _Stub(gymnasium.Env[np.ndarray, int]):
@@ -184,9 +179,9 @@ def _broken() -> gymnasium.Env:
             r"12,288 numbers",
         ),
         (
-            "Stub/Shifted-v0",
-            lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.Discrete(2, start=1)),
-            r"counted from 0",
+            "Stub/Many-v0",
+            lambda: _Stub(gymnasium.spaces.Discrete(4), gymnasium.spaces.MultiDiscrete([5, 13])),
+            r"at most 64; .*`def wrap_env\(self, env\):` and `return .*\(env, ACTIONS.__getitem__, ",
         ),
         ("Stub/Broken-v0", _broken, r"cannot be made: no display \(.*test_catalog\.py, line \d+\)\.$"),
     ],

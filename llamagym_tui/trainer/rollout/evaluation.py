@@ -38,7 +38,7 @@ def evaluate(
     greedy: bool,
     seed: int,
     n_envs: int,
-    max_turns: int,
+    max_turns: int | None,
     system_prompt: str | None = None,
     max_failures: int = MAX_FAILURES,
     limit_s: float | None = None,
@@ -51,6 +51,7 @@ def evaluate(
     Args:
         policy: chooses replies; its own random state is left as it was.
         seed: of environments and sampling.
+        max_turns: after which an episode is truncated. None: the environment's own limit.
         system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.

@@ -21,7 +21,7 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
-from llamagym_tui.game.environment import EnvMaker
+from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot, PendingPrompt, Shared, named_action
@@ -33,6 +33,9 @@ from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
+FIRST_LENGTH = 100
+"""Turns of an episode, at most, as long as none has ended."""
+
 
 class Rollout:
     """Environments that are stepped together by one policy."""
@@ -43,7 +46,7 @@ class Rollout:
         policy: Policy,
         *,
         n_envs: int,
-        max_turns: int,
+        max_turns: int | None,
         batch_turns: int,
         seed: int,
         emit: Callable[[events.Event], None] = lambda event: None,
@@ -54,7 +57,7 @@ class Rollout:
         """Make the environments; nothing is reset yet.
 
         Args:
-            max_turns: after which an episode is truncated.
+            max_turns: after which an episode is truncated. None: the environment's own limit.
             batch_turns: turns of a training batch, at least.
             seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched, and warnings.
@@ -74,7 +77,7 @@ class Rollout:
 
         self.failures = Failures(max_failures, warn)
         self.shared = Shared(
-            agent, policy, self.spectator, Notices(agent, warn), EnvMaker(agent), max_turns=max_turns, seed=seed
+            agent, policy, self.spectator, Notices(agent, warn), EnvMaker(agent), max_turns=max_turns or 0, seed=seed
         )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
@@ -89,9 +92,11 @@ class Rollout:
         self._started = 0
         self._mode: Mode = "train"
         self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
-        self._batch = BatchUnderWay(typical_length=max_turns)
+        self._batch = BatchUnderWay(FIRST_LENGTH)
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
+        self.shared.max_turns = max_turns or turn_limit(self.slots[0].env)
+        self._batch.typical_length = min(self.shared.max_turns, FIRST_LENGTH)
 
     @property
     def mode(self) -> Mode:

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.toy_env import CountAgent
+from llamagym_tui.game import environment
+from tests.toy_env import CountAgent, EndlessAgent
 from tests.trainer.rollout.test_failures import fill, line_of
 
 
@@ -49,7 +50,9 @@ def test_where_most_replies_name_no_action_one_warning_has_an_example(make_rollo
         )
 
 
-@pytest.mark.parametrize(("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False)])
+@pytest.mark.parametrize(
+    ("own_limit", "turns", "warned"), [(9, 4, True), (4, 4, False), (4, 9, False), (4, None, False)]
+)
 def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, own_limit, turns, warned):
     class Limited(CountAgent):
         env_kwargs = {"endless": True, "max_episode_steps": own_limit}  # noqa: RUF012
@@ -64,3 +67,17 @@ def test_a_cut_before_the_environments_own_limit_is_reported_once(make_rollout, 
         "number. They count as truncated."
     )
     assert warnings == [expected] * warned
+
+
+def test_where_there_is_no_limit_at_all_a_default_is_one_and_is_reported_once(make_rollout, monkeypatch):
+    assert environment.TURNS_WITHOUT_LIMIT == 200
+    monkeypatch.setattr(environment, "TURNS_WITHOUT_LIMIT", 3)
+    rollout, warnings = make_rollout(EndlessAgent(), max_turns=None, batch_turns=20)
+    ended = []
+    while len(ended) < 6:
+        ended += rollout.step()
+    assert {(episode.length, episode.is_truncated) for episode in ended} == {(3, True)}
+    assert warnings == [
+        "Episodes of LlamaCount-v0 are cut off after 3 turns: --set max_turns=N sets another number. They count as "
+        "truncated."
+    ]

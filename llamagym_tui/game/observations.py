@@ -1,0 +1,162 @@
+"""Observations of any space in words that a small model can read: each number of a Box as 0 to 99 of its range.
+
+A range is the space's own where its bounds are finite and not too wide, else what random play shows. Gymnasium is
+imported when a space is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.spaces import Box, Space
+
+Range = tuple[float, float]
+"""The least number and the largest one, which differ."""
+
+LEVELS = 100
+WIDEST = 1_000.0
+"""Difference of bounds that still say where between them a number will be."""
+STEPS, SEED = 1_000, 0
+"""Random play by which ranges are measured."""
+
+
+def level(number: float, low: float, high: float) -> str:
+    """A number as 0 to 99 of its range; beyond it, the nearer end."""
+    if math.isnan(number):
+        return "nan"
+    return str(min(int((min(max(number, low), high) - low) * LEVELS / (high - low)), LEVELS - 1))
+
+
+def named_levels(names: Sequence[str], numbers: Any, ranges: Sequence[Range]) -> str:
+    """Numbers as 0 to 99 of their ranges, each after its name: ``position 47, speed 52``."""
+    return ", ".join(
+        f"{name} {level(float(number), *bounds)}" for name, number, bounds in zip(names, numbers, ranges, strict=True)
+    )
+
+
+def in_words(space: Space[Any], observation: Any, names: Iterator[str], ranges: Iterator[Range]) -> str:
+    """An observation as short text: a Dict by key, a Tuple by place, numbers after their names while there are any.
+
+    Args:
+        names: of the numbers, in order; may be too few.
+        ranges: of the numbers of all Boxes, in order.
+    """
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Dict():
+            parts = ((key, in_words(part, observation[key], names, ranges)) for key, part in space.spaces.items())
+            return "; ".join(f"{key}: {words}" for key, words in parts)
+        case spaces.Tuple():
+            parts_in_order = zip(space.spaces, observation, strict=True)
+            return ", ".join(in_words(part, value, names, ranges) for part, value in parts_in_order)
+        case spaces.Box():
+            numbers = [level(float(number), *next(ranges)) for number in _flat(observation)]
+        case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
+            numbers = [str(int(number)) for number in _flat(observation)]
+        case _:
+            return as_text(observation)
+    return ", ".join(f"{next(names, '')} {number}".lstrip() for number in numbers)
+
+
+def fields(observation: int, sizes: Sequence[int]) -> list[int]:
+    """The numbers that a Discrete observation is made of, the last one counting fastest: row and column, say."""
+    found = []
+    for size in reversed(sizes):
+        observation, field = divmod(observation, size)
+        found.append(field)
+    return found[::-1]
+
+
+def ranges_of(env: gymnasium.Env[Any, Any], earlier: Sequence[Range] = ()) -> Sequence[Range]:
+    """The range of each number of the Boxes in an environment's observations, in order.
+
+    Bounds that say nothing are replaced by the 1st to the 99th percentile of random play on a fixed seed. What was
+    found `earlier` stays, if it is of as many numbers.
+    """
+    given = [bounds for box, _ in _boxes(env.observation_space) for bounds in _bounds(box)]
+    if len(earlier) == len(given):
+        return earlier
+    played: Any = given if all(given) else zip(*_random_play(env), strict=True)
+    return [bounds or _percentiles(numbers) for bounds, numbers in zip(given, played, strict=True)]
+
+
+def _boxes(space: Space[Any], observation: Any = None) -> Iterator[tuple[Box, Any]]:
+    """Each Box in a space, with its part of an observation."""
+    from gymnasium import spaces
+
+    parts: Mapping[Any, Space[Any]] = {}
+    if isinstance(space, spaces.Box):
+        yield space, observation
+    elif isinstance(space, spaces.Dict):
+        parts = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        parts = dict(enumerate(space.spaces))
+    for key, part in parts.items():
+        yield from _boxes(part, None if observation is None else observation[key])
+
+
+def _bounds(box: Box) -> Iterator[Range | None]:
+    """The range of each number of a Box; None where its bounds say nothing. Small whole numbers stay what they are."""
+    is_whole = box.dtype is not None and box.dtype.kind in "iu"
+    for low, high in zip(_flat(box.low), _flat(box.high), strict=True):
+        if is_whole and low >= 0 and high < LEVELS:
+            yield 0.0, float(LEVELS)
+        else:
+            yield _rounded(low, high) if 0 < float(high) - float(low) <= WIDEST else None
+
+
+def _random_play(env: gymnasium.Env[Any, Any]) -> list[list[float]]:
+    """The numbers of the Boxes in each observation; an environment that fails ends it."""
+
+    def numbers(observation: Any) -> list[float]:
+        return [float(number) for _, part in _boxes(env.observation_space, observation) for number in _flat(part)]
+
+    env.action_space.seed(SEED)
+    seen = [numbers(env.reset(seed=SEED)[0])]
+    with suppress(Exception):
+        for _ in range(STEPS):
+            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            seen.append(numbers(observation))
+            if terminated or truncated:
+                env.reset()
+    return seen
+
+
+def _percentiles(numbers: Sequence[float]) -> Range:
+    import numpy as np
+
+    finite = [number for number in numbers if math.isfinite(number)] or [0.0]
+    low, high = _rounded(*np.percentile(finite, [1, 99]))
+    return (low, high) if high > low else (low - 1, low + 1)
+
+
+def _rounded(low: float, high: float) -> Range:
+    """To what a person can read in a run's settings."""
+    return float(f"{low:.5g}"), float(f"{high:.5g}")
+
+
+def _flat(array: Any) -> Iterator[Any]:
+    import numpy as np
+
+    return iter(np.ravel(array).tolist())
+
+
+def as_text(value: Any) -> str:
+    """Numbers, arrays, tuples, mappings and strings as short literal text."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, bool | str):
+        return str(value) or "(nothing)"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {as_text(item)}" for key, item in value.items()) or "(nothing)"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(as_text(item) for item in value) + "]"
+    return str(value)

@@ -1,0 +1,149 @@
+"""Completes a generic agent by its environment: names of actions and numbers, ranges, rows and columns.
+
+What Gymnasium documents of its classic control and toy text stands in a table here; an agent's own names come first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llamagym_tui.agents.generic import GenericAgent
+from llamagym_tui.errors import EnvError, UsageError, described
+from llamagym_tui.game.environment import MOST_COMBINATIONS, decisions, few_actions, wrapped_env
+from llamagym_tui.game.observations import Range, ranges_of
+
+if TYPE_CHECKING:
+    import gymnasium
+
+MAX_OBSERVATION_NUMBERS = 512
+"""Numbers in an observation that still fit into a text; an image has thousands."""
+PADS = ("red", "green", "yellow", "blue")
+KNOWN: dict[str, dict[str, Any]] = {
+    "CartPole": {
+        "action_names": ("left", "right"),
+        "observation_names": ("position", "speed", "angle", "spin"),
+    },
+    "MountainCar": {"action_names": ("left", "wait", "right"), "observation_names": ("position", "speed")},
+    "Acrobot": {
+        "action_names": ("clockwise", "wait", "counterclockwise"),
+        "observation_names": ("cos1", "sin1", "cos2", "sin2", "spin1", "spin2"),
+    },
+    "Pendulum": {"observation_names": ("x", "y", "spin")},
+    "Blackjack": {"action_names": ("stick", "hit"), "observation_names": ("total", "dealer", "ace")},
+    "FrozenLake": {"action_names": ("left", "down", "right", "up")},
+    "FrozenLake8x8": {"action_names": ("left", "down", "right", "up")},
+    "CliffWalking": {"action_names": ("up", "right", "down", "left")},
+    "CliffWalkingSlippery": {"action_names": ("up", "right", "down", "left")},
+    "Taxi": {
+        "action_names": ("south", "north", "east", "west", "pick up", "drop off"),
+        "observation_names": ("row", "column", "passenger", "destination"),
+        "observation_sizes": (5, 5, 5, 4),
+        "observation_values": {"passenger": (*PADS, "taxi"), "destination": PADS},
+    },
+}
+"""Of Gymnasium's own environments, by their names without a version."""
+
+
+def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -> type[GenericAgent]:
+    """A subclass that knows the spaces of its environment.
+
+    Args:
+        ranges: of the numbers of Boxes, as they were found before. None: found now.
+    Raises:
+        UsageError: the environment cannot be made, or does not fit into text.
+    """
+    try:
+        env = wrapped_env(base())
+    except EnvError as error:
+        raise UsageError(str(error)) from error
+    try:
+        given = {"title": base.env_id, "observation_space": env.observation_space, **_known(env), **_grid(env)}
+        given |= _actions(base, env, given.pop("action_names", ()))
+        _require_text(base.env_id, env)
+        if not base.observation_ranges:
+            given["observation_ranges"] = _ranges(base.env_id, env, ranges or ())
+    finally:
+        env.close()
+    own = {name: value for name, value in given.items() if not getattr(base, name)}
+    return type(base.__name__, (base,), {"__module__": base.__module__, **own})
+
+
+def _known(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    """What is documented of the environment, if it is one of Gymnasium's own."""
+    is_own = env.spec is not None and str(env.spec.entry_point).startswith("gymnasium.envs.")
+    return KNOWN.get(env.spec.name, {}) if is_own and env.spec else {}
+
+
+def _grid(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    """Row and column, where a Discrete observation counts the fields of the map that the environment has."""
+    from gymnasium.spaces import Discrete
+
+    shown, inner = env.observation_space, env.unwrapped
+    shape: Any
+    for shape in (getattr(inner, "shape", None), getattr(getattr(inner, "desc", None), "shape", None)):
+        is_map = isinstance(shape, tuple) and len(shape) == 2
+        if is_map and isinstance(shown, Discrete) and shown.start == 0 and math.prod(shape) == shown.n:
+            return {"observation_sizes": shape, "observation_names": ("row", "column")}
+    return {}
+
+
+def _actions(base: type[GenericAgent], env: gymnasium.Env[Any, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """Names of the actions: those known, if they are as many, else numbers; or that actions are texts.
+
+    Raises:
+        UsageError: they are neither a few nor texts.
+    """
+    from gymnasium.spaces import Text
+
+    space = env.action_space
+    if isinstance(space, Text):
+        return {"text_space": space, "fallback_action": space.character_list[0] * space.min_length}
+    actions = few_actions(space)
+    if actions is None:
+        raise UsageError(_refusal(base.env_id, space))
+    names = base.action_names or known
+    if not isinstance(actions, range):
+        parts = base.decision_names or [[str(value) for value in values] for values in decisions(space) or ()]
+        names = names or tuple("+".join(part) for part in itertools.product(*parts))
+    return {"action_names": names if len(names) == len(actions) else tuple(f"action {each}" for each in actions)}
+
+
+def _refusal(env_id: str, space: Any) -> str:
+    from gymnasium.spaces import Box
+
+    few = "[env.action_space.low, env.action_space.high]" if isinstance(space, Box) else "ACTIONS"
+    count = "2" if isinstance(space, Box) else "len(ACTIONS)"
+    return (
+        f"{env_id} takes actions from {space}, and a reply names one of at most {MOST_COMBINATIONS}; choose some by "
+        "two lines in a class of your own file that inherits from llamagym_tui.agents.generic.GenericAgent: "
+        f"`def wrap_env(self, env):` and `return gymnasium.wrappers.TransformAction(env, {few}.__getitem__, "
+        f"gymnasium.spaces.Discrete({count}))`."
+    )
+
+
+def _require_text(env_id: str, env: gymnasium.Env[Any, Any]) -> None:
+    if (count := _count(env.observation_space)) > MAX_OBSERVATION_NUMBERS:
+        raise UsageError(
+            f"{env_id} shows {count:,} numbers at a time, too many for a text; "
+            "write an agent file that puts what matters into words (path.py:Class)."
+        )
+
+
+def _count(space: Any) -> int:
+    """How many numbers an observation of a space has; a text counts as one."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return sum(_count(part) for part in parts)
+    return math.prod(getattr(space, "shape", None) or ())
+
+
+def _ranges(env_id: str, env: gymnasium.Env[Any, Any], earlier: Sequence[Range]) -> Sequence[Range]:
+    try:
+        return ranges_of(env, earlier)
+    except Exception as error:  # an environment's reset may raise anything
+        raise UsageError(f"{env_id} failed to reset: {described(error)}.") from error
