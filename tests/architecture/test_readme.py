@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,16 @@ def test_the_agent_file_of_the_readme_works(tmp_path: Path) -> None:
     assert len(catalog.action_names(type(agent))) == 4
 
 
+def test_the_generic_agent_of_the_guide_works(tmp_path: Path) -> None:
+    path = tmp_path / "pendulum.py"
+    path.write_text(next(example for example in EXAMPLES if "GenericAgent" in example), encoding="utf-8")
+    agent = catalog.find_agent(str(path))()
+    env = agent_env(agent)
+    env.reset(seed=1)
+    assert agent.format_observation(env.step(2)[0]).startswith("Observation: x ")
+    assert agent.read("wait").action == 1
+
+
 @pytest.mark.parametrize("example", [text for text in EXAMPLES if "load_model_and_tokenizer" in text])
 def test_the_library_examples_run(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -38,7 +49,7 @@ def test_the_library_examples_run(example, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_examples_are_python() -> None:
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) >= 4
     for example in EXAMPLES:
         compile(example, "example", "exec")
 
