@@ -313,6 +313,8 @@ class FakeBuilders(Builders):
     rewrites_history: bool = False
     before_step: Callable[[Rollout], None] = lambda rollout: None
     memory_warning: str | None = None
+    note: str = ""
+    """Which checkpoint was taken instead of the latest."""
 
     def _fail(self, name: str) -> None:
         if name in self.faults:
@@ -410,7 +412,7 @@ class FakeBuilders(Builders):
         self._takes(policy=policy, ppo=ppo)
         counters = dict(self.saved[-1])
         ppo.updates = policy.version = counters.pop("updates")
-        return msgspec.convert(counters, kind), ""
+        return msgspec.convert(counters, kind), self.note
 
     def keep_good(self, run_dir: Path) -> Path:
         self._fail("keep_good")
@@ -448,13 +450,18 @@ class Stage:
         faults: dict[str, Exception] | None = None,
         rewrites_history: bool = False,
         evaluates_end: bool = False,
+        note: str = "",
         **settings: Any,
     ) -> None:
         self.config = RunConfig(agent="coin", run_dir=str(run_dir), **settings)
         self.command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
         self.events: list[Any] = []
         self.builders = FakeBuilders(
-            self.config, faults=faults or {}, rewrites_history=rewrites_history, before_step=self._before_step
+            self.config,
+            faults=faults or {},
+            rewrites_history=rewrites_history,
+            before_step=self._before_step,
+            note=note,
         )
         self.script: dict[int, list[AnyCommand]] = {}
         """Commands by the number of steps made before they are queued."""

@@ -37,6 +37,16 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_where_no_file_can_be_made_the_reason_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.open", refuse)
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(tmp_path / "notes.txt", b"new")
+
+
 @pytest.mark.parametrize(
     ("content", "start"),
     [

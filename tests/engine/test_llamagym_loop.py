@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import gymnasium
 import peft
@@ -288,3 +289,15 @@ def test_infos_reach_prompts_and_refused_actions_are_failures(tokenizer):
     assert trajectory.turns[0].parse_failed
     for segment in (trajectory.segments[0], trajectory.final_prompt):
         assert "You can: take key, go north." in tokenizer.decode(segment.ids)
+
+
+def test_the_first_exception_of_an_agents_own_reading_is_warned_of_once():
+    class Wrong(BlackjackAgent):
+        def extract_action(self, response: str) -> int:
+            raise ZeroDivisionError("by nothing")
+
+    loaded = load_model_and_tokenizer("bundled", "cpu")
+    agent = Wrong(loaded.model, loaded.tokenizer)
+    with pytest.warns(UserWarning, match="by nothing") as warned:
+        assert list(map(agent.act, [(12, 5, 0), (13, 5, 0)])) == [agent.fallback_action] * 2
+    assert [Path(warning.filename).name for warning in warned] == ["test_llamagym_loop.py"]

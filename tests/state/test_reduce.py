@@ -11,6 +11,7 @@ from msgspec import structs
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetSystemPrompt
 from llamagym_tui.protocol.events import (
     AnyEvent,
+    DemonstrationsRead,
     EpisodeStarted,
     EvaluationFinished,
     Hello,
@@ -262,3 +263,11 @@ def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
 
 def test_the_run_knows_how_many_episodes_were_dropped():
     assert started(fakes.counted([1.0], 1, dropped=3)).dropped == 3
+
+
+def test_it_is_said_what_a_warm_start_trains_on():
+    read = DemonstrationsRead(
+        path="demos.jsonl", episodes=1234, turns=2345, actions={}, prompts=1, under_present_prompt=1, free_replies=0
+    )
+    note = "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl"
+    assert started(read).transcript.entries[-1].fact == Notice(note)

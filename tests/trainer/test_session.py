@@ -13,6 +13,7 @@ import pytest
 from llamagym_tui import run_store
 from llamagym_tui.errors import EnvError, ModelLoadError, RunStoreError, UsageError
 from llamagym_tui.protocol.commands import (
+    DrawStates,
     Evaluate,
     Pause,
     Resume,
@@ -37,10 +38,10 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer import session
+from llamagym_tui.trainer import event_builders, session
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from llamagym_tui.trainer.phases import Phase
-from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage
+from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, Stats
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
 
@@ -121,6 +122,11 @@ def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
     assert second.stats.rollout_s == pytest.approx(0.5)
     assert second.stats.tokens_per_s == pytest.approx(40 / 0.5)
     assert second.stats.episodes_per_s == pytest.approx(EPISODES_A_BATCH / 1.5)
+
+
+def test_a_batch_that_took_no_time_has_no_rates() -> None:
+    figures = event_builders.update_stats(Stats(tokens=40), 0.0)
+    assert (figures.tokens_per_s, figures.episodes_per_s) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(("deviation", "warnings"), [(0.01, 0), (0.4, 1)])
@@ -426,6 +432,23 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     after.session.run()
     assert after.of(RunStarted)[0].prompt_version == 1
     assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
+
+
+def test_a_run_that_goes_on_from_another_checkpoint_says_so(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=2)
+    before.session.run()
+    after = Stage(tmp_path, episodes=4, resume=True, note="The latest checkpoint is broken.")
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    assert [warning.message for warning in after.of(WarningRaised)] == ["The latest checkpoint is broken."]
+
+
+def test_states_are_drawn_as_long_as_somebody_wants_to_see_them(tmp_path: Path) -> None:
+    stage, drawn = Stage(tmp_path, episodes=8), []
+    stage.script = {1: [DrawStates(on=True)], 3: [DrawStates(on=False)]}
+    stage.also_before_step = lambda rollout: drawn.append(rollout.drawing)
+    stage.session.run()
+    assert drawn == [False, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode, SetPace, Step, Stop, Watch, WatchNext
 from llamagym_tui.protocol.events import (
+    ActionsWeighed,
     EpisodeStarted,
     ModeChanged,
     PaceChanged,
@@ -18,6 +19,8 @@ from llamagym_tui.protocol.events import (
     WatchChanged,
 )
 from tests.fake_parts import STEP_S, Rollout, Stage
+
+AGAIN = ActionsWeighed(episode=0, turn=0, names=["heads"], shares=[1.0], before=[0.5])
 
 
 @pytest.fixture
@@ -113,13 +116,14 @@ def test_actions_are_probed_only_where_there_is_time_to_read_and_again_after_an_
         probes = stage.session.active_run.action_probes
         stage.rollout.pending_prompt = lambda: "where the watched episode waits"
         probes.probe = lambda where: probed.append(("weigh", stage.steps))
-        probes.probe_again = lambda: probed.append(("again", stage.steps))
+        probes.probe_again = lambda: probed.append(("again", stage.steps)) or AGAIN
 
     stage.also_before_step = listen
     stage.script = {6: [SetPace(turn_s=0.5)], 9: [SetPace(turn_s=0.0)], 11: [Pause()]}
     stage.session.run()
     # An update comes after every fourth step; the run ends when it is paused.
     assert list(dict.fromkeys(probed)) == [("weigh", 6), ("weigh", 7), ("again", 8), ("weigh", 8), ("weigh", 11)]
+    assert [weighed.before for weighed in stage.of(ActionsWeighed)] == [AGAIN.before]
 
 
 def test_the_first_episode_begins_before_its_actions_are_probed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

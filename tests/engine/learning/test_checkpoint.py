@@ -13,6 +13,7 @@ import pytest
 import torch
 from msgspec.structs import replace as replaced
 
+from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.checkpoint import (
     keep_before_warm_start,
@@ -369,3 +370,14 @@ def test_a_full_disk_leaves_no_half_written_folder_and_says_so_in_words_of_ours(
         write(*((run_dir, policy, ppo, {}) if write is save_checkpoint else (run_dir,)))
     assert sorted(path.name for path in run_dir.iterdir()) == before
     assert load_checkpoint(run_dir, policy, ppo).counters == {"update": 3}
+
+
+def test_randomness_of_another_kind_of_device_begins_at_a_place_that_no_earlier_version_has_used(make_policy):
+    drawn = []
+    for version in (0, 1, 2):
+        policy = make_policy(seed=5)
+        policy.version = version
+        checkpoint._set_generator(policy, torch.zeros(16, dtype=torch.uint8))
+        drawn.append(float(torch.rand((), generator=policy.generator)))
+    started = float(torch.rand((), generator=make_policy(seed=5).generator))
+    assert len({started, *drawn}) == 4

@@ -269,3 +269,12 @@ def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course,
     monkeypatch.setattr("llamagym_tui.engine.learning.inspection.tokens_now", fail)
     course.rollout.step()
     assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."
+
+
+def test_of_many_replies_the_most_probable_are_shown_and_always_the_chosen_one(make_policy, monkeypatch):
+    monkeypatch.setattr("llamagym_tui.trainer.probes.inspect_reply.MOST_REPLIES", 1)
+    course = Course(make_policy(policy="score", temperature=3.0))
+    batch = course.update()
+    seen = [course.inspect(trajectory.episode, 0) for trajectory in batch]
+    assert all([reply.chosen for reply in each.replies] == [True] for each in seen)
+    assert {each.replies[0].probability < 0.5 for each in seen} == {False, True}

@@ -1,0 +1,37 @@
+"""Threads of a session: those requested, those measured before, or the fastest number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from llamagym_tui.engine import threads
+from llamagym_tui.trainer.builders import Builders
+from tests import fakes
+from tests.fake_parts import Loaded
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "chosen"),
+    [
+        ({"threads": 3, "measured_threads": 2}, "cpu", [3]),
+        ({"measured_threads": 2}, "cpu", [2]),
+        ({"measured_threads": 4}, "cpu", [4]),
+        ({"measured_threads": 5}, "cpu", ["measured now"]),  # on a machine with more cores
+        ({}, "cpu", ["measured now"]),
+        ({"measured_threads": 2}, "cuda", [1]),
+    ],
+)
+def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_one(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], device: str, chosen: list[Any]
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(threads, "cores", lambda: 4)
+    monkeypatch.setattr(threads, "calibrate_threads_for", lambda policy: found.append("measured now"))
+    monkeypatch.setattr(torch, "set_num_threads", found.append)
+    builders = Builders(replace(fakes.config(tmp_path), **settings))
+    assert builders.threads(None, Loaded(device=device)) == torch.get_num_threads()
+    assert found == chosen
