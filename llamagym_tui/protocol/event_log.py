@@ -191,7 +191,7 @@ class Logged(NamedTuple):
     """Byte after its line: where to read on."""
 
 
-class _Stamp(msgspec.Struct):
+class _Stamp(msgspec.Struct, frozen=True):
     at_s: float
 
 

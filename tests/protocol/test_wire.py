@@ -112,19 +112,6 @@ def test_a_record_is_made_by_the_names_of_its_fields_and_never_changed(kind: typ
             setattr(record, name, None)
 
 
-@pytest.mark.parametrize("kind", RECORDS, ids=named)
-def test_what_a_record_does_not_name_is_nothing(kind: type) -> None:
-    named_otherwise = {
-        "TurnInspected": {"stage": "under_way", "said_by_policy": True, "credit": "turn", "temperature": 1.0},
-        "UpdateStats": {"reward_scale": 1.0},
-        "Step": {"unit": "turn"},
-        "Evaluate": {"episodes": 1000, "greedy": True},
-    }
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
-    something = {name: value for name, value in defaults.items() if value and value is not msgspec.NODEFAULT}
-    assert something == named_otherwise.get(kind.__name__, {})
-
-
 def test_floats_that_are_no_numbers_survive() -> None:
     event = TokensStreamed(at_s=math.inf, episode=0, turn=0, text="")
     assert wire.decode_event(wire.encode_event(event)).at_s == math.inf

@@ -84,12 +84,12 @@ def sentence(name: str, path: Path | None, error: Exception) -> str:
         return f"{model} needs code of its own, which is never run here: choose one that transformers has, {INSTEAD}."
     if "unrecognized configuration class" in text:
         return f"{model} is no causal language model: choose one that writes text on from text, {INSTEAD}."
-    if "safetensors" in text and path is None:
-        return f"{model} has no safetensors, and nothing else is read: choose another, {INSTEAD}."
-    if "not a valid model identifier" in text or "repository not found" in text:
-        return f"There is no {model[0].lower()}{model[1:]} on the hub, or it is private: check its name, {INSTEAD}."
     if path is not None:
         return f"{model} does not load: {_in_one_line(error)}"
+    if "safetensors" in text:
+        return f"{model} has no safetensors, and nothing else is read: choose another, {INSTEAD}."
+    if "not a valid model identifier" in text or "repository not found" in text:
+        return f"There is no model {name!r} on the hub, or it is private: check its name, {INSTEAD}."
     return f"{model} does not load ({_in_one_line(error)}): check its name, {INSTEAD}."
 
 

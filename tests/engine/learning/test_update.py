@@ -496,21 +496,30 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
     assert PPO(policy, STILL).update([mixed, played(policy, reward=[1.0, 2.0])]).mean_return == 3.0
 
 
-def test_figures_of_one_turn_of_one_decision_are_its_own_and_those_of_nothing_are_zero():
+@pytest.mark.parametrize("n", [1, 4])
+def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     turn = Turn(0, 1, (-0.5,), 0.25, 2.0, parse_failed=True)
-    one = torch.ones(1)
-    targets = Targets(one, one, one, one, one.bool(), torch.tensor([0.125]), None)
-    sums = UpdateSums(grad_norms=[3.0], replay_loss=4.0, replay_turns=1)
-    found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.zeros(()))
-    sums.add(found, torch.tensor(7.0), Decisions(one, torch.tensor([8.0]), torch.tensor([9.0])), 1, is_first=True)
-    assert (sums.kl_of_epoch, UpdateSums().kl_of_epoch) == (6.0, 0.0)
-    known = dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef", "reward_scale", "replay_episodes"), 0)
+    one, known = torch.ones(n), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5)
+    known |= {"reward_scale": 1.0, "replay_episodes": 7}
+    targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
+    sums = UpdateSums(grad_norms=[3.0] * n, replay_loss=4.0 * n, replay_turns=n)
+    found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
+    for at in range(n):
+        scored = Decisions(torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]))
+        sums.add(found, torch.tensor(7.0), scored, 1, is_first=at == 0)
+    assert sums.kl_of_epoch == 6.0
     episode = Trajectory([Segment((1,), [2], [turn])], "terminated")
-    assert dataclasses.asdict(update_stats([episode], targets, sums, **known)) == known | {
+    assert dataclasses.asdict(update_stats([episode] * n, targets, sums, **known)) == known | {
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
-        "first_ratio": 0.0, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": 1, "turns": 1, "tokens": 1,
+        "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
         "skipped_steps": 0, "replay_loss": 4.0,
     }  # fmt: skip
-    none = update_stats([], dataclasses.replace(targets, kl_ref=torch.zeros(0)), UpdateSums(), **known)
-    assert (none.policy_loss, none.entropy, none.grad_norm, none.parse_failure_rate) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_figures_of_an_update_of_nothing_are_zero():
+    none, known = torch.zeros(0), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0)
+    targets = Targets(none, none, none, none, none.bool(), none, None)
+    found = dataclasses.asdict(update_stats([], targets, UpdateSums(), reward_scale=1.0, replay_episodes=0, **known))
+    assert {name for name, value in found.items() if value} == {"mean_return", "return_std", "reward_scale"}
+    assert UpdateSums().kl_of_epoch == 0.0

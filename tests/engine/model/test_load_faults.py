@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5ForConditionalGeneration
 
 from llamagym_tui.config import LoraConfig
+from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.errors import ModelLoadError
@@ -191,3 +193,30 @@ def test_configurations_show_what_is_causal():
     require_causal_lm("x", AutoConfig.for_model("gemma3_text", architectures=["Gemma3ForConditionalGeneration"]))
     with pytest.raises(ModelLoadError, match=r"\(LlamaModel\)"):
         require_causal_lm("x", AutoConfig.for_model("llama", architectures=["LlamaModel"]))
+
+
+@pytest.mark.parametrize(
+    ("error", "of_hub", "of_folder"),
+    [
+        ("GatedRepoError: gated repo", "is gated: ask for access", "does not load: GatedRepoError: gated repo"),
+        ("set trust_remote_code=True", "needs code of its own", "needs code of its own"),
+        ("it has custom code", "needs code of its own", "needs code of its own"),
+        ("Unrecognized configuration class X", "is no causal language model", "is no causal language model"),
+        ("no file named model.safetensors", "has no safetensors, and", "does not load: no file named"),
+        ("x is not a valid model identifier", "There is no model 'x' on the hub", "does not load: x is not"),
+        ("Repository Not Found for url", "There is no model 'x' on the hub", "does not load: Repository"),
+        ("something\n  else", "does not load (something else): check its name", "does not load: something else"),
+        ("a" * 201, f"does not load ({'a' * 200}…): check", f"does not load: {'a' * 200}…"),
+        ("a" * 200, f"does not load ({'a' * 200}): check", f"does not load: {'a' * 200}"),
+        ("", "does not load (OSError): check", "does not load: OSError"),
+    ],
+)
+def test_each_fault_of_loading_gets_a_sentence_that_fits_where_the_model_comes_from(
+    monkeypatch, error, of_hub, of_folder
+):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    hub, folder = (load_faults.sentence("x", path, OSError(error)) for path in (None, Path("/models/x")))
+    assert of_hub in hub
+    assert hub.startswith(("Model 'x' ", "There is no model 'x' "))
+    assert of_folder in folder
+    assert folder.startswith("The model in '/models/x' ")
