@@ -5,8 +5,8 @@
     python -m benchmarks.soak --events 1000000  # so many scripted events through the app, as fast as it takes them
 
 The app paints in a pseudo-terminal that is read all the time. Memory is the least that a process holds within a
-sample's time: what an update or a painting needs comes and goes. Growth is the slope of the line through the samples of
-the last half. Exits with 1 where a figure is over its limit.
+sample's time: what an update or a painting needs comes and goes. Growth is the median of the slopes between any two
+samples of the last half. Exits with 1 where a figure is over its limit.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ SLOWER = 1.5
 """Key to paint at the end over that at the start, unless it is below `QUICK_MS`."""
 QUICK_MS = 50.0
 PRESSES = 10
+LOOK_S = 0.02
+"""Seconds between two looks at the memory, which is least for a moment after each update."""
 
 
 class Sample(NamedTuple):
@@ -129,8 +131,9 @@ def script_soak(home: Path, count: int) -> list[str]:
 
 def report(name: str, half: list[Sample]) -> float:
     """MiB an hour in the last half, printed."""
-    hours = [sample.at_s / 3600 for sample in half]
-    growth = statistics.linear_regression(hours, [getattr(sample, name) for sample in half]).slope
+    points = [(sample.at_s / 3600, getattr(sample, name)) for sample in half]
+    slopes = [(to[1] - of[1]) / (to[0] - of[0]) for of, to in itertools.combinations(points, 2)]
+    growth = statistics.median(slopes)
     print(f"{name}: {growth:+.2f} MiB/h in the last half")
     return growth
 
@@ -153,7 +156,7 @@ def sample(terminal: Terminal, home: Path, at_s: float, seconds: float) -> Sampl
     trainer: list[float] = []
     end, child = time.monotonic() + seconds, (children(terminal.process.pid) or [0])[0]
     while not ui or time.monotonic() < end:
-        terminal.watch(min(0.5, seconds))
+        terminal.watch(LOOK_S)
         ui.append(memory(terminal.process.pid))
         trainer.append(memory(child))
     log = home / "run" / "events.jsonl"
