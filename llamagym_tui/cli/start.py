@@ -7,12 +7,19 @@ line goes around it, and means exactly what it would mean through it.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+SPINS = "3000"
+"""How often a thread of torch looks for the others before it sleeps, in GNU's OpenMP; by default 300,000 times. On a
+busy machine such a thread spends its time on looking, and the run makes a step in the time of hundreds."""
+
 
 def main(args: Sequence[str] | None = None) -> None:
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, by a child too
     words = list(sys.argv[1:] if args is None else args)
     if len(words) == 1 and _is_built_in(words[0]) and sys.stdin.isatty() and sys.stdout.isatty():
         try:

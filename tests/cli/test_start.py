@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,3 +59,16 @@ def test_every_other_line_is_typers(
     terminal(monkeypatch, is_there=True)
     assert ended_with(words) == code
     assert opened == []
+
+
+@pytest.mark.parametrize(("policy", "spins"), [(None, start.SPINS), ("active", None)])
+def test_threads_of_torch_soon_sleep_unless_it_is_set_how_they_wait(
+    monkeypatch: pytest.MonkeyPatch, policy: str | None, spins: str | None
+):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that it is as before at the end
+        monkeypatch.delenv(name)
+    if policy:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    ended_with(["--version"])
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
