@@ -1,12 +1,11 @@
-"""FrozenLake-v1 on the map 4x4, without slipping: walk to the goal around the holes.
+"""FrozenLake-v1: walk to the goal around the holes, on ice that slips or does not.
 
 The environment shows the number of a field and nothing of the map. The agent puts it in words: where it stands, and
-what lies left, down, right and up of there.
+what lies left, down, right and up of there. Other maps are keyword arguments of the environment.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -16,24 +15,24 @@ from llamagym_tui.agent import ActionReading, Agent, read_action
 if TYPE_CHECKING:
     from llamagym_tui.agent import PolicyMap
 
-LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
-"""Gymnasium's map 4x4, row by row: start, frozen, hole, goal."""
+MAPS = {
+    "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
+    "8x8": ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
+}
+"""Gymnasium's, row by row: start, frozen, hole, goal."""
 WORDS = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
 GLYPHS = {"S": "S", "F": "·", "H": "O", "G": "G"}
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
 """Change of row and column by each action."""
+DISCOUNT, SWEEPS = 0.99, 500
+"""Of the value iteration that finds the best actions: an earlier goal is better."""
 
 
 class Field(NamedTuple):
-    """A place on the lake, or around it."""
+    """A place on a lake, or around it."""
 
     row: int
     column: int
-
-    @property
-    def word(self) -> str:
-        inside = 0 <= self.row < len(LAKE) and 0 <= self.column < len(LAKE[0])
-        return WORDS[LAKE[self.row][self.column]] if inside else "edge"
 
     @property
     def neighbours(self) -> list[Field]:
@@ -41,9 +40,24 @@ class Field(NamedTuple):
         return [Field(self.row + down, self.column + right) for down, right in MOVES]
 
 
-class FrozenLakeAgent(Agent):
-    """Plays ``FrozenLake-v1``; an observation is row * 4 + column, both counted from 0 at the top left."""
+class Lake(NamedTuple):
+    """A map, and how probable it is that a step goes where it was meant to."""
 
+    rows: tuple[str, ...]
+    sure: float
+
+    def field(self, observation: Any) -> Field:
+        return Field(*divmod(int(observation), len(self.rows[0])))
+
+    def word(self, field: Field) -> str:
+        inside = 0 <= field.row < len(self.rows) and 0 <= field.column < len(self.rows[0])
+        return WORDS[self.rows[field.row][field.column]] if inside else "edge"
+
+
+class FrozenLakeAgent(Agent):
+    """Plays ``FrozenLake-v1``; an observation is row * columns + column, both counted from 0 at the top left."""
+
+    history = 0
     env_id = "FrozenLake-v1"
     env_kwargs: ClassVar[Mapping[str, Any]] = {"map_name": "4x4", "is_slippery": False}
     title = "Frozen Lake"
@@ -54,53 +68,60 @@ class FrozenLakeAgent(Agent):
     baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 1.0}
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
 
+    @property
+    def lake(self) -> Lake:
+        given = self.env_kwargs
+        slips = given.get("is_slippery", True)
+        rows = given.get("desc") or MAPS[given.get("map_name", "4x4")]
+        return Lake(tuple(rows), given.get("success_rate", 1 / 3) if slips else 1.0)
+
     def get_system_prompt(self) -> str:
+        slips = "The ice is slippery: a step may go sideways. " if self.lake.sure < 1 else ""
         return (
-            "You are playing Frozen Lake. Reach the goal without falling into a hole. "
+            f"You are playing Frozen Lake. Reach the goal without falling into a hole. {slips}"
             'Reply with {"action": 0} to go left, {"action": 1} to go down, '
             '{"action": 2} to go right or {"action": 3} to go up.'
         )
 
     def format_observation(self, observation: Any) -> str:
-        here = _field(observation)
-        around = [f"{name} {field.word}" for name, field in zip(self.action_names, here.neighbours, strict=True)]
+        here = self.lake.field(observation)
+        around = [
+            f"{name} {self.lake.word(field)}" for name, field in zip(self.action_names, here.neighbours, strict=True)
+        ]
         return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
 
     def draw(self, observation: Any) -> str:
         """The lake, the walker's field in brackets: S start, · ice, O hole, G goal."""
-        here = _field(observation)
+        here = self.lake.field(observation)
         return "\n".join(
             "".join(
                 f"[{GLYPHS[kind]}]" if Field(row, column) == here else f" {GLYPHS[kind]} "
                 for column, kind in enumerate(line)
             )
-            for row, line in enumerate(LAKE)
+            for row, line in enumerate(self.lake.rows)
         )
 
     def extract_action(self, response: str) -> ActionReading:
         return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int | None:
-        """The first action of a shortest path to the goal; None where no path begins."""
+        """A best action, where the goal can be reached: without slipping, the first of a shortest path."""
         return next(iter(self.first_actions(observation)), None)
 
     def first_actions(self, observation: Any) -> list[int]:
-        """The first actions of all shortest paths to the goal, ascending; none where no path begins."""
-        here, distance = _field(observation), steps_to_goal()
-        if not distance.get(here):
-            return []
-        return [action for action, field in enumerate(here.neighbours) if distance.get(field) == distance[here] - 1]
+        """All best actions, ascending; none where the goal cannot be reached."""
+        return best_actions(self.lake).get(self.lake.field(observation), [])
 
     def policy_map(self) -> PolicyMap:
         from llamagym_tui.agent import Landmark, Panel, PolicyMap
 
-        size = len(LAKE[0])
+        size = len(self.lake.rows[0])
         fields = [
             [
                 row * size + column if kind in "SF" else Landmark(GLYPHS[kind], WORDS[kind])
                 for column, kind in enumerate(line)
             ]
-            for row, line in enumerate(LAKE)
+            for row, line in enumerate(self.lake.rows)
         ]
         labels = [str(number) for number in range(size)]
         panel = Panel("lake", labels, labels, fields, "row", "column")
@@ -108,18 +129,25 @@ class FrozenLakeAgent(Agent):
 
 
 @cache
-def steps_to_goal() -> dict[Field, int]:
-    """Length of a shortest path to the goal from every field that has one, holes left out."""
-    goal = next(Field(row, line.index("G")) for row, line in enumerate(LAKE) if "G" in line)
-    distance, frontier = {goal: 0}, deque([goal])
-    while frontier:
-        here = frontier.popleft()
-        for field in here.neighbours:
-            if field.word == "ice" and field not in distance:
-                distance[field] = distance[here] + 1
-                frontier.append(field)
-    return distance
+def best_actions(lake: Lake) -> dict[Field, list[int]]:
+    """The best actions on every field from which the goal can be reached, by value iteration."""
+    places = [Field(row, column) for row, line in enumerate(lake.rows) for column in range(len(line))]
+    ice = [place for place in places if lake.word(place) == "ice"]
+    values = {place: float(lake.word(place) == "goal") for place in places}
 
+    def worth(here: Field) -> list[float]:
+        """Of each action, which may go to either side of it."""
+        ends = [values[here] if lake.word(to) == "edge" else values[to] for to in here.neighbours]
+        side = (1 - lake.sure) / 2
+        return [
+            DISCOUNT * (lake.sure * ends[action] + side * (ends[action - 1] + ends[(action + 1) % 4]))
+            for action in range(4)
+        ]
 
-def _field(observation: Any) -> Field:
-    return Field(*divmod(int(observation), len(LAKE[0])))
+    for _ in range(SWEEPS):
+        values |= {here: max(worth(here)) for here in ice}
+    return {
+        here: [action for action, value in enumerate(worth(here)) if value > max(worth(here)) - 1e-9]
+        for here in ice
+        if values[here] > 0
+    }

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.agents.frozen_lake import LAKE, FrozenLakeAgent
+from llamagym_tui.agents.frozen_lake import MAPS, FrozenLakeAgent
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.trainer.probes.policy_map import lay_out
 
@@ -51,7 +51,7 @@ def test_every_first_step_of_a_shortest_path_over_the_lake_is_best() -> None:
         ["→", "↓→", "↓", "O"],
         ["O", "→", "→", "G"],
     ]
-    assert sum(cell.is_state for row in panel.cells for cell in row) == sum(row.count("F") for row in LAKE) + 1
+    assert sum(cell.is_state for row in panel.cells for cell in row) == sum(row.count("F") for row in MAPS["4x4"]) + 1
 
 
 class Plain(BlackjackAgent):

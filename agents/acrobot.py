@@ -1,0 +1,78 @@
+"""Acrobot-v1: swing two links up by a torque at the joint between them, until the tip is high."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
+
+NUMBERS = ("angle", "spin", "joint", "joint spin")
+RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
+WIDTH, HEIGHT = 21, 8
+"""Columns and rows of a drawing; a column is about half as wide as a row is high."""
+
+
+class AcrobotAgent(Agent):
+    """Plays ``Acrobot-v1``; an observation has cosine and sine of both angles, counted from below, and both spins."""
+
+    history = 0
+    env_id = "Acrobot-v1"
+    title = "Acrobot"
+    description = "Swing two links until the tip is above the line."
+    picture = "── ── ── ──\n     o\n      ╲\n       o──o"
+    action_names = ("clockwise", "wait", "counterclockwise")
+    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2}
+    baselines: ClassVar[Mapping[str, float]] = {"random": -498.7, "expert": -83.4}
+    """Mean returns; ``python -m benchmarks.world_baselines acrobot`` measures them."""
+
+    def get_system_prompt(self) -> str:
+        return (
+            "You are playing Acrobot. Swing the two links until the tip is high. Numbers go from 0 to 99; 50 is down, "
+            'or at rest. Reply with {"action": 0} to turn the joint clockwise, {"action": 1} to wait or '
+            '{"action": 2} to turn it counterclockwise.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        first, second, spin, joint_spin = _angles(observation)
+        return f"{named_levels(NUMBERS, (first, spin, second, joint_spin), RANGES).capitalize()}."
+
+    def draw(self, observation: Any) -> str:
+        """The two links from + over o to the tip O, and the line that it has to pass."""
+        first, second, *_ = _angles(observation)
+        lines = [[" "] * WIDTH for _ in range(HEIGHT)]
+        lines[1] = ["-"] * WIDTH
+        for step in (1, 2, 3, 5, 6, 7, 0, 4, 8):  # the ends last
+            out, beyond = min(step, 4) / 4, max(step - 4, 0) / 4
+            right = math.sin(first) * out + math.sin(first + second) * beyond
+            down = math.cos(first) * out + math.cos(first + second) * beyond
+            glyph = {0: "+", 4: "o", 8: "O"}.get(step, "*")
+            lines[round((down + 2) / 4 * (HEIGHT - 1))][round((right + 2) / 4 * (WIDTH - 1))] = glyph
+        return "\n".join("".join(line) for line in lines)
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int:
+        """Turn the joint with its spin, once that is twice the first link's: a good rule, not the best there is."""
+        _, _, spin, joint_spin = _angles(observation)
+        return 2 if joint_spin > 2 * spin else 0
+
+    def policy_map(self) -> PolicyMap:
+        """The first link's spin against the joint's, both links straight down."""
+        from llamagym_tui.agent import Panel, PolicyMap
+
+        spins, joint_spins = [step * 0.8 for step in range(5, -6, -1)], [step * 1.6 for step in range(-5, 6)]
+        states = [[(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins]
+        rows, columns = ([f"{number:+.1f}" for number in axis] for axis in (spins, joint_spins))
+        return PolicyMap([Panel("hanging straight", rows, columns, states, "spin", "joint spin")], signs="↻·↺")
+
+
+def _angles(observation: Any) -> tuple[float, float, float, float]:
+    """Angle of the first link, angle of the second one to it, and their spins."""
+    cos1, sin1, cos2, sin2, spin, joint_spin = (float(number) for number in observation)
+    return math.atan2(sin1, cos1), math.atan2(sin2, cos2), spin, joint_spin

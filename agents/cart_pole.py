@@ -1,0 +1,71 @@
+"""CartPole-v1: push a cart left or right so that the pole on it stays upright."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
+
+NUMBERS = ("position", "speed", "angle", "spin")
+RANGES = ((-2.4, 2.4), (-3.0, 3.0), (-0.21, 0.21), (-3.5, 3.5))
+"""An episode ends at 2.4 metres or 0.2095 radians, either way."""
+TRACK, POLE = 41, 4
+"""Columns and rows of a drawing."""
+STEEPER = 4
+"""Factor on the pole's angle in a drawing: 12 degrees could not be seen."""
+
+
+class CartPoleAgent(Agent):
+    """Plays ``CartPole-v1``; an observation is position (m), speed (m/s), angle (rad) and spin (rad/s)."""
+
+    history = 0
+    env_id = "CartPole-v1"
+    title = "Cart Pole"
+    description = "Keep the pole on the cart upright."
+    picture = "      ╱\n     ╱\n  ┌──┴──┐\n──┴o───o┴──"
+    action_names = ("left", "right")
+    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1}
+    baselines: ClassVar[Mapping[str, float]] = {"random": 22.0, "optimal": 500.0}
+    """Mean returns; ``python -m benchmarks.world_baselines cart_pole`` measures them."""
+
+    def get_system_prompt(self) -> str:
+        return (
+            "You are playing Cart Pole. Keep the pole upright and the cart near the middle. Numbers go from 0 to 99. "
+            'Reply with {"action": 0} to push left or {"action": 1} to push right.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        return f"{named_levels(NUMBERS, observation, RANGES).capitalize()}."
+
+    def draw(self, observation: Any) -> str:
+        """The cart on its track, the pole's angle four times as large."""
+        position, angle = float(observation[0]), float(observation[2])
+        middle = round((position / 4.8 + 0.5) * (TRACK - 7)) + 3
+        lean = math.tan(max(-1.2, min(angle * STEEPER, 1.2)))
+        glyph = "│" if abs(lean) < 0.2 else "╱" if lean > 0 else "╲"
+        pole = [" " * max(0, middle + round(lean * height)) + glyph for height in range(POLE, 0, -1)]
+        wheels = "─" * (middle - 3) + "┴o───o┴"
+        return "\n".join([*pole, " " * (middle - 3) + "┌──┴──┐", wheels + "─" * (TRACK - len(wheels))])
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int:
+        """A linear controller, which keeps the pole up for all 500 steps."""
+        position, speed, angle, spin = (float(number) for number in observation)
+        return int(position + 1.5 * speed + 18 * angle + 3 * spin > 0)
+
+    def policy_map(self) -> PolicyMap:
+        """P(right) by angle and spin, the cart at rest in the middle."""
+        from llamagym_tui.agent import Panel, PolicyMap
+
+        angles = [step * 0.04 for step in range(-5, 6)]
+        spins = [step * 0.5 for step in range(-5, 6)]
+        states = [[(0.0, 0.0, angle, spin) for spin in spins] for angle in angles]
+        rows, columns = [f"{math.degrees(angle):+.0f}°" for angle in angles], [f"{spin:+.1f}" for spin in spins]
+        return PolicyMap([Panel("cart at rest", rows, columns, states, "angle", "spin in rad/s")], action=1)

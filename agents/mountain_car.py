@@ -1,0 +1,70 @@
+"""MountainCar-v0: rock a weak car in a valley until it reaches the flag on the right hill."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
+
+RANGES = ((-1.2, 0.6), (-0.07, 0.07))
+FLAG = 0.5
+WIDTH, HEIGHT = 46, 7
+"""Columns and rows of a drawing."""
+
+
+class MountainCarAgent(Agent):
+    """Plays ``MountainCar-v0``; an observation is position and speed."""
+
+    history = 0
+    env_id = "MountainCar-v0"
+    title = "Mountain Car"
+    description = "Rock the car in the valley until it is up at the flag."
+    picture = "╲         ⚑\n ╲       ╱\n  ╲     ╱\n   ╲_o_╱"
+    action_names = ("left", "wait", "right")
+    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2}
+    baselines: ClassVar[Mapping[str, float]] = {"random": -200.0, "expert": -119.4}
+    """Mean returns; ``python -m benchmarks.world_baselines mountain_car`` measures them."""
+
+    def get_system_prompt(self) -> str:
+        return (
+            "You are playing Mountain Car. Rock the car until it is up at the right. Numbers go from 0 to 99; speed 50 "
+            'is at rest. Reply with {"action": 0} to push left, {"action": 1} to wait or {"action": 2} to push right.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        return f"{named_levels(('position', 'speed'), observation, RANGES).capitalize()}."
+
+    def draw(self, observation: Any) -> str:
+        """The valley, the car in it and the flag."""
+        lines = [[" "] * WIDTH for _ in range(HEIGHT)]
+        for column in range(WIDTH):
+            lines[_row(-1.2 + 1.8 * column / (WIDTH - 1))][column] = "·"
+        for position, glyph in ((FLAG, "F"), (float(observation[0]), "o")):
+            lines[_row(position)][round((position + 1.2) / 1.8 * (WIDTH - 1))] = glyph
+        return "\n".join("".join(line) for line in lines)
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int:
+        """Push the way that the car goes: not the fastest way up, but always one."""
+        return 2 if float(observation[1]) >= 0 else 0
+
+    def policy_map(self) -> PolicyMap:
+        from llamagym_tui.agent import Panel, PolicyMap
+
+        positions = [-1.1 + 0.15 * step for step in range(11)]
+        speeds = [0.01 * step for step in range(5, -6, -1)]
+        states = [[(position, speed) for position in positions] for speed in speeds]
+        rows, columns = [f"{100 * speed:+.0f}" for speed in speeds], [f"{position:+.1f}" for position in positions]
+        return PolicyMap([Panel("car", rows, columns, states, "speed in hundredths", "position")], signs="←·→")
+
+
+def _row(position: float) -> int:
+    """The row of a drawing in which the ground lies at a position."""
+    return round((1 - math.sin(3 * position)) / 2 * (HEIGHT - 1))
