@@ -16,7 +16,6 @@ from llamagym_tui.agent import FAILED, ActionReading, Agent, fields, in_words, r
 class GenericAgent(Agent):
     """Plays an environment of which it knows the id and the spaces."""
 
-    history = 0
     counts_actions = True
     decision_names: ClassVar[Sequence[Sequence[str]]] = ()
     """Of a combined action, the names of the values of each decision; empty: their numbers."""

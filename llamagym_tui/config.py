@@ -43,6 +43,8 @@ LARGEST_SEED = 2**62
 Count = Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
 MAX_FAILURES = 32
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
+History = Literal["all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
+"""Turns before the present one that a prompt has; ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
 Normalization = Literal["sum", "token", "word"]
@@ -153,7 +155,7 @@ class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     min_steps: Annotated[int, Meta(ge=0)] = 60
     """Optimizer steps at least: few demonstrations are passed over more often. 0: `epochs` alone counts."""
     batch_size: Count = 16
-    """Conversations for one optimizer step; turns, where a chat template rewrites history."""
+    """Conversations for one optimizer step; turns, where prompts leave out earlier ones."""
     lr: Positive = 1e-3
     """Adam's learning rate after `warmup`; it falls to 0 along a line."""
     warmup: Fraction = 0.1
@@ -195,6 +197,9 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Mode at the start."""
     system_prompt: str | None = None
     """Replaces the agent's own system prompt. None: the agent's own."""
+    history: History | None = None
+    """Turns before the present one that a prompt has, of episodes begun from then on; ``all``: the whole conversation.
+    None: the agent's own number."""
     n_envs: Count = 128
     """Environments stepped together."""
     max_turns: Count | None = None
@@ -307,6 +312,7 @@ LIVE = (
     "generation.policy",
     "generation.normalization",
     "n_envs",
+    "history",
     "on_collapse",
 )
 """Settings that may change live; all others stay for the whole run."""
@@ -366,6 +372,11 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
     """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
+
+
+def turns_kept(history: History | None, own: int | None) -> int | None:
+    """Turns before the present one that a prompt has, None for all, by a run's setting and the agent's own number."""
+    return own if history is None else None if history == "all" else history
 
 
 def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:

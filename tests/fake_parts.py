@@ -146,6 +146,7 @@ class Chat:
 @dataclass
 class Policy:
     version: int = 0
+    history: int | None = None
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     chat: Chat = field(default_factory=Chat)
     trie: tuple[str, ...] = ("heads", "tails")

@@ -19,7 +19,7 @@ import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress, progress_on
-from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
+from llamagym_tui.config import History, Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.events import (
@@ -74,6 +74,7 @@ def evaluate(
     quantization: Quantization | None = None,
     system_prompt: str | None = None,
     env: dict[str, Any] | None = None,
+    history: History | None = None,
     json_output: bool = False,
     debug: bool = False,
     **settings: Any,
@@ -86,6 +87,8 @@ def evaluate(
         quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
+        history: earlier turns in a prompt. None: of a run folder, as at its end if it has the same agent; else the
+            agent's.
         debug: leave stderr to the libraries too.
         settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
@@ -98,6 +101,8 @@ def evaluate(
     quiet_libraries()
     if system_prompt is not None:
         settings["system_prompt"] = system_prompt
+    if history is not None:
+        settings["history"] = history
     known = _settings_of(agent_spec, model, quantization)
     config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **settings))
     with (
@@ -316,7 +321,8 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
     bits = quantization or trained.quantization
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
-    is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    is_same_agent = is_run and catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    history: History = "all" if trained.history is None else trained.history  # None: of a version without this setting
     return RunConfig(
         agent=agent_spec,
         env=trained.env if is_same_agent else {},
@@ -324,7 +330,8 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
         model=model,
         run_dir="",
         mode="inference",
-        system_prompt=run_store.last_system_prompt(folder) if is_run and is_same_agent else None,
+        system_prompt=run_store.last_system_prompt(folder) if is_same_agent else None,
+        history=history if is_same_agent else None,
         max_turns=trained.max_turns if is_same_agent else None,
         full_finetuning=True if bits == "none" and dtype == "float32" else None,
         dtype=dtype,

@@ -57,6 +57,9 @@ OPTIONS = {
         metavar="NAME=VALUE",
     ),
     "prompt_file": _option(Path | None, "Text file that replaces the agent's system prompt."),
+    "history": _option(
+        str | None, "Earlier turns that a prompt has; 0: only the observation. (the agent's)", metavar="all|N"
+    ),
     "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
     "envs": _option(int | None, "Environments stepped together. (128)", min=1),
     "seed": _option(int | None, "Of environments, sampling and minibatches. (0)", min=0),
@@ -102,7 +105,7 @@ OPTIONS = {
 """Options that several commands share, by parameter name, in the order of the help."""
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
-MODEL_OPTIONS = ("model", "env", "prompt_file", "device", "quantization", "threads")
+MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "quantization", "threads")
 SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
 
 
@@ -135,10 +138,11 @@ def _config(
     env: list[str] | None,
     resume: bool = False,
     envs: int | None = None,
+    history: str | None = None,
     **options: Any,
 ) -> RunConfig:
     """The settings of a run by its `OPTIONS`."""
-    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, run_config, thread_count
+    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, run_config, thread_count, turns_in_prompt
 
     return run_config(
         agent=agent,
@@ -147,6 +151,7 @@ def _config(
         threads=thread_count(threads),
         n_envs=envs,
         env=env_kwargs(env),
+        history=turns_in_prompt(history),
         assignments=settings or (),
         **options,
     )
@@ -240,7 +245,7 @@ def evaluate(
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.setup import catalog
-    from llamagym_tui.setup.run_config import checked_model, env_kwargs, prompt_text, thread_count
+    from llamagym_tui.setup.run_config import checked_model, env_kwargs, prompt_text, thread_count, turns_in_prompt
 
     env = env_kwargs(options["env"])
     catalog.find_agent(agent, env)
@@ -260,6 +265,7 @@ def evaluate(
         threads=n_threads,
         system_prompt=system_prompt,
         env=env,
+        history=turns_in_prompt(options["history"]),
         json_output=json_output,
         debug=debug,
     )

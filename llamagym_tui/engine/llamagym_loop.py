@@ -67,6 +67,7 @@ class LlamaGymLoop:
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
         self.policy = Policy(model, tokenizer, generation, replies, seed)
+        self.policy.history = agent.history
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
         self.ppo = PPO(self.policy, ppo, seed)

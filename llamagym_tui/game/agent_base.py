@@ -41,6 +41,9 @@ class AgentBase(ABC):
     counts_actions: ClassVar[bool] = False
     """Whether actions are indices of `action_names` whatever the environment's own are: counted from another number, or
     combinations of several decisions."""
+    history: ClassVar[int | None] = None
+    """Turns before the present one that a prompt has, if a run does not set another number. None: the whole
+    conversation. 0: system prompt and present observation, which is enough where an observation has the whole state."""
     fallback_action: ClassVar[Any] = 0
     """What the environment gets when a reply names no action."""
 

@@ -100,6 +100,8 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     turn: int
     """Index from 0 within the episode."""
     text: str
+    left_out: int = 0
+    """Oldest turns that are not in the prompt although the history would have them, as the model reads no more."""
 
 
 class StateDrawn(Event, frozen=True, kw_only=True):
@@ -379,6 +381,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Episodes in the batch."""
     turns: int
     """Turns in the batch."""
+    shortened: int = 0
+    """Turns in the batch whose prompt left out older ones, as the model reads no more."""
     tokens: int
     """Sampled tokens in the batch."""
     tokens_per_s: float

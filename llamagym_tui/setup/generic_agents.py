@@ -55,6 +55,8 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
     Raises:
         UsageError: the environment cannot be made, or does not fit into text.
     """
+    from gymnasium.spaces import Box, Discrete
+
     try:
         env = wrapped_env(base())
     except EnvError as error:
@@ -63,6 +65,9 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
         given = {"title": base.env_id, "observation_space": env.observation_space, **_known(env), **_grid(env)}
         given |= _actions(base, env, given.pop("action_names", ()))
         _require_text(base.env_id, env)
+        names_history = any("history" in vars(each) for each in base.__mro__[: base.__mro__.index(GenericAgent)])
+        if isinstance(env.observation_space, Box | Discrete) and not names_history:
+            given["history"] = 0  # what such an environment shows is mostly all that there is to see
         if not base.observation_ranges:
             given["observation_ranges"] = _ranges(base.env_id, env, ranges or ())
     finally:

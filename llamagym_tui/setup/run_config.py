@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.config import RunConfig, from_dict
+from llamagym_tui.config import History, RunConfig, from_dict
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import catalog, trust
@@ -148,6 +148,19 @@ def thread_count(text: str | None) -> int | None:
     return int(text)
 
 
+def turns_in_prompt(text: str | None) -> History | None:
+    """What ``--history`` takes, as `RunConfig` has it.
+
+    Raises:
+        UsageError: it is neither ``all`` nor a number.
+    """
+    if text is None or text == "all":
+        return cast(Literal["all"] | None, text)
+    if not text.isascii() or not text.isdigit():
+        raise UsageError(f"--history takes all or a number of turns from 0, not {text!r}.")
+    return int(text)
+
+
 def checked_model(name: str) -> str:
     """A model's name as the trainer takes it; local paths, run folders among them, become absolute.
 
@@ -185,4 +198,7 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
             trust.trust(untrusted)
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # a policy reads numbers as it learnt to
-    return from_dict(RunConfig, merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True})
+    settings = merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True}
+    if settings["history"] is None:  # begun by a version that knew the whole conversation alone
+        settings["history"] = "all"
+    return from_dict(RunConfig, settings)

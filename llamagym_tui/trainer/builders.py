@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.protocol.events import Event
@@ -83,11 +83,13 @@ class Builders:
         )
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
-        """The policy, which knows the canonical reply of each action."""
+        """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
         from llamagym_tui.engine.policy.policy import Policy
 
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
-        return Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
+        policy = Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
+        policy.history = turns_kept(self.config.history, agent.history)
+        return policy
 
     def ppo(self, policy: Policy) -> PPO:
         from llamagym_tui.engine.learning.ppo import PPO

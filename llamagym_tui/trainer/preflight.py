@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.engine.free_memory import free_memory, held_memory
 from llamagym_tui.engine.memory import MemoryEstimate, Precision, as_gib, estimate_memory, workload_of
 from llamagym_tui.engine.model.loading import LARGEST_FULLY_TRAINED, local_path, resolve_device
@@ -132,15 +132,26 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
 def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> tuple[int, list[list[Sequence[int]]]]:
     """Tokens of the system prompt, and of every prompt after it in episodes of random actions.
 
+    Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
+
     Raises:
         EnvError: the environment cannot be made.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+    history, reply = turns_kept(config.history, agent.history), (0,) * config.generation.max_new_tokens
     prefix: tuple[int, ...] = ()
     episodes: list[list[Sequence[int]]] = []
     for observations in _random_play(agent, config):
-        prefix, first = chat.opening(system, observations[0])
-        episodes.append([first, *(chat.continuation(text, ended=False) for text in observations[1:])])
+        later = [chat.continuation(text, ended=False) for text in observations]
+        if history is None:
+            prefix, first = chat.opening(system, observations[0])
+            episodes.append([first, *later[1:]])
+            continue
+        for at in range(len(observations)):
+            begin = max(0, at - history)
+            prefix, first = chat.opening(system, observations[begin])
+            rest = (token for prompt in later[begin + 1 : at + 1] for token in (*reply, *prompt))
+            episodes.append([(*first, *rest)])
     return len(prefix), episodes or [[[0]]]
 
 

@@ -18,6 +18,7 @@ from llamagym_tui.config import (
     changed,
     changes_since,
     changes_to_restore,
+    turns_kept,
     with_final_values,
 )
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
@@ -218,6 +219,9 @@ class Run:
             self._begin_batch()
         if before.generation != config.generation:
             self.policy.generation = config.generation
+            self._monitor.forget()
+        if before.history != config.history:
+            self.policy.history = turns_kept(config.history, self.agent.history)
             self._monitor.forget()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -101,7 +101,7 @@ class Session:
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
-        self._keep_measured(parts)
+        self._keep_found(parts)
         run = self.active_run = Run(self._config, parts, checkpoints, self._emitter, self._clock)
         self._emit(event_builders.run_started(run.config, parts))
         run.policy_map.lay_out()
@@ -112,12 +112,15 @@ class Session:
         self._enter(Phase.ROLLING_OUT)
         return run
 
-    def _keep_measured(self, parts: Parts) -> None:
-        """Write what was measured into the run's settings."""
+    def _keep_found(self, parts: Parts) -> None:
+        """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
+        history = parts.policy.history
+        found: dict[str, Any] = {"history": "all" if history is None else history}
         if self._config.threads is None and parts.loaded.device == "cpu":
-            self._config = msgspec.structs.replace(self._config, measured_threads=parts.threads)
-            with contextlib.suppress(OSError):  # then a resumed run measures again
-                self._store.write_config(self._config)
+            found["measured_threads"] = parts.threads
+        self._config = msgspec.structs.replace(self._config, **found)
+        with contextlib.suppress(OSError):  # then a resumed run finds it again
+            self._store.write_config(self._config)
 
     def _advance(self, run: Run) -> None:
         match self.phase:

@@ -60,7 +60,7 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
                 Paragraph("system", "label", (prompt,), one_line=not prompt_is_new),
             ]
         case ObservationShown():
-            return [Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
+            return [*_left_out(fact), Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():
             text = literal(fact.text) + ("" if fact.done else "▌")
             return [
@@ -76,6 +76,15 @@ def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> l
             return [Paragraph("", "notice", (Piece(literal(fact.text), "notice"),))]
         case _:
             assert_never(fact)
+
+
+def _left_out(shown: ObservationShown) -> list[Paragraph]:
+    """How many turns the reply to an observation cannot take into account."""
+    if not shown.left_out:
+        return []
+    n = shown.left_out
+    turns = "oldest turn of the episode is" if n == 1 else f"{n:,} oldest turns of the episode are"
+    return [Paragraph("", "notice", (Piece(f"the {turns} left out: the model reads no more", "notice"),))]
 
 
 def _weighed(weighed: ActionsWeighed) -> Paragraph:

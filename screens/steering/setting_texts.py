@@ -38,6 +38,10 @@ SETTINGS: dict[str, SettingText] = {
         "temperature", "Divides the logits: above 1 is more random, below 1 more certain." + NEW_BATCH
     ),
     "n_envs": SettingText("environments", "Environments that are stepped together." + NEW_BATCH),
+    "history": SettingText(
+        "earlier turns",
+        "Turns before the present one in the prompts of new episodes. all: every one. none: the agent's number.",
+    ),
     "generation.policy": SettingText(
         "generate or score",
         "generate: free text, token by token. score: one of the agent's known replies." + NEW_BATCH,

@@ -146,6 +146,7 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
         "threads": None,
         "system_prompt": None,
         "env": {"sab": True},
+        "history": None,
         "json_output": True,
         "debug": False,
     }
@@ -172,9 +173,31 @@ def test_what_may_be_a_hub_id_is_left_to_the_trainer(name: str) -> None:
 
 
 def test_resume_keeps_the_runs_settings_except_those_that_are_given(headless: Headless, tmp_path: Path) -> None:
-    earlier = a_run_folder(tmp_path / "run")
+    earlier = a_run_folder(tmp_path / "run", history=3)
     assert run("train", "--resume", "--run-dir", str(tmp_path / "run"), "--minutes", "2").exit_code == 0
     assert headless.calls[0][0] == msgspec.structs.replace(earlier, minutes=2.0, resume=True)
+
+
+def test_a_run_of_a_version_without_a_history_goes_on_with_whole_conversations(
+    headless: Headless, tmp_path: Path
+) -> None:
+    a_run_folder(tmp_path / "run")
+    assert run("train", "--resume", "--run-dir", str(tmp_path / "run")).exit_code == 0
+    assert headless.calls[0][0].history == "all"
+
+
+@pytest.mark.parametrize(("typed", "history"), [("0", 0), ("3", 3), ("all", "all")])
+def test_history_is_a_number_of_turns_or_all(headless: Headless, typed: str, history: object) -> None:
+    assert run("train", "blackjack", "--history", typed).exit_code == 0
+    assert headless.calls[0][0].history == history
+    assert run("eval", "blackjack", "--history", typed).exit_code == 0
+    assert headless.calls[1][2]["history"] == history
+
+
+def test_another_history_is_refused_in_one_sentence(headless: Headless) -> None:
+    refused = run("train", "blackjack", "--history", "-1")
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("--history takes all or a number of turns from 0, not '-1'.\n")
 
 
 def test_a_run_that_names_its_own_agent_file_needs_trust_agent(headless: Headless, tmp_path: Path) -> None:

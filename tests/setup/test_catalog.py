@@ -158,6 +158,13 @@ def test_a_gymnasium_id_gets_an_agent_that_lists_the_actions() -> None:
     assert '{"action": 1}' in agent.get_system_prompt()
 
 
+@pytest.mark.parametrize(("env_id", "history"), [("CartPole-v1", 0), ("CliffWalking-v1", 0), ("Blackjack-v1", None)])
+def test_where_an_observation_is_one_box_or_number_it_is_all_that_a_prompt_has(
+    env_id: str, history: int | None
+) -> None:
+    assert catalog.find_agent(env_id).history == history
+
+
 class _Stub(gymnasium.Env[np.ndarray, int]):
     """An environment whose two spaces are given."""
 

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from msgspec.structs import replace
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
-from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.config import PPOConfig, RunConfig, turns_kept
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.protocol.commands import AnyCommand, SaveCheckpoint, Stop
 from llamagym_tui.protocol.events import (
@@ -115,7 +115,9 @@ class Played(Builders):
 
     def policy(self, agent: Any, loaded: Any) -> Policy:
         lora = not self.config.full_finetuning
-        return self.make_policy(lora=lora, **msgspec.structs.asdict(self.config.generation))
+        policy = self.make_policy(lora=lora, **msgspec.structs.asdict(self.config.generation))
+        policy.history = turns_kept(self.config.history, agent.history)
+        return policy
 
     def rollout(self, agent: Any, policy: Any, *, seed: int, emit: Callable[[Event], None]) -> Any:
         rollout = super().rollout(agent, policy, seed=seed, emit=emit)
@@ -198,6 +200,34 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
         assert at_s[-1] > before[-1].at_s
 
 
+@pytest.mark.parametrize("history", [0, 1])
+def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history):
+    stage.config = replace(stage.config, history=history)
+    stage.play("straight")
+    for killed_at in (2, 3):
+        stage.play("killed", killed_at=killed_at)
+        _, session = stage.play("killed", resume=True)
+        assert stage.learnt("killed") == stage.learnt("straight")
+        assert all(
+            len(segment.turns) <= 1 + history
+            for each in session.active_run.ppo.used
+            for segment in each.trajectories[0].segments
+        )
+        shutil.rmtree(Path(stage.config.run_dir, "killed"))
+
+
+def test_an_episode_under_way_goes_on_with_the_history_that_it_began_with(stage):
+    _, before = stage.play("run", killed_at=2)
+    histories = [slot.episode.history for slot in before.active_run.rollout.slots if slot.episode]
+    assert set(histories) == {None}
+    folder = Path(stage.config.run_dir, "run", "config.json")
+    folder.write_bytes(
+        msgspec.json.encode(replace(msgspec.json.decode(folder.read_bytes(), type=RunConfig), history=0))
+    )
+    after, _ = stage.play("run", resume=True)
+    assert not [event for event in after if isinstance(event, WarningRaised) and "anew" in event.message]
+
+
 def test_a_run_whose_environments_fail_is_resumed_as_exactly(stage, monkeypatch):
     monkeypatch.setattr(Walk, "fails", 0.1)
     stage.play("straight")
@@ -252,7 +282,7 @@ UNSAVED = {
     # What the last updates used, for the inspector; whole words of the tokenizer, which are equal for equal texts.
     "used", "inspector", "_untrained", "chat", "_verdict", "last_reply",
     # What each session judges, and reports, once.
-    "_read", "_unread", "_example", "_cuts", "_warned_of_unread", "_known_fault",
+    "_read", "_unread", "_example", "_cuts", "_warned_of_unread", "_warned_of_left_out", "_known_fault",
     # Empty after a checkpoint: caches, gradients.
     "_slots", "_sampler", "model", "backbone", "_trunk", "_head", "optimizer", "reference", "param_groups",
 }  # fmt: skip

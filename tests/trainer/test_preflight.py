@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import EnvError, ModelTooLargeError, PromptTooLongError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
@@ -59,6 +61,24 @@ def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(half_bi
     assert found.parameters == 494_032_768
     assert found.estimate.adapter == 4 * 8_798_208
     assert found.warning is None
+
+
+def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_window_of_them(monkeypatch) -> None:
+    chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
+    agent = catalog.find_agent("blackjack")()
+    monkeypatch.setattr(module, "_random_play", lambda agent, config: [["one", "two", "three"]])
+    config = RunConfig(agent="blackjack", run_dir="")
+    lengths = {}
+    for history in ("all", 0, 1):
+        _, episodes = module.conversations(agent, replace(config, history=history), chat)
+        lengths[history] = [[len(prompt) for prompt in prompts] for prompts in episodes]
+    first = [len(chat.opening(agent.get_system_prompt(), text).rest) for text in ("one", "two", "three")]
+    later = [len(chat.continuation(text, ended=False)) for text in ("one", "two", "three")]
+    assert lengths == {
+        "all": [[first[0], *later[1:]]],
+        0: [[length] for length in first],
+        1: [[first[0]], [first[0] + 32 + later[1]], [first[1] + 32 + later[2]]],
+    }
 
 
 def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> None:

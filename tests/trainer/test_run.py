@@ -176,7 +176,7 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     before = Stage(tmp_path, episodes=8)
     before.script = {2: [ChangeSettings(changes={"ppo.lr": 3e-4, "n_envs": 6})]}
     before.session.run()
-    assert run_store.read_config(tmp_path) == replace(before.config, measured_threads=1)
+    assert run_store.read_config(tmp_path) == replace(before.config, measured_threads=1, history="all")
     after = Stage(tmp_path, episodes=16, resume=True)
     after.builders.saved.extend(before.builders.saved)
     after.session.run()
@@ -190,6 +190,17 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     assert (again.ppo.config.lr, again.of(RunStarted)[0].n_envs) == (3e-4, 9)
     last = run_store.last_settings(tmp_path)
     assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
+
+
+def test_a_changed_history_is_of_the_prompts_of_new_episodes_and_is_kept(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=8)
+    before.script = {2: [ChangeSettings(changes={"history": 3})]}
+    before.session.run()
+    assert before.builders.made["policy"].history == 3
+    after = Stage(tmp_path, episodes=16, resume=True)
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    assert after.of(SettingsChanged)[0].changes == {"history": 3}
 
 
 def test_a_change_right_before_the_end_is_saved(tmp_path: Path) -> None:

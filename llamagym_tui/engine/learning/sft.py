@@ -1,7 +1,7 @@
 """Supervised training of the policy on demonstrations, through TRL's `SFTTrainer`.
 
-It trains on the ids that a rollout of the same conversation would have: the same seam between prompt and
-reply, the same end, one row a turn where a template rewrites history. Loss falls on the replies, ends included. The
+It trains on the ids that a rollout of the same conversation would have: the same turns in each prompt, the same seam
+between prompt and reply, the same end. Loss falls on the replies, ends included. The
 policy's own weights change in place (its adapter alone, if it has one); the value head stays as it is.
 TRL takes seconds to import, so that happens when training begins.
 """
@@ -54,7 +54,7 @@ class SFTStats:
 
 
 def examples(policy: Policy, conversation: Sequence[ChatMessage]) -> list[Example]:
-    """A conversation as a rollout would have it: one row, or one a turn where the template rewrites history.
+    """A conversation as a rollout would have it: one row, or one a turn where prompts leave out earlier turns.
 
     Replies of weight 0 have no loss, and a row of such replies alone is left out.
     """

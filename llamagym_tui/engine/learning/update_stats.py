@@ -37,6 +37,7 @@ class PPOStats:
     parse_failure_rate: float
     episodes: int
     turns: int
+    shortened: int
     tokens: int
     update_s: float
     epochs: float
@@ -131,6 +132,7 @@ def update_stats(
         parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
         episodes=len(trajectories),
         turns=len(turns),
+        shortened=sum(trajectory.shortened for trajectory in trajectories),
         tokens=tokens,
         skipped_steps=sums.skipped,
         replay_loss=sums.replay_loss / max(sums.replay_turns, 1),

@@ -1,7 +1,8 @@
 """Building a trajectory while it happens: what to feed the sampler next, and what to keep of each turn.
 
-The vectorised trainer and LlamaGym's loop share this builder. Where the template rewrites history, each turn is
-a segment of its own; elsewhere an episode is one.
+The vectorised trainer, LlamaGym's loop and supervised training share this builder, which alone knows which turns a
+prompt has: the last ones that the policy's `history` keeps, and of these as many as the model can read. While that is
+the whole conversation, turns share a segment, unless the template rewrites history; else each turn is one of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,27 @@ class Prompt(NamedTuple):
     """Ids that the slot has not seen."""
 
 
+class _Exchange(NamedTuple):
+    """A turn that has its reply."""
+
+    observation: str
+    reply: tuple[int, ...]
+    ended: bool
+    """Whether the reply ends with the template's own end, which else the next prompt begins with."""
+
+
+class _Next(NamedTuple):
+    """The prompt after an observation."""
+
+    prompt: Prompt
+    segment: Segment
+    """The current one, or a new one."""
+    first: int
+    """Turn that it begins with."""
+    tokens: int
+    """In all."""
+
+
 class Episode:
     """One episode under one system prompt and one policy version."""
 
@@ -31,20 +53,26 @@ class Episode:
         self.policy = policy
         self.conversation: Conversation = opening(system_prompt)
         self.system_prompt = system_prompt
+        self.history = policy.history
+        """Turns before the present one that a prompt has. None: all."""
         self._segments: list[Segment] = []
         self._versions = (prompt_version, policy.version)
         self._unfed: list[int] = []
-        self._last_ended = False
-        self._prepared: tuple[str, int, Prompt, Segment] | None = None
+        self._exchanges: list[_Exchange] = []
+        self._first = 0
+        """Turn that the current segment begins with."""
+        self._shortened = 0
+        self._prepared: tuple[str, int, _Next] | None = None
         """The last result of `_next`, with the observation and the number of turns that it was made for."""
 
     @property
     def turns(self) -> int:
-        return sum(len(segment.turns) for segment in self._segments)
+        return len(self._exchanges)
 
     def observe(self, observation: str) -> Prompt:
         """Add an observation; the prompt for the reply to it."""
-        prompt, segment = self._next(observation)
+        prompt, segment, self._first, _ = self._next(observation)
+        self._shortened += self._first > self._earliest
         self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
@@ -61,19 +89,21 @@ class Episode:
 
     def prompt_for(self, observation: str) -> Opening:
         """All ids before the reply to an observation, without adding it."""
-        prompt, segment = self._next(observation)
+        prompt, segment, _, _ = self._next(observation)
         new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
         return Opening(segment.prefix, (*segment.ids, *new_ids))
 
     def require_fit(self, observation: str) -> None:
-        """Refuse an observation whose prompt the model cannot read; nothing is added.
+        """Refuse an observation that the model cannot read even without earlier turns; nothing is added.
 
         Raises:
-            PromptTooLongError: the prompt for the reply to it is too long.
+            PromptTooLongError: it is too long, with the system prompt.
         """
-        prompt, segment = self._next(observation)
-        new = len(prompt.ids) - len(self._unfed) if segment is self._current else 0
-        self.policy.require_fit(len(segment.prefix) + len(segment.ids) + new)
+        self.policy.require_fit(self._next(observation).tokens)
+
+    def left_out(self, observation: str) -> int:
+        """How many of the turns that `history` keeps are left out before an observation, as the model reads no more."""
+        return self._next(observation).first - self._earliest
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
@@ -104,11 +134,12 @@ class Episode:
             )
         )
         text = self.policy.chat.text(reply.ids)
+        # A reply may end with another token than the template's own end, which the next prompt then begins with.
+        ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
+        self._exchanges.append(_Exchange(self.conversation[-1]["content"], tuple(reply.ids), ended))
         self.conversation.append(assistant(text))
         # The sampler never ran the last sampled token through the model, so the next prompt begins with it.
         self._unfed = reply.ids[-1:]
-        # A reply may end with another token than the template's own end, which the next prompt then begins with.
-        self._last_ended = reply.ended and reply.ids[-1] == self.policy.chat.end_ids[0]
         return text
 
     def reward(self, reward: float, *, parse_failed: bool = False) -> None:
@@ -130,29 +161,50 @@ class Episode:
             except PromptTooLongError:  # the last prompt that was read is the nearest estimate
                 last = self._segments[-1]
                 final = Segment(last.prefix, last.ids[: last.turns[-1].start])
-        return Trajectory(self._segments, end, final, *self._versions)
+        return Trajectory(self._segments, end, final, *self._versions, shortened=self._shortened)
 
     @property
     def _current(self) -> Segment | None:
         return self._segments[-1] if self._segments else None
 
-    def _next(self, observation: str) -> tuple[Prompt, Segment]:
-        """The prompt after an observation, and its segment: the current one, or a new one."""
-        if self._prepared is None or self._prepared[:2] != (observation, self.turns):
-            self._prepared = (observation, self.turns, *self._made_next(observation))
-        return self._prepared[2:]
+    @property
+    def _earliest(self) -> int:
+        """Turn that the next prompt begins with if it fits."""
+        return 0 if self.history is None else max(0, self.turns - self.history)
 
-    def _made_next(self, observation: str) -> tuple[Prompt, Segment]:
+    def _next(self, observation: str) -> _Next:
+        if self._prepared is None or self._prepared[:2] != (observation, self.turns):
+            self._prepared = (observation, self.turns, self._made_next(observation))
+        return self._prepared[2]
+
+    def _made_next(self, observation: str) -> _Next:
+        """The prompt with as many of the last turns as it may have and the model can read."""
+        # A prompt only grows, so what did not fit before does not fit now.
+        made = self._beginning_with(first := max(self._first, self._earliest), observation)
+        while first < self.turns and not self.policy.fits(made.tokens):
+            first += 1
+            made = self._beginning_with(first, observation)
+        return made
+
+    def _beginning_with(self, first: int, observation: str) -> _Next:
         chat = self.policy.chat
-        if self._current is None:
-            first = chat.opening(self.system_prompt, observation)
-            return Prompt(first.prefix, list(first.rest)), Segment(first.prefix, list(first.rest))
-        if chat.keeps_history:
-            ids = [*self._unfed, *chat.continuation(observation, ended=self._last_ended)]
-            return Prompt(None, ids), self._current
-        whole = chat.prompt([*self.conversation, user(observation)])
-        prefix = self._segments[0].prefix
-        if tuple(whole[: len(prefix)]) != prefix:
-            prefix = ()
-        rest = whole[len(prefix) :]
-        return Prompt(prefix, rest), Segment(prefix, list(rest))
+        if self._current is not None and first == self._first and chat.keeps_history:
+            ids = [*self._unfed, *chat.continuation(observation, ended=self._exchanges[-1].ended)]
+            begun = len(self._current.prefix) + len(self._current.ids) - len(self._unfed)
+            return _Next(Prompt(None, ids), self._current, first, begun + len(ids))
+        shown = self._exchanges[first:]
+        if chat.keeps_history or not shown:
+            texts = [*(each.observation for each in shown), observation]
+            prefix, rest = chat.opening(self.system_prompt, texts[0])
+            ids = list(rest)
+            for exchange, text in zip(shown, texts[1:], strict=True):
+                ids += [*exchange.reply, *chat.continuation(text, ended=exchange.ended)]
+        else:
+            before = opening(self.system_prompt)
+            later = self.conversation[len(before) + 2 * first :]
+            whole = chat.prompt([*before, *later, user(observation)])
+            prefix = self._segments[0].prefix
+            if tuple(whole[: len(prefix)]) != prefix:
+                prefix = ()
+            ids = whole[len(prefix) :]
+        return _Next(Prompt(prefix, ids), Segment(prefix, list(ids)), first, len(prefix) + len(ids))

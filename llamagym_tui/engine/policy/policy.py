@@ -41,24 +41,31 @@ class Policy:
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
         """Tokens that the model reads at most. None: no limit is known."""
+        self.history: int | None = None
+        """Turns before the present one that the prompts of episodes begun from now on have. None: all."""
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
 
+    def fits(self, tokens: int) -> bool:
+        """Whether the model can read a prompt of so many tokens with the longest reply."""
+        return self.context is None or tokens + self._longest_reply <= self.context
+
     def require_fit(self, tokens: int) -> None:
-        """Refuse a prompt of so many tokens if it, with the longest reply, is more than the model can read.
+        """Refuse a prompt of so many tokens if it does not fit.
 
         Raises:
-            PromptTooLongError: it is.
+            PromptTooLongError: it does not.
         """
-        if self.context is None:
-            return
-        sampled, generation = self.generation.policy == "generate", self.generation
-        reply = generation.max_new_tokens if sampled else max(map(len, self.trie.replies))
-        if tokens + reply > self.context:
+        if not self.fits(tokens):
             raise PromptTooLongError(
-                f"a prompt of {tokens:,} tokens and a reply of up to {reply:,} are more than the {self.context:,} "
-                "that the model reads"
+                f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply:,} are more than the "
+                f"{self.context:,} that the model reads"
             )
+
+    @property
+    def _longest_reply(self) -> int:
+        sampled = self.generation.policy == "generate"
+        return self.generation.max_new_tokens if sampled else max(map(len, self.trie.replies))
 
     @property
     def is_finite(self) -> bool:

@@ -91,6 +91,8 @@ class Trajectory:
     policy_version: int = 0
     episode: int | None = None
     """Index from 0 since the run began; None: it is of no run."""
+    shortened: int = 0
+    """Turns whose prompt left out older ones, as the model reads no more."""
 
     @property
     def turns(self) -> list[Turn]:

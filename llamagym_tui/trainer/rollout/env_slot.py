@@ -241,7 +241,7 @@ class EnvSlot:
         try:
             self.under_way.require_fit(self.observation)
         except PromptTooLongError as error:
-            return f"once a conversation is too long: {error}"
+            return f"once an observation is too long: {error}"
         if self.length < self.shared.max_turns:
             return ""
         own = getattr(self.env.spec, "max_episode_steps", None)
@@ -298,7 +298,11 @@ class EnvSlot:
         self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation, info))
 
     def _show_observation(self) -> None:
-        self._show(events.ObservationShown(episode=self.number, turn=self.length, text=self.observation))
+        if left_out := self.under_way.left_out(self.observation):
+            self.shared.notices.of_left_out(self.shared.policy.context)
+        self._show(
+            events.ObservationShown(episode=self.number, turn=self.length, text=self.observation, left_out=left_out)
+        )
 
 
 def named_action(agent: AgentBase, reply: str) -> str:

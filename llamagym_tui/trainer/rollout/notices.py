@@ -23,7 +23,7 @@ class Notices:
         """Turns of ended episodes, those among them whose reply named no action, and such a reply."""
         self._refused = False
         """Whether some of them were refused by the environment instead."""
-        self._warned_of_unread = False
+        self._warned_of_unread = self._warned_of_left_out = False
 
     def of_reading(self, reply: str, reading: ActionReading) -> None:
         """An error of the agent's while it read a reply."""
@@ -42,6 +42,15 @@ class Notices:
         if (key := why.partition(":")[0]) not in self._cuts:
             self._cuts.add(key)
             self._warn(f"Episodes of {self._agent.env_id} are cut off {why}. They count as truncated.")
+
+    def of_left_out(self, context: int | None) -> None:
+        """A prompt without the oldest turns."""
+        if not self._warned_of_left_out:
+            self._warned_of_left_out = True
+            self._warn(
+                f"Conversations of {self._agent.env_id} become longer than the {context:,} tokens that the model "
+                "reads: prompts leave out the oldest turns (--history N sets how many there are at most)."
+            )
 
     def of_unread(self, turns: int, unread: int) -> None:
         """An ended episode, after which most replies so far may name no action."""

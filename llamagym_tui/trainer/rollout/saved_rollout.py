@@ -33,6 +33,8 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
     mode: Mode
     system_prompt: str
     prompt_version: int
+    history: int | None = None
+    """Turns before the present one that its prompts have. None: all."""
     observations: list[str]
     """As texts, the one that awaits a reply last."""
     segments: list[Segment]
@@ -74,6 +76,7 @@ def saved_episode(slot: EnvSlot) -> SavedEpisode:
         mode=slot.mode,
         system_prompt=episode.system_prompt,
         prompt_version=slot.prompt_version,
+        history=episode.history,
         observations=observations,
         segments=[
             Segment(segment.prefix, segment.ids[: segment.turns[-1].end], list(segment.turns))
@@ -89,6 +92,7 @@ def repeats(slot: EnvSlot, saved: SavedEpisode) -> bool:
     chat = slot.shared.policy.chat
     try:
         slot.begin(saved.number, saved.mode, saved.system_prompt, saved.prompt_version)
+        slot.under_way.history = saved.history
         for reply, replaced in saved.turns(chat.end_ids):
             if slot.episode is None:
                 return False

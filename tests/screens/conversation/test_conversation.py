@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.geometry import Offset
@@ -14,6 +15,7 @@ from textual.selection import Selection
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeStarted, ObservationShown, TokensStreamed
 from llamagym_tui.screens.conversation import typesetting, view
+from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.state.transcript import MAX_ENTRIES, Transcript
@@ -48,6 +50,16 @@ def hands(
             if not isinstance(event, TokensStreamed):
                 transcript = transcript.after(event)
     return transcript
+
+
+def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
+    shown = ObservationShown(episode=0, turn=9, text="You see a hill.", left_out=1)
+    above, env = paragraphs(shown, prompt_is_new=False)
+    assert above.pieces[0].text == "the oldest turn of the episode is left out: the model reads no more"
+    assert [piece.text for piece in env.pieces] == ["You see a hill."]
+    (above, _) = paragraphs(replace(shown, left_out=3), prompt_is_new=False)
+    assert above.pieces[0].text == "the 3 oldest turns of the episode are left out: the model reads no more"
+    assert len(paragraphs(replace(shown, left_out=0), prompt_is_new=False)) == 1
 
 
 @pytest.fixture

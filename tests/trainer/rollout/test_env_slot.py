@@ -52,26 +52,27 @@ def test_whatever_an_action_is_its_event_is_read_back(action):
 
 
 class LongWinded(EndlessAgent):
-    """Its observations are of 40 letters, which no conversation of 200 tokens holds many of."""
+    """Its observations are longer from turn to turn, until 200 tokens do not hold one."""
 
     def format_observation(self, observation: int) -> str:
-        return "q" * 40
+        return "q" * 40 * (observation + 1)
 
 
-def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(make_rollout):
+def test_an_observation_that_the_model_cannot_read_ends_its_episode_as_truncated(make_rollout):
     rollout, warnings = make_rollout(LongWinded(), max_turns=50)
     rollout.policy.context = 200
+    rollout.policy.history = 0
     batch = fill(rollout)
     assert {trajectory.end for trajectory in batch} == {"truncated"}
     segments = [each for trajectory in batch for each in (*trajectory.segments, trajectory.final_prompt)]
     lengths = [len(each.prefix) + len(each.ids) for each in segments]
     assert 150 < max(lengths) <= 200
     for trajectory in batch:  # the nearest value that is known is that of the last prompt that was read
-        (segment,) = trajectory.segments
+        segment = trajectory.segments[-1]
         assert trajectory.final_prompt.ids == segment.ids[: segment.turns[-1].start]
     assert len(warnings) == 1
     assert re.match(
-        r"Episodes of LlamaCount-v0 are cut off once a conversation is too long: a prompt of \d+ tokens and a reply "
+        r"Episodes of LlamaCount-v0 are cut off once an observation is too long: a prompt of \d+ tokens and a reply "
         r"of up to 6 are more than the 200 that the model reads\. They count as truncated\.",
         warnings[0],
     )

@@ -6,7 +6,9 @@ import gymnasium
 import pytest
 import torch
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import EnvError
 from llamagym_tui.protocol import events
@@ -54,6 +56,34 @@ def test_an_episode_at_its_limit_is_truncated_and_keeps_its_true_final_observati
     assert (trajectory.end, len(trajectory.turns)) == ("truncated", 3)
     assert trajectory.final_prompt is not None
     assert "Steps: 3." in rollout.policy.chat.tokenizer.decode(trajectory.final_prompt.ids)
+
+
+def test_another_history_is_that_of_the_episodes_that_begin_from_now_on(make_rollout):
+    rollout, _ = make_rollout(n_envs=1, batch_turns=4)
+    rollout.step()
+    rollout.policy.history = 0
+    fill(rollout)
+    assert [len(trajectory.segments) for trajectory in rollout.take_batch()] == [1, 2]
+
+
+def test_what_a_prompt_leaves_out_is_shown_at_its_turn_counted_and_reported_once(make_rollout):
+    rollout, emitted = make_rollout(EndlessAgent(), n_envs=2, max_turns=4, batch_turns=4)
+    episode, policy = Episode(rollout.policy, "Count."), rollout.policy
+    policy.context = 2 * sum(map(len, episode.prompt_for("Steps: 0."))) + policy.generation.max_new_tokens
+    fill(rollout)
+    shown = [event.left_out for event in emitted if isinstance(event, events.ObservationShown)]
+    assert shown[0] == 0
+    assert shown[3] > 0
+    batch = rollout.take_batch()
+    assert batch[0].shortened == sum(left_out > 0 for left_out in shown[:4])
+    segments = [segment for trajectory in batch for segment in trajectory.segments]
+    assert max(len(each.prefix) + each.turns[-1].start for each in segments) + 6 <= policy.context
+    (warning,) = [
+        event.message for event in emitted if isinstance(event, events.WarningRaised) and "leave out" in event.message
+    ]
+    assert f"longer than the {policy.context:,} tokens that the model reads" in warning
+    ppo = PPO(policy, PPOConfig(critic_warmup_updates=0))
+    assert ppo.update(batch).shortened == sum(trajectory.shortened for trajectory in batch) > 0
 
 
 def test_long_episodes_do_not_overfill_a_batch(make_rollout):
