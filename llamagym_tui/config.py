@@ -43,8 +43,8 @@ LARGEST_SEED = 2**62
 Count = Annotated[int, Meta(ge=1, le=LARGEST_SEED)]
 MAX_FAILURES = 32
 """Generators take no larger ones, and an evaluation's seed is the run's and some more."""
-History = Literal["all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
-"""Turns before the present one that a prompt has; ``all``: the whole conversation."""
+History = Literal["own", "all"] | Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
+"""Turns before the present one that a prompt has; ``own``: the agent's number, ``all``: the whole conversation."""
 PolicyKind = Literal["generate", "score"]
 """Whether replies are sampled token by token, or chosen whole among the admissible ones by their scores."""
 Normalization = Literal["sum", "token", "word"]
@@ -197,9 +197,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Mode at the start."""
     system_prompt: str | None = None
     """Replaces the agent's own system prompt. None: the agent's own."""
-    history: History | None = None
-    """Turns before the present one that a prompt has, of episodes begun from then on; ``all``: the whole conversation.
-    None: the agent's own number."""
+    history: History = "own"
+    """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
     n_envs: Count = 128
     """Environments stepped together."""
     max_turns: Count | None = None
@@ -374,9 +373,9 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
 
 
-def turns_kept(history: History | None, own: int | None) -> int | None:
+def turns_kept(history: History, own: int | None) -> int | None:
     """Turns before the present one that a prompt has, None for all, by a run's setting and the agent's own number."""
-    return own if history is None else None if history == "all" else history
+    return {"own": own, "all": None}[history] if isinstance(history, str) else history
 
 
 def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:

@@ -322,7 +322,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
     is_same_agent = is_run and catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
-    history: History = "all" if trained.history is None else trained.history  # None: of a version without this setting
+    history = "all" if trained.history == "own" else trained.history  # own: of a version without this setting
     return RunConfig(
         agent=agent_spec,
         env=trained.env if is_same_agent else {},
@@ -331,7 +331,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
         run_dir="",
         mode="inference",
         system_prompt=run_store.last_system_prompt(folder) if is_same_agent else None,
-        history=history if is_same_agent else None,
+        history=history if is_same_agent else "own",
         max_turns=trained.max_turns if is_same_agent else None,
         full_finetuning=True if bits == "none" and dtype == "float32" else None,
         dtype=dtype,

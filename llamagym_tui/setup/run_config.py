@@ -149,7 +149,7 @@ def thread_count(text: str | None) -> int | None:
 
 
 def turns_in_prompt(text: str | None) -> History | None:
-    """What ``--history`` takes, as `RunConfig` has it.
+    """What ``--history`` takes, as `RunConfig` has it; None: not given.
 
     Raises:
         UsageError: it is neither ``all`` nor a number.
@@ -199,6 +199,6 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # a policy reads numbers as it learnt to
     settings = merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True}
-    if settings["history"] is None:  # begun by a version that knew the whole conversation alone
+    if settings["history"] == "own":  # begun by a version that knew the whole conversation alone
         settings["history"] = "all"
     return from_dict(RunConfig, settings)

@@ -40,7 +40,7 @@ SETTINGS: dict[str, SettingText] = {
     "n_envs": SettingText("environments", "Environments that are stepped together." + NEW_BATCH),
     "history": SettingText(
         "earlier turns",
-        "Turns before the present one in the prompts of new episodes. all: every one. none: the agent's number.",
+        "Turns before the present one in the prompts of new episodes. own: the agent's number. all: every one.",
     ),
     "generation.policy": SettingText(
         "generate or score",
