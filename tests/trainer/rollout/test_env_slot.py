@@ -58,7 +58,7 @@ class LongWinded(EndlessAgent):
         return "q" * 40 * (observation + 1)
 
 
-def test_an_observation_that_the_model_cannot_read_ends_its_episode_as_truncated(make_rollout):
+def test_a_conversation_that_the_model_cannot_read_further_ends_its_episode_as_truncated(make_rollout):
     rollout, warnings = make_rollout(LongWinded(), max_turns=50)
     rollout.policy.context = 200
     rollout.policy.history = 0
