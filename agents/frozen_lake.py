@@ -65,7 +65,6 @@ class FrozenLakeAgent(Agent):
     picture = "[S] ·  ·  ·\n ·  O  ·  O\n ·  ·  ·  O\n O  ·  ·  G"
     action_names = ("left", "down", "right", "up")
     action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2, "w": 3}
-    history = 0
     baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 1.0}
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
 
