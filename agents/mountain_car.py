@@ -62,7 +62,8 @@ class MountainCarAgent(Agent):
         speeds = [0.01 * step for step in range(5, -6, -1)]
         states = [[(position, speed) for position in positions] for speed in speeds]
         rows, columns = [f"{100 * speed:+.0f}" for speed in speeds], [f"{position:+.1f}" for position in positions]
-        return PolicyMap([Panel("car", rows, columns, states, "speed in hundredths", "position")], signs="←·→")
+        panel = Panel("car", rows, columns, states, "speed in hundredths", "position")
+        return PolicyMap([panel], signs="←·→", best=lambda observation: ())  # the expert is not the best there is
 
 
 def _row(position: float) -> int:
