@@ -45,7 +45,7 @@ class AcrobotAgent(Agent):
         """The two links from + over o to the tip O, and the line that it has to pass."""
         first, second, *_ = _angles(observation)
         lines = [[" "] * WIDTH for _ in range(HEIGHT)]
-        lines[1] = ["-"] * WIDTH
+        lines[2] = ["-"] * WIDTH
         for step in (1, 2, 3, 5, 6, 7, 0, 4, 8):  # the ends last
             out, beyond = min(step, 4) / 4, max(step - 4, 0) / 4
             right = math.sin(first) * out + math.sin(first + second) * beyond
@@ -66,10 +66,10 @@ class AcrobotAgent(Agent):
         """The first link's spin against the joint's, both links straight down."""
         from llamagym_tui.agent import Panel, PolicyMap
 
-        spins, joint_spins = [step * 0.8 for step in range(5, -6, -1)], [step * 1.6 for step in range(-5, 6)]
+        spins, joint_spins = range(5, -6, -1), range(-10, 11, 2)
         states = [[(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins]
-        rows, columns = ([f"{number:+.1f}" for number in axis] for axis in (spins, joint_spins))
-        panel = Panel("hanging straight", rows, columns, states, "spin", "joint spin")
+        rows, columns = ([f"{number:+}" for number in axis] for axis in (spins, joint_spins))
+        panel = Panel("straight", rows, columns, states, "spin", "joint spin")
         return PolicyMap([panel], signs="↻·↺", best=lambda observation: ())  # the expert is not the best there is
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
-WIDTH, HEIGHT = 46, 7
+WIDTH, HEIGHT = 41, 7
 """Columns and rows of a drawing."""
 
 

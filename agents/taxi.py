@@ -96,7 +96,7 @@ class TaxiAgent(Agent):
         numbers = [str(number) for number in range(5)]
         panels = []
         for stand in range(4):
-            for title, passenger, destination in (("fetch at", stand, (stand + 1) % 4), ("take to", IN_TAXI, stand)):
+            for title, passenger, destination in (("fetch", stand, (stand + 1) % 4), ("to", IN_TAXI, stand)):
                 states = [
                     [((row * 5 + column) * 5 + passenger) * 4 + destination for column in range(5)] for row in range(5)
                 ]

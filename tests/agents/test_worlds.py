@@ -135,7 +135,7 @@ def test_a_pole_leans_as_it_falls() -> None:
 def test_the_car_the_links_and_the_walker_are_drawn_where_they_are() -> None:
     assert mountain_car.MountainCarAgent().draw([-0.5236, 0]).split("\n")[-1].strip() == "····o····"
     links = acrobot.AcrobotAgent().draw([1, 0, 1, 0, 0, 0]).split("\n")
-    assert [line[10] for line in links] == [" ", "-", " ", " ", "+", "o", "*", "O"]
+    assert [line[10] for line in links] == [" ", " ", "-", " ", "+", "o", "*", "O"]
     assert cliff_walking.CliffWalkingAgent().draw(36).split("\n")[-1] == "[S]" + " # " * 10 + " G "
 
 
