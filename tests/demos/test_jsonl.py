@@ -122,3 +122,12 @@ def test_lines_longer_than_the_bound_are_counted_and_skipped(tmp_path: Path, mon
         (5, b"abc", False, False),
         (6, b"", True, True),
     ]
+
+
+def test_the_folder_of_a_new_file_is_on_the_disk_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(jsonl, "sync_folder", synced.append)
+    append_line(path, b"second", is_whole=bool)
+    assert synced == []
+    append_line(path.parent / "new" / "lines.jsonl", b"first", is_whole=bool)
+    assert synced == [path.parent / "new"]

@@ -147,6 +147,15 @@ def test_a_reader_that_stopped_holds_up_the_end_for_a_while_only(ends: Ends) -> 
     assert time.monotonic() - began < 2
 
 
+def test_the_end_waits_no_longer_than_something_is_unread(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_pipe, "PATIENCE_S", 5.0)
+    ends.pipe.send(update(1))
+    assert wire.read_frame(ends.read)
+    began = time.monotonic()
+    ends.pipe.close()
+    assert time.monotonic() - began < 2
+
+
 def test_a_reader_that_has_gone_is_noticed_and_nothing_more_is_taken(ends: Ends) -> None:
     ends.read.close()
     ends.pipe.send(update(1))

@@ -70,10 +70,12 @@ def test_the_run_is_described_before_the_first_step(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_folder_and_wire_get_the_same_events(tmp_path: Path) -> None:
+def test_folder_and_wire_get_the_same_events_but_the_progress_of_updates(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=20)
     stage.session.run()
-    assert list(run_store.read_events(tmp_path)) == stage.events
+    progress = [event for event in stage.of(PhaseChanged) if event.phase == "updating" and event.detail]
+    assert len(progress) == 2
+    assert list(run_store.read_events(tmp_path)) == [event for event in stage.events if event not in progress]
 
 
 def test_events_carry_seconds_since_the_session_began(tmp_path: Path) -> None:

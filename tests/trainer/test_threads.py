@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from llamagym_tui.engine import threads
+from llamagym_tui.engine.model import loading
 from llamagym_tui.trainer.builders import Builders
 from tests import fakes
 from tests.fake_parts import Loaded
@@ -35,3 +36,11 @@ def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_on
     builders = Builders(replace(fakes.config(tmp_path), **settings))
     assert builders.threads(None, Loaded(device=device)) == torch.get_num_threads()
     assert found == chosen
+
+
+def test_a_model_is_loaded_on_one_thread(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    monkeypatch.setattr(torch, "set_num_threads", done.append)
+    monkeypatch.setattr(loading, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
+    Builders(fakes.config(tmp_path)).model()
+    assert done == [1, "loaded"]

@@ -90,7 +90,7 @@ def test_a_template_that_rewrites_history_gets_a_row_a_turn(make_policy, tokeniz
         tokenizer.chat_template = kept
 
 
-def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_policy) -> None:
+def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_policy, capfd) -> None:
     policy = make_policy()
     lm, tokenizer = policy.model.causal_lm, policy.chat.tokenizer
     before = {name: weight.detach().clone() for name, weight in policy.model.named_parameters()}
@@ -112,6 +112,7 @@ def test_training_changes_weights_and_leaves_everything_else_as_it_was(make_poli
     assert state[:4] == (lm.config.to_dict(), set(vars(lm)), tokenizer.pad_token, torch.get_num_threads())
     assert torch.equal(state[4], torch.get_rng_state())
     assert (policy.version, policy.model.training, lm.training) == (1, False, False)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llamagym_tui.engine.policy import scoring
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.engine.tokens.tokenization import Opening
 
 
 def test_scores_are_summed_logprobs_of_the_reply_tokens(make_policy):
@@ -46,3 +48,15 @@ def test_a_reply_that_a_turn_does_not_have_is_never_chosen():
     sums, divisors = torch.tensor([[-2.0, -4.0, 0.0]]), torch.tensor([[1.0, 2.0, torch.inf]])
     # Scores -2 and -2: an even choice between the two that there are.
     assert score_logprobs(sums, divisors, temperature=0.5).exp().tolist() == [pytest.approx([0.5, 0.5, 0.0])]
+
+
+def test_prompts_that_begin_alike_share_a_tree_and_others_do_not(make_policy, monkeypatch):
+    policy, trees = make_policy(), []
+    rows = scoring.tree_rows
+    monkeypatch.setattr(scoring, "tree_rows", lambda found, device: trees.append(len(found)) or rows(found, device))
+    alike = [Opening((5, 6), (*range(7, 200), end)) for end in range(10)]
+    apart = [Opening((5, 6), tuple(range(start, start + 200))) for start in range(7, 17)]
+    for prompts, expected in ((alike, 1), (apart, 10)):
+        trees.clear()
+        scoring.reply_logprobs(policy, prompts, [[8, 9], [8, 7]])
+        assert sum(trees) == expected
