@@ -190,7 +190,7 @@ class LlamaGymLoop:
         if prompt.restart is None and slot.version != self.policy.version:
             prompt = slot.episode.whole_prompt()
         if prompt.restart is not None:
-            self._sampler.restart(index, prompt.restart)
+            self._sampler.restart(index, prompt.restart, alone=prompt.alone)
             slot.version = self.policy.version
         return prompt.ids
 

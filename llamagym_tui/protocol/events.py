@@ -383,6 +383,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Turns in the batch."""
     shortened: int = 0
     """Turns in the batch whose prompt left out older ones, as the model reads no more."""
+    known_prompts: float = 0.0
+    """Share of the prompts of single turns that needed no forward of their own: equal ones came before."""
     tokens: int
     """Sampled tokens in the batch."""
     tokens_per_s: float

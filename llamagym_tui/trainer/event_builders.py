@@ -43,10 +43,11 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
     )
 
 
-def update_stats(figures: PPOStats, rollout_s: float) -> UpdateStats:
-    """An update's figures, with the rates that only the session knows."""
+def update_stats(figures: PPOStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
+    """An update's figures, with those of the rollout that only the session knows."""
     return UpdateStats(
         **dataclasses.asdict(figures),
+        known_prompts=known_prompts,
         rollout_s=rollout_s,
         tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
         episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,

@@ -135,7 +135,7 @@ class Run:
             ),
         )
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
-        stats = event_builders.update_stats(figures, rollout_s)
+        stats = event_builders.update_stats(figures, rollout_s, self.rollout.take_known_prompts())
         self._begin_batch()
         self._emit(events.UpdateFinished(update=self.ppo.updates, episodes=self.rollout.episodes, stats=stats))
         if stats.first_ratio > LARGEST_FIRST_RATIO:

@@ -192,6 +192,12 @@ def test_a_resumed_run_has_its_changed_settings_and_the_folder_those_it_began_wi
     assert (last.n_envs, last.ppo.lr) == (9, 3e-4)
 
 
+def test_an_update_has_the_share_of_prompts_that_were_known(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=8)
+    stage.session.run()
+    assert stage.of(UpdateFinished)[0].stats.known_prompts == 0.75
+
+
 def test_a_changed_history_is_of_the_prompts_of_new_episodes_and_is_kept(tmp_path: Path) -> None:
     before = Stage(tmp_path, episodes=8)
     before.script = {2: [ChangeSettings(changes={"history": 3})]}

@@ -52,6 +52,22 @@ class Encoded:
         logits = None if self._logits is None else self._logits[rows, columns]
         return Encoded(self.hidden[rows, columns], self._head, logits)
 
+    @property
+    def bytes(self) -> int:
+        return self.hidden.nbytes + (0 if self._logits is None else self._logits.nbytes)
+
+    def rows(self) -> list[Encoded]:
+        """Each row by itself, without its dimension."""
+        logits = [None] * len(self.hidden) if self._logits is None else self._logits.unbind()
+        return [Encoded(hidden, self._head, each) for hidden, each in zip(self.hidden.unbind(), logits, strict=True)]
+
+    @staticmethod
+    def stacked(rows: Sequence[Encoded]) -> Encoded:
+        """What `rows` took apart."""
+        logits = [row._logits for row in rows if row._logits is not None]
+        hidden = torch.stack([row.hidden for row in rows])
+        return Encoded(hidden, rows[0]._head, torch.stack(logits) if logits else None)
+
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
         """Rows of several forwards of one width as one; `order` indexes the rows of all."""

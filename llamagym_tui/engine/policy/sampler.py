@@ -2,7 +2,8 @@
 
 The admissible replies of the agent are computed ahead, as a tree behind the prompt in the same forward. A reply that
 stays on the tree needs no further forward, one that leaves it is continued token by token. Either way every token is
-drawn from the whole distribution.
+drawn from the whole distribution. Where nothing goes on after a reply, equal prompts are computed once for as long as
+the policy is the same.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import choice_logprobs
 from llamagym_tui.engine.policy.plain_slots import PlainSlots
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.prompt_memory import PromptMemory
 from llamagym_tui.engine.policy.slots import Ahead, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
@@ -59,18 +62,30 @@ class Sampler:
         self.policy = policy
         self.lookahead = Lookahead()
         self._count = slots
+        self.memory = PromptMemory()
+        self._alone: dict[int, tuple[int, ...]] = {}
+        """Prefixes of the slots whose next reply is their last one; these slots hold nothing."""
         self.forget()
         self._version = policy.version
 
-    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
-        """Begin a conversation in a slot, with a prefix that is computed once per policy version."""
+    def restart(self, slot: int, prefix: tuple[int, ...], *, alone: bool = False) -> None:
+        """Begin a conversation in a slot, with a prefix that is computed once per policy version.
+
+        `alone`: for one reply; the slot is begun again before the next one.
+        """
         if self._version != self.policy.version:
             self._version = self.policy.version
             self._slots.forget()
-        self._slots.restart(slot, prefix)
+            self.memory.clear()
+        if alone:
+            self._alone[slot] = prefix
+        else:
+            self._alone.pop(slot, None)
+            self._slots.restart(slot, prefix)
 
     def forget(self) -> None:
-        """Drop all keys and values; each conversation must begin with its whole prompt."""
+        """Drop all that was computed; each conversation must begin with its whole prompt."""
+        self.memory.clear()
         backbone = self.policy.model.backbone
         self._slots = (Slots if backbone.shares else PlainSlots)(backbone, self._count)
 
@@ -93,19 +108,40 @@ class Sampler:
         """
         is_chosen = self.policy.generation.policy == "score"
         tree = self.policy.trie.tree if is_chosen or self._looks_ahead() else TokenTree()
-        ahead = self._slots.prefill(slots, prompts, tree)
+        remembers = len(tree) > 0 and self._alone.keys() >= set(slots)
+        ahead = self._remembered(slots, prompts, tree) if remembers else self._prefilled(slots, prompts, tree)
         replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
         on_token = on_token or (lambda index, token: None)
         if is_chosen:
             paths, astray = self._choose(ahead, replies, greedy, on_token), list[int]()
         else:
             paths, astray = self._walk(ahead, replies, greedy, on_token)
-        self._slots.keep(slots, ahead, paths)
+        if not remembers:
+            self._slots.keep(slots, ahead, paths)
+        elif astray:
+            begun = [[*prompts[index], *replies[index].ids[:-1]] for index in astray]
+            self._prefilled([slots[index] for index in astray], begun, TokenTree())
         while astray:
             logits = self._slots.append([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
             self.extend(logits, replies, astray, greedy, on_token)
             astray = [index for index in astray if not self._is_done(replies[index])]
         return replies
+
+    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+        for slot in slots:
+            if slot in self._alone:
+                self._slots.restart(slot, self._alone[slot])
+        return self._slots.prefill(slots, prompts, tree)
+
+    def _remembered(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+        """The same without keys and values in the slots, and with what was computed before."""
+
+        def compute(indices: list[int]) -> Encoded:
+            return self._prefilled([slots[at] for at in indices], [prompts[at] for at in indices], tree).encoded
+
+        keys = [(tree, self._alone[slot], tuple(prompt)) for slot, prompt in zip(slots, prompts, strict=True)]
+        encoded = self.memory.rows(keys, compute)
+        return Ahead(encoded, tree, torch.tensor([len(prompt) for prompt in prompts], device=encoded.hidden.device))
 
     def _looks_ahead(self) -> bool:
         if not 0 < len(self.policy.trie.tree) <= LARGEST_AHEAD:

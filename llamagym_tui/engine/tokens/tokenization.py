@@ -57,6 +57,7 @@ class ChatTokenizer:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
         self._openings: dict[tuple[str, str], Opening] = {}
         self._continuations: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self._texts: dict[tuple[int, ...], str] = {}
 
     def opening(self, system_prompt: str, observation: str) -> Opening:
         key = (system_prompt, observation)
@@ -102,7 +103,11 @@ class ChatTokenizer:
         return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
 
     def text(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        key = tuple(ids)
+        if key not in self._texts:
+            _make_room(self._texts)
+            self._texts[key] = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return self._texts[key]
 
     def _prefix(self, system_prompt: str) -> list[int]:
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)

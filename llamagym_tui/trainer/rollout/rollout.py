@@ -166,6 +166,10 @@ class Rollout:
         self.spectator.next_batch()
         return self._batch.take()
 
+    def take_known_prompts(self) -> float:
+        """Share of the prompts since the last call that needed no forward of their own."""
+        return self._sampler.memory.take_share()
+
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode under way, cut off where it stands, or one that ended and is in no update yet; None: not kept."""
         for slot in self.slots:
@@ -344,7 +348,7 @@ class Rollout:
         prompts = [self.slots[index].prompt() for index in live]
         for index, prompt in zip(live, prompts, strict=True):
             if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart)
+                self._sampler.restart(index, prompt.restart, alone=prompt.alone)
         replies = self._sampler.reply(
             live, [prompt.ids for prompt in prompts], greedy=self.greedy, on_token=self._streaming(live)
         )

@@ -122,6 +122,34 @@ def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(m
     assert_gradient(policy.model.v_head, value_loss)
 
 
+def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_computation_that_shares_nothing(
+    make_policy, monkeypatch
+):
+    policy = make_policy(temperature=0.7)
+    policy.history = 0
+    batch = [played(policy, "aba", reward=[float(n), 1.0, -2.0], value=[0.1 * n, 0.0, 0.2]) for n in range(6)]
+    batch += [played(policy, "ac", reward=[-1.0, 0.5], value=[0.3, 0.1])]
+    config = replaced(STILL, value_coef=0.3, entropy_coef=0.4, entropy_coef_final=0.4)
+    ppo, computed = PPO(policy, config, seed=5), []
+    encode = policy.model.backbone.encode
+    monkeypatch.setattr(
+        policy.model.backbone, "encode", lambda ids, *rest: computed.append(ids.shape) or encode(ids, *rest)
+    )
+    rows = batch_rows(batch)
+    targets = ppo.targets(batch, rows)
+    ppo.update(batch)
+    ends = {tuple(row.segment.ids[: row.segment.turns[0].end - 1]) for row in rows}
+    assert (len(rows), len(ends)) == (20, 4)
+    assert sum(trees * columns for trees, columns in computed[1:]) <= sum(map(len, ends)), "the first is the prefix"
+    policy_loss, value_loss, entropy = written_down(policy, rows, targets)
+    model = policy.model.pretrained_model
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    expected = torch.autograd.grad(policy_loss + 0.3 * value_loss - 0.4 * entropy, weights)
+    found = torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
+    gradient = torch.cat([each.flatten() for each in expected])
+    assert float((found - gradient).norm() / gradient.norm()) < 1e-5
+
+
 @pytest.mark.parametrize("kl_form", ["reward", "loss"])
 def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(make_policy, kl_form):
     policy = make_policy(temperature=0.7)
@@ -508,12 +536,12 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         scored = Decisions(torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]))
         sums.add(found, torch.tensor(7.0), scored, 1, is_first=at == 0)
     assert sums.kl_of_epoch == 6.0
-    episode = Trajectory([Segment((1,), [2], [turn])], "terminated")
+    episode = Trajectory([Segment((1,), [2], [turn])], "terminated", shortened=2)
     assert dataclasses.asdict(update_stats([episode] * n, targets, sums, **known)) == known | {
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
-        "skipped_steps": 0, "replay_loss": 4.0,
+        "shortened": 2 * n, "skipped_steps": 0, "replay_loss": 4.0,
     }  # fmt: skip
 
 

@@ -86,6 +86,14 @@ def test_what_a_prompt_leaves_out_is_shown_at_its_turn_counted_and_reported_once
     assert ppo.update(batch).shortened == sum(trajectory.shortened for trajectory in batch) > 0
 
 
+def test_of_equal_prompts_that_begin_anew_all_but_one_are_known(make_rollout):
+    rollout, _ = make_rollout()
+    rollout.policy.history = 0
+    rollout.step()
+    assert rollout.take_known_prompts() == 0.75
+    assert rollout.take_known_prompts() == 0.0
+
+
 def test_long_episodes_do_not_overfill_a_batch(make_rollout):
     rollout, _ = make_rollout(EndlessAgent(), n_envs=40, max_turns=8, batch_turns=24)
     fill(rollout)

@@ -1,0 +1,57 @@
+"""What a forward after a prompt gave, as long as the policy is the same: equal prompts are computed once.
+
+It holds hidden states, for the last token of a prompt and the tree of admissible replies behind it, and no keys or
+values: it serves prompts after whose reply nothing goes on. A reply that leaves the tree needs its prompt computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llamagym_tui.engine.model.forward import Encoded
+
+REMEMBERED = 64 * 2**20
+"""Bytes held at most; once they are full, all are let go."""
+Key = tuple[object, ...]
+
+
+class PromptMemory:
+    def __init__(self) -> None:
+        self._known: dict[Key, Encoded] = {}
+        self._bytes = 0
+        self._looked_up = self._met = 0
+
+    def take_share(self) -> float:
+        """Share of the prompts since the last call that needed no forward of their own; 0 without any."""
+        share = self._met / max(self._looked_up, 1)
+        self._looked_up = self._met = 0
+        return share
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._bytes = 0
+
+    def rows(self, keys: Sequence[Key], compute: Callable[[list[int]], Encoded]) -> Encoded:
+        """One row for each of B prompts.
+
+        Args:
+            keys: equal for equal prompts.
+            compute: rows for the prompts of these indices, ascending.
+        """
+        found = {key: self._known[key] for key in keys if key in self._known}
+        new: dict[Key, int] = {}
+        for index, key in enumerate(keys):
+            if key not in found:
+                new.setdefault(key, index)
+        self._looked_up += len(keys)
+        self._met += len(keys) - len(new)
+        if new:
+            made = dict(zip(new, compute(list(new.values())).rows(), strict=True))
+            size = sum(row.bytes for row in made.values())
+            if self._bytes + size > REMEMBERED:
+                self.clear()
+            if size <= REMEMBERED:
+                self._known |= made
+                self._bytes += size
+            found |= made
+        return Encoded.stacked([found[key] for key in keys])
