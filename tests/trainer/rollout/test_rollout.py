@@ -339,9 +339,9 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
     sampled, prompts = set(), set()
 
     class Watched(Sampler):
-        def restart(self, slot, prefix):
+        def restart(self, slot, prefix, **options):
             prompts.add(self.policy.chat.tokenizer.decode(prefix))
-            super().restart(slot, prefix)
+            super().restart(slot, prefix, **options)
 
         def sample(self, logits, greedy):
             sampled.add((greedy, self.policy.generator.initial_seed()))
