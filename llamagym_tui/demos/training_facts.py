@@ -14,8 +14,8 @@ from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import DemonstrationsRead
 
-FEW = 50
-"""Episodes below which they are learnt by heart."""
+FEW, MANY_TURNS = 50, 1_000
+"""Episodes below which they are learnt by heart, unless they have so many turns."""
 ONE_SIDED = 0.9
 """Share of the turns from which on an action is nearly all that is learnt."""
 MOST_ACTIONS = 6
@@ -49,7 +49,7 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
 def doubts(facts: DemonstrationsRead) -> list[str]:
     """What speaks against training on them, a sentence each."""
     found = []
-    if facts.episodes < FEW:
+    if facts.episodes < FEW and facts.turns < MANY_TURNS:
         few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
         found.append(f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost.")
     name, most = max(facts.actions.items(), key=lambda item: item[1], default=("", 0))

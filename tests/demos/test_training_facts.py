@@ -69,6 +69,12 @@ def test_below_fifty_episodes_are_few(episodes: int, expected: bool) -> None:
     assert [text.split(":")[0] for text in doubts(facts(*balanced))] == ["49 episodes are few"] * expected
 
 
+@pytest.mark.parametrize(("turns", "expected"), [(996, True), (1000, False)])
+def test_few_episodes_of_many_turns_are_not_few(turns: int, expected: bool) -> None:
+    long = demo(*['{"action": 1}', '{"action": 0}'] * (turns // 4))
+    assert any("2 episodes are few" in text for text in doubts(facts(long, long))) is expected
+
+
 @pytest.mark.parametrize(("hits", "expected"), [(8, False), (9, True)])
 def test_an_action_in_nine_of_ten_turns_is_one_sided(hits: int, expected: bool) -> None:
     hand = demo(*['{"action": 1}'] * hits, *['{"action": 0}'] * (10 - hits))
