@@ -283,6 +283,22 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     assert (settings.max_turns, settings.generation) == (9, GenerationConfig(temperature=0.5, policy="score"))
 
 
+def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
+    tmp_path: Path, stagehand: Stagehand
+) -> None:
+    began = config(tmp_path, env={"size": 8, "is_wet": True}, observation_ranges=[(0, 2)])
+    run_store.RunStore.create(began).close()
+    evaluated("coin", str(tmp_path))
+    evaluated("coin", str(tmp_path), env={"size": 4})
+    evaluated("another", str(tmp_path), env={"size": 4})
+    seen = [(built.config.env, built.config.observation_ranges) for built in stagehand.built]
+    assert seen == [
+        ({"size": 8, "is_wet": True}, [(0, 2)]),
+        ({"size": 4, "is_wet": True}, [(0, 2)]),
+        ({"size": 4}, None),
+    ]
+
+
 def counted(episodes: int) -> EpisodesCounted:
     return EpisodesCounted(
         returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0, policy_version=0,

@@ -17,7 +17,9 @@ from llamagym_tui.errors import UsageError
 from llamagym_tui.game.environment import EnvMaker, agent_env
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.setup.run_config import env_kwargs, run_config
+from llamagym_tui.trainer.builders import Builders
 
 Register = Callable[..., str]
 
@@ -161,14 +163,16 @@ def test_a_run_keeps_the_ranges_that_it_began_with(tmp_path: Path) -> None:
     for agent in (None, "CartPole-v1"):
         resumed = run_config(agent=agent, run_dir=tmp_path / "run", resume=True)
         assert resumed.observation_ranges == [(0, 1)] * 4
-    shown = catalog.agent_of(resumed)().format_observation([0.5, 1, 0, 0.25])
-    assert shown == "Observation: position 50, speed 99, angle 0, spin 25"
+    for agent_of_run in (Builders(resumed).agent(), RunAgent(resumed.agent, config=resumed).agent):
+        shown = agent_of_run.format_observation([0.5, 1, 0, 0.25])
+        assert shown == "Observation: position 50, speed 99, angle 0, spin 25"
 
 
 def test_arguments_of_the_environment_reach_it(register: Register, tmp_path: Path) -> None:
     env_id = register(spaces.Discrete(2), kwargs={"size": 4})
     config = run_config(agent=env_id, run_dir=tmp_path, resume=False, env=env_kwargs(["size=8"]))
-    assert agent_env(catalog.agent_of(config)()).reset()[0] == "size 8"
+    for agent in (Builders(config).agent(), RunAgent(config.agent, config=config).agent):
+        assert agent_env(agent).reset()[0] == "size 8"
     assert agent_env(catalog.find_agent(env_id)()).reset()[0] == "size 4"
 
 
