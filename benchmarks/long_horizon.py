@@ -1,0 +1,99 @@
+"""What long episodes cost: a late turn over an early one, and history 0 over whole conversations.
+
+    python -m benchmarks.long_horizon
+
+Times are processor seconds of one thread, so that other work on the machine weighs less. The first table is of an
+environment whose observations never repeat, with history 0, with and without the memory of prompts. The second has the
+turns that are played and learnt from in a processor second, rollout and update together, both histories in turn.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import Annotated, Any
+
+import gymnasium
+import typer
+from gymnasium import spaces
+
+from benchmarks.bare_run import BareRun, settings
+from benchmarks.timing import alternate, machine, ratios, spread
+from llamagym_tui.agents.cart_pole import CartPoleAgent
+from llamagym_tui.engine.policy import prompt_memory
+from llamagym_tui.trainer.rollout.rollout import Rollout
+
+TURNS, AROUND, ENVS = 400, 20, 4
+
+
+class Counting(gymnasium.Env[int, int]):
+    """It never ends and never shows a number twice."""
+
+    shown = 0
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(10**9), spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.next(), {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        return self.next(), 0.0, False, False, {}
+
+    def next(self) -> int:
+        Counting.shown += 1
+        return 100_000_000 + Counting.shown
+
+
+class CountingAgent(CartPoleAgent):
+    env_id = "LlamaCounting-v0"
+
+    def format_observation(self, observation: Any) -> str:
+        return f"Observation: {observation}"
+
+
+def main(
+    agents: Annotated[list[str] | None, typer.Argument(help="Of the second table; CliffWalking and CartPole.")] = None,
+    updates: Annotated[int, typer.Option(help="Of each history; the first one does not count.")] = 3,
+) -> None:
+    print(machine())
+    gymnasium.register(CountingAgent.env_id, entry_point=Counting)
+    run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
+    room = prompt_memory.REMEMBERED
+    for name, held in (("with", room), ("without", 0)):
+        prompt_memory.REMEMBERED = held
+        found = [late_over_early(run) for _ in range(updates)]
+        print(f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4", flush=True)
+    prompt_memory.REMEMBERED = room
+    for agent in agents or ["CliffWalking-v1", "CartPole-v1", "blackjack"]:
+        runs = {h: BareRun(settings(agent, ["seed=11", f"history={h}"]), threads=1) for h in ("0", "all")}
+        rates = alternate({h: lambda run=run: turns_a_second(run) for h, run in runs.items()}, updates - 1)
+        print(
+            f"{agent}: {median(rates['0']):.0f} turns a second with history 0, {median(rates['all']):.0f} with whole "
+            f"conversations: {ratios(rates['0'], rates['all']):.1f} times as many",
+            flush=True,
+        )
+
+
+def late_over_early(run: BareRun) -> float:
+    """Processor seconds of the last steps of episodes over those of the first, a step being a turn of each."""
+    run.policy.history = 0
+    rollout = Rollout(CountingAgent(), run.policy, n_envs=ENVS, max_turns=TURNS + 1, batch_turns=ENVS * TURNS, seed=1)
+    seconds = []
+    for _ in range(TURNS):
+        began = time.process_time()
+        rollout.step()
+        seconds.append(time.process_time() - began)
+    rollout.close()
+    return median(seconds[-AROUND:]) / median(seconds[3 : 3 + AROUND])
+
+
+def turns_a_second(run: BareRun) -> float:
+    began = time.process_time()
+    stats = run.update()
+    return stats.turns / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    typer.run(main)
