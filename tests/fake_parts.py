@@ -150,6 +150,7 @@ class Policy:
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     chat: Chat = field(default_factory=Chat)
     trie: tuple[str, ...] = ("heads", "tails")
+    can_choose: bool = True
     is_finite: bool = True
 
 

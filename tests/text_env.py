@@ -73,3 +73,10 @@ class ChestAgent(Agent):
             if command in info["admissible_commands"]:
                 return command
         raise AssertionError(info)
+
+
+class CommandAgent(ChestAgent):
+    """The same, with the admissible commands as its actions."""
+
+    def actions(self, observation: str, info: dict[str, Any]) -> list[str]:
+        return list(info["admissible_commands"])

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
-from llamagym_tui.game.chat import ChatMessage, Conversation
+from llamagym_tui.game.chat import ChatMessage, Conversation, with_actions
 
 SCHEMA = 1
 """Raised with every change that an older reader would misread."""
@@ -56,6 +56,8 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     replaced_replies: dict[int, str] | UnsetType = UNSET
     """The model's own replies in the turns (from 0) in which a person acted in its place; only those turns are
     trained on. Absent: one player took all turns."""
+    admissible: list[list[str] | None] | UnsetType = UNSET
+    """Names of the actions that were admissible in each turn; None: those of every turn. Absent: so it was in all."""
 
     @classmethod
     def of(
@@ -72,6 +74,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         seed: int | None = None,
         model: str | None = None,
         replaced_replies: dict[int, str] | UnsetType = UNSET,
+        admissible: Sequence[Sequence[str] | None] = (),
     ) -> Demonstration:
         """An episode that has just ended; what follows from these arguments (length, return, hash) is computed."""
         return cls(
@@ -90,6 +93,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
             prompt_sha256=prompt_sha256(system_prompt(messages)),
             recorded_at=utc_timestamp(recorded_at),
             replaced_replies=replaced_replies,
+            admissible=[None if each is None else list(each) for each in admissible] if any(admissible) else UNSET,
         )
 
     @property
@@ -110,10 +114,15 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         """`replaced_replies`, empty where there are none."""
         return self.replaced_replies or {}
 
+    def admissible_in(self, turn: int) -> list[str] | None:
+        """Names of the actions that were admissible in a turn (from 0). None: all that the agent names."""
+        return self.admissible[turn] if self.admissible and turn < len(self.admissible) else None
+
     @property
     def lesson(self) -> Conversation:
-        """The messages to train on: the model's own replies next to a person's turns have a weight of 0."""
-        lesson, turn = list(self.messages), 0
+        """The messages to train on, with the admissible actions of each turn: the model's own replies next to a
+        person's turns have a weight of 0."""
+        lesson, turn = with_actions(self.messages, self.admissible or ()), 0
         for at, message in enumerate(self.messages):
             if message["role"] == "assistant":
                 if self.corrected and turn not in self.corrected:

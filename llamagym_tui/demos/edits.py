@@ -19,6 +19,7 @@ from llamagym_tui.demos.files import file_errors
 from llamagym_tui.errors import ActionParseError, DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant
+from llamagym_tui.game.observed import reply_of
 
 SOURCE = "correction"
 """Source of an episode of which a person has edited a reply."""
@@ -103,7 +104,7 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> 
     Raises:
         ActionParseError: the agent reads no action in the reply, or one that does not exist.
     """
-    action = legal_action(reply, agent)
+    action = legal_action(reply, agent, demo.admissible_in(turn))
     at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][turn]
     messages = [*demo.messages]
     messages[at] = assistant(reply)
@@ -123,20 +124,22 @@ def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> 
         end="truncated",
         source=SOURCE,
         replaced_replies={at: old for at, old in replaced.items() if at <= turn} if replaced else replaced,
+        admissible=demo.admissible[: turn + 1] if demo.admissible else demo.admissible,
     )
 
 
-def legal_action(reply: str, agent: AgentBase) -> object:
-    """The action that a reply names.
+def legal_action(reply: str, agent: AgentBase, admissible: Sequence[str] | None = None) -> object:
+    """The action that a reply names; `admissible` are the names of those of its turn, None: all.
 
     Raises:
         ActionParseError: the agent reads no action in it, or one that does not exist.
     """
     reading = agent.read(reply)
     if reading.failed:
-        raise ActionParseError(
-            f"The agent reads no action in this reply; for example, {agent.format_action(0)} names one."
-        )
+        example = agent.format_action(0) if admissible is None else reply_of(agent, admissible[0])
+        raise ActionParseError(f"The agent reads no action in this reply; for example, {example} names one.")
+    if admissible is not None and (name := agent.action_name(reading.action)) not in admissible:
+        raise ActionParseError(f"The reply names {name!r}, which cannot be done in that turn.")
     known = len(agent.action_names)
     if known and reading.action not in range(known):
         raise ActionParseError(f"The reply names {reading.action!r}, which is no action of this game.")

@@ -14,7 +14,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.game.environment import agent_env
-from llamagym_tui.game.observed import expert_action, observation_text
+from llamagym_tui.game.observed import expert_action, observed
 
 if TYPE_CHECKING:
     import gymnasium
@@ -52,6 +52,7 @@ def _episode(
     messages = opening(agent.get_system_prompt())
     actions: list[Any] = []
     rewards: list[float] = []
+    admissible: list[tuple[str, ...] | None] = []
     observation, info = env.reset(seed=seed)
     terminated = truncated = False
     while not (terminated or truncated):
@@ -61,7 +62,9 @@ def _episode(
                 f"{type(agent).__name__} has no expert to play {agent.env_id}: "
                 "define expert(observation), or play yourself (h in the playground)."
             )
-        messages += [user(observation_text(agent, observation, info)), assistant(agent.format_action(action))]
+        text, names = observed(agent, observation, info)
+        messages += [user(text), assistant(agent.format_action(action))]
+        admissible.append(names)
         observation, reward, terminated, truncated, info = env.step(action)
         actions.append(action)
         rewards.append(float(reward))
@@ -76,4 +79,5 @@ def _episode(
         source="expert",
         recorded_at=clock(),
         seed=seed,
+        admissible=admissible,
     )

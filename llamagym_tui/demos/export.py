@@ -70,6 +70,6 @@ def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
 
 
 def _row(demo: Demonstration) -> dict[str, Any]:
-    """Replaced replies become a list, so that every row has the same columns."""
+    """Replaced replies become a list, admissible actions are there, so that every row has the same columns."""
     replaced = [{"turn": turn, "reply": reply} for turn, reply in sorted(demo.corrected.items())]
-    return {**msgspec.to_builtins(demo), "replaced_replies": replaced}
+    return {**msgspec.to_builtins(demo), "replaced_replies": replaced, "admissible": demo.admissible or []}

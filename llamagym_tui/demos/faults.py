@@ -124,6 +124,8 @@ def _figure_faults(demo: Demonstration) -> Iterator[str]:
         yield f"There are {replies} replies but {len(demo.actions)} actions."
     if len(demo.rewards) != len(demo.actions):
         yield f"There are {len(demo.rewards)} rewards but {len(demo.actions)} actions."
+    if demo.admissible and len(demo.admissible) != len(demo.actions):
+        yield f"There are admissible actions of {len(demo.admissible)} turns, but {len(demo.actions)} actions."
     if demo.length != len(demo.actions):
         yield f"The length is given as {short(demo.length)}, but there are {len(demo.actions)} actions."
     total = sum(demo.rewards)  # not `fsum`, which raises where this is infinite

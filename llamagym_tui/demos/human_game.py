@@ -15,11 +15,11 @@ from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import Conversation, assistant, opening, user
+from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn
 from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
-from llamagym_tui.game.observed import NO_INFO, Info, expert_action, is_refused, observation_text
+from llamagym_tui.game.observed import NO_INFO, Info, Observed, expert_action, is_refused, names_by_turn, observed
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
 
@@ -61,8 +61,9 @@ class HumanGame:
         self.returns: list[float] = []
         """Returns of the finished episodes."""
         self._messages: Conversation = []
-        self._actions: list[int] = []
+        self._actions: list[int | str] = []
         self._rewards: list[float] = []
+        self._admissible: list[tuple[str, ...] | None] = []
         self._seed = 0
         self.over = True
         """Whether no episode is under way."""
@@ -77,8 +78,8 @@ class HumanGame:
 
     @property
     def messages(self) -> Conversation:
-        """The prompt, the observations and the person's replies so far."""
-        return list(self._messages)
+        """The prompt, the observations with their admissible actions, and the person's replies so far."""
+        return with_actions(self._messages, self._admissible)
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -98,7 +99,8 @@ class HumanGame:
         if self._env is not None:
             return
         self._env = self._make_env()
-        self.choices = choices(self._agent, self._env.action_space)
+        if not names_by_turn(self._agent):
+            self.choices = choices(self._agent, self._env.action_space)
 
     def deal(self) -> None:
         """Begin an episode.
@@ -111,11 +113,12 @@ class HumanGame:
         prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
-            text = observation_text(self._agent, observation, info)
+            text, actions = observed(self._agent, observation, info)
         except Exception as error:
             raise EnvError(f"{self._agent.env_id} refused to begin an episode: {_reason(error)}.") from error
         self._messages = [*opening(prompt), user(text)]
-        self._actions, self._rewards = [], []
+        self._actions, self._rewards, self._admissible = [], [], []
+        self._offer(actions)
         self.over, self.chosen, self.last, self.discarded = False, None, None, False
         self._look(observation, info)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
@@ -128,7 +131,7 @@ class HumanGame:
         """Take the chosen action, if there is one; returns whether the episode is over. Raises what `act` raises."""
         return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
 
-    def act(self, action: int, reasoning: str = "") -> bool:
+    def act(self, action: int | str, reasoning: str = "") -> bool:
         """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
 
         Raises:
@@ -140,7 +143,8 @@ class HumanGame:
         try:
             observation, reward, terminated, truncated, info = env.step(action)
             reward, refused = float(reward), is_refused(info)
-            text = "" if terminated or truncated else observation_text(self._agent, observation, info)
+            over = terminated or truncated
+            text, actions = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
             self.over, self.chosen = True, None
             raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
@@ -160,10 +164,11 @@ class HumanGame:
         self._actions.append(action)
         self._rewards.append(reward)
         self._look(observation, info)
-        if terminated or truncated:
+        if over:
             self._finish("terminated" if terminated else "truncated")
         else:
             self._messages.append(user(text))
+            self._offer(actions)
             self.transcript = self.transcript.after(self._shown(text))
         return self.over
 
@@ -202,6 +207,15 @@ class HumanGame:
             raise EnvError("There is no environment yet: `open` makes it.")
         return self._env
 
+    def _offer(self, actions: tuple[str, ...] | None) -> None:
+        """Put what can be done now on keys.
+
+        Raises:
+            EnvError: that cannot be done.
+        """
+        self._admissible.append(actions)
+        self.choices = choices(self._agent, self._opened().action_space, actions)
+
     def _look(self, observation: Any, info: Info) -> None:
         self._observation, self._info = observation, info
         self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
@@ -220,6 +234,7 @@ class HumanGame:
             source="human",
             recorded_at=self._clock(),
             seed=self._seed,
+            admissible=self._admissible,
         )
         finished = EpisodeFinished(
             episode=len(self.returns), episode_return=self.score, length=len(self._actions), end=end

@@ -26,6 +26,8 @@ class WatchedEpisode:
 
     started: EpisodeStarted
     observations: list[str] = field(default_factory=list)
+    admissible: list[list[str] | None] = field(default_factory=list)
+    """Names of the actions that were admissible on each; None: those of every turn."""
     turns: list[TurnFinished] = field(default_factory=list)
     finished: EpisodeFinished | None = None
 
@@ -66,6 +68,7 @@ class EpisodeRecorder:
         match event:
             case ObservationShown() if event.turn == observations:
                 episode.observations.append(event.text)
+                episode.admissible.append(event.actions)
             case TurnFinished() if event.turn == turns == observations - 1:
                 episode.turns.append(event)
             case EpisodeFinished() if event.length == turns == observations:
@@ -109,4 +112,5 @@ def as_demonstration(
         recorded_at=clock(),
         model=model,
         replaced_replies=watched.replaced or UNSET,
+        admissible=watched.admissible,
     )

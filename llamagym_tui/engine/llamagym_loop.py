@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,16 @@ from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 from llamagym_tui.game.chat import Conversation, opening
-from llamagym_tui.game.observed import NO_INFO, Info, is_refused, observation_text
+from llamagym_tui.game.observed import (
+    NO_INFO,
+    Info,
+    Observed,
+    is_refused,
+    names_by_turn,
+    observation_text,
+    observed,
+    reply_of,
+)
 
 if TYPE_CHECKING:
     from llamagym_tui.game.agent_base import AgentBase
@@ -66,7 +76,10 @@ class LlamaGymLoop:
             model.to(resolve_device(str(device)))
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         self.agent = agent
-        self.policy = Policy(model, tokenizer, generation, replies, seed)
+        by_turn = names_by_turn(agent)
+        self.policy = Policy(
+            model, tokenizer, generation, replies, seed, reply_of=partial(reply_of, agent), names_by_turn=by_turn
+        )
         self.policy.history = agent.history
         if demonstrations:
             train_on(self.policy, demonstrations, SFTSettings(), seed=seed)
@@ -96,9 +109,10 @@ class LlamaGymLoop:
         turns = [index for index, slot in enumerate(self.slots) if slot.took_turn]
         actions = [self.agent.fallback_action] * len(observations)
         if turns:
-            texts = [observation_text(self.agent, observations[index], infos[index]) for index in turns]
-            prompts = self._prompts(turns, texts)
-            replies = self._sampler.reply(turns, prompts, greedy=greedy)
+            states = [observed(self.agent, observations[index], infos[index]) for index in turns]
+            prompts = self._prompts(turns, states)
+            tries = [self.policy.trie_of(state.actions) for state in states]
+            replies = self._sampler.reply(turns, prompts, tries, greedy=greedy)
             for index, reply in zip(turns, replies, strict=True):
                 actions[index] = self._action(self.slots[index], reply)
                 self.slots[index].is_trained &= self.training and not greedy
@@ -163,30 +177,33 @@ class LlamaGymLoop:
             self._sampler = Sampler(self.policy, count)
         self._many = many
 
-    def _prompts(self, indices: Sequence[int], observations: Sequence[str]) -> list[list[int]]:
+    def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[list[int]]:
         """The next prompt of some environments, episodes begun where none is under way.
 
         Raises:
             PromptTooLongError: one is too long, and nothing was added; the episode can be ended as truncated.
+            ConfigError: one must be chosen among no actions, and nothing was added.
         """
         under_way = [self.slots[index].episode for index in indices]
         episodes = [each or Episode(self.policy, self.agent.get_system_prompt()) for each in under_way]
-        for index, episode, text in zip(indices, episodes, observations, strict=True):
+        for index, episode, state in zip(indices, episodes, states, strict=True):
+            if self.policy.generation.policy == "score" and not self.policy.trie_of(state.actions):
+                raise ConfigError(f"In environment {index}, the score policy has no actions to choose among.")
             try:
-                episode.require_fit(text)
+                episode.require_fit(*state)
             except PromptTooLongError as error:
                 end = "end the episode: terminate_episode(truncated=True, final_observation=...)"
                 advice = end if episode.turns else "shorten system prompt or observation"
                 raise PromptTooLongError(f"In environment {index}, {error}; {advice}.") from error
         for index, episode in zip(indices, episodes, strict=True):
             self.slots[index].episode = episode
-        return [self._prompt(index, text) for index, text in zip(indices, observations, strict=True)]
+        return [self._prompt(index, state) for index, state in zip(indices, states, strict=True)]
 
-    def _prompt(self, index: int, observation: str) -> list[int]:
+    def _prompt(self, index: int, state: Observed) -> list[int]:
         """Ids that the sampler has not seen: the new ones, or the whole conversation if older weights computed it."""
         slot = self.slots[index]
         assert slot.episode is not None
-        prompt = slot.episode.observe(observation)
+        prompt = slot.episode.observe(*state)
         if prompt.restart is None and slot.version != self.policy.version:
             prompt = slot.episode.whole_prompt()
         if prompt.restart is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
@@ -60,6 +60,15 @@ class AgentBase(ABC):
 
         Define it with ``(self, observation)`` or, to use what the environment adds, ``(self, observation, info)``.
         """
+
+    def actions(self, observation: Any, *args: Any, **kwargs: Any) -> Sequence[str] | None:
+        """Names of the actions that are admissible on an observation; None (the default): those of `action_names`.
+
+        Define it with ``(self, observation, info)``: what a text game lists in its ``info`` is often all there is to
+        return. A name that is not in `action_names` is the action itself. Without this method, an ``action_mask`` in
+        ``info`` leaves out what it masks.
+        """
+        return None
 
     @abstractmethod
     def extract_action(self, response: str) -> Any:

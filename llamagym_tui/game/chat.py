@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict
 
 Role = Literal["system", "user", "assistant"]
@@ -14,6 +15,8 @@ class ChatMessage(TypedDict):
     content: str
     weight: NotRequired[Literal[0, 1]]
     """Of an assistant message in supervised training: 0, it is there for what follows alone. Absent: 1."""
+    actions: NotRequired[list[str]]
+    """Of a user message: names of the actions that are admissible then. Absent: those of every turn."""
 
 
 Conversation = list[ChatMessage]
@@ -33,6 +36,16 @@ def user(content: str) -> ChatMessage:
 def assistant(content: str) -> ChatMessage:
     """An assistant message: the agent's reply."""
     return {"role": "assistant", "content": content}
+
+
+def with_actions(conversation: Conversation, admissible: Sequence[Sequence[str] | None]) -> Conversation:
+    """The conversation with the admissible actions of each user message, as far as these are given."""
+    given = iter(admissible)
+    named: Conversation = []
+    for message in conversation:
+        actions = next(given, None) if message["role"] == "user" else None
+        named.append(message if actions is None else {**message, "actions": list(actions)})
+    return named
 
 
 def opening(system_prompt: str) -> Conversation:

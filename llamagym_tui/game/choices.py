@@ -6,6 +6,7 @@ Keys are the agent's, then digits and letters that it leaves free.
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from llamagym_tui.errors import ActionParseError, EnvError
@@ -17,39 +18,47 @@ SPARE_KEYS = string.digits + string.ascii_lowercase
 
 class Choice(NamedTuple):
     key: str
-    action: int
+    """Empty: there are more actions in this turn than keys; it can be clicked."""
+    action: int | str
     name: str
 
 
-def choices(agent: AgentBase, space: Any) -> tuple[Choice, ...]:
-    """The actions of a space with a key each: the agent's keys, then digits and letters that it leaves free.
+def choices(agent: AgentBase, space: Any, admissible: Sequence[str] | None = None) -> tuple[Choice, ...]:
+    """The actions that can be taken with a key each: the agent's keys, then digits and letters that it leaves free.
 
+    Args:
+        space: of the environment's actions.
+        admissible: names of those that can be taken now. None: all of the space.
     Raises:
-        EnvError: the space is not discrete, or has more actions than there are keys.
+        EnvError: the space is not discrete and no action is named, or it has more actions than there are keys.
     """
     from gymnasium.spaces import Discrete
 
-    if not isinstance(space, Discrete):
+    actions: Sequence[int | str]
+    if isinstance(space, Discrete):
+        actions = range(int(space.start), int(space.start) + int(space.n))
+    elif admissible:
+        actions = admissible
+    else:
         raise EnvError(
             f"{agent.env_id} takes actions from {space}; only discrete actions can be taken with keys, "
             "so there is no table for a person."
         )
-    keys = {action: key for key, action in agent.action_keys.items()}
+    keys: dict[int | str, str] = {action: key for key, action in agent.action_keys.items()}
     free = [key for key in SPARE_KEYS if key not in agent.action_keys]
-    actions = range(int(space.start), int(space.start) + int(space.n))
     given = []
     for action in actions:
         natural = str(action)
         key = keys.get(action) or (natural if natural in free else free[0] if free else "")
-        if not key:
+        if not key and not admissible:
             raise EnvError(f"{agent.env_id} has {len(actions)} actions, more than there are keys for a person.")
         if key in free:
             free.remove(key)
         given.append(Choice(key, action, agent.action_name(action)))
-    return tuple(given)
+    return tuple(choice for choice in given if admissible is None or choice.name in admissible)
 
 
-def worded(agent: AgentBase, action: int, reasoning: str = "") -> str:
+def worded(agent: AgentBase, action: int | str, reasoning: str = "") -> str:
     """A person's action as a reply of the agent's, which begins with a sentence of reasoning if there is one.
 
     Raises:

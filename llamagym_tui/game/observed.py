@@ -7,10 +7,10 @@ signature takes, so that agents written for the observation alone run unchanged.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from llamagym_tui.game.agent_base import AgentBase
 
@@ -19,9 +19,59 @@ Info = Mapping[str, Any]
 NO_INFO: Info = MappingProxyType({})
 
 
+class Observed(NamedTuple):
+    text: str
+    """The user message."""
+    actions: tuple[str, ...] | None
+    """Names of the actions that are admissible now, each once. None: those of every turn."""
+
+
+def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
+    """A state in the agent's words.
+
+    Raises:
+        TypeError: the agent names its actions by something else than texts.
+    """
+    return Observed(observation_text(agent, observation, info), admissible_actions(agent, observation, info))
+
+
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
     """The user message of a state."""
     return _called(agent.format_observation, observation, info=info)
+
+
+def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:
+    """`Observed.actions`."""
+    given = _called(agent.actions, observation, info=info) if names_by_turn(agent) else None
+    if given is None:
+        return _unmasked(agent.action_names, info)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError("actions has to return names, each a text")
+    return tuple(dict.fromkeys(given)) or None
+
+
+def _unmasked(names: Sequence[str], info: Info) -> tuple[str, ...] | None:
+    mask = info.get("action_mask") if isinstance(info, Mapping) else None
+    if mask is None or len(mask) != len(names):
+        return None
+    left = tuple(name for name, is_admissible in zip(names, mask, strict=True) if is_admissible)
+    return left if 0 < len(left) < len(names) else None
+
+
+def names_by_turn(agent: AgentBase) -> bool:
+    """Whether an agent names the actions that are admissible in each turn."""
+    own = agent.actions  # of an older file, some value of its own
+    return callable(own) and getattr(own, "__func__", None) is not AgentBase.actions
+
+
+def action_named(agent: AgentBase, name: str) -> Any:
+    """The action of a name: its index, or the name itself."""
+    return agent.action_names.index(name) if name in agent.action_names else name
+
+
+def reply_of(agent: AgentBase, name: str) -> str:
+    """The canonical reply that names an action."""
+    return agent.format_action(action_named(agent, name))
 
 
 def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> Any:

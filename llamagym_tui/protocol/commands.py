@@ -81,8 +81,8 @@ class Act(Command, frozen=True, kw_only=True):
     episode: int
     turn: int
     """Of the ``ActionAwaited`` that it answers."""
-    action: int
-    """One of ``WheelTaken.choices``."""
+    action: int | str
+    """One of those on the person's keys."""
     reasoning: str = ""
     """A sentence that the reply begins with."""
 

@@ -102,6 +102,8 @@ class ObservationShown(Event, frozen=True, kw_only=True):
     text: str
     left_out: int = 0
     """Oldest turns that are not in the prompt although the history would have them, as the model reads no more."""
+    actions: list[str] | None = None
+    """Names of the actions that are admissible now. None: those of every turn."""
 
 
 class StateDrawn(Event, frozen=True, kw_only=True):
@@ -255,6 +257,8 @@ class ActionAwaited(Event, frozen=True, kw_only=True):
     """The reply that the agent would give."""
     action_name: str
     """The action in it; empty: it names none, and the environment would get the fallback action."""
+    choices: list[Choice] = []
+    """What the person can do in this turn; empty: what they can always do, as in ``WheelTaken``."""
 
 
 class WheelLetGo(Event, frozen=True, kw_only=True):
@@ -271,6 +275,8 @@ class EpisodeCorrected(Event, frozen=True, kw_only=True):
     started: EpisodeStarted
     observations: list[str]
     """The agent's observations, turn by turn."""
+    admissible: list[list[str] | None] = []
+    """Names of the actions that were admissible, turn by turn; None: those of every turn. Empty: in every turn."""
     turns: list[TurnFinished]
     finished: EpisodeFinished
 

@@ -136,7 +136,7 @@ class Transcript:
                 )
                 return self._reply_settled(reply)._appended(outcome)
             case ObservationShown():
-                return self._appended(replace(event, text=clipped(event.text)))
+                return self._appended(replace(event, text=clipped(event.text), actions=None))
             case EpisodeStarted():
                 return self._appended(replace(event, system_prompt=clipped(event.system_prompt)))
             case EpisodeFinished() | ActionsWeighed():

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import Event
 from llamagym_tui.setup import catalog
 
@@ -87,7 +89,15 @@ class Builders:
         from llamagym_tui.engine.policy.policy import Policy
 
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
-        policy = Policy(loaded.model, loaded.tokenizer, self.config.generation, replies, self.config.seed)
+        policy = Policy(
+            loaded.model,
+            loaded.tokenizer,
+            self.config.generation,
+            replies,
+            self.config.seed,
+            reply_of=partial(reply_of, agent),
+            names_by_turn=names_by_turn(agent),
+        )
         policy.history = turns_kept(self.config.history, agent.history)
         return policy
 

@@ -208,7 +208,7 @@ class Run:
         """
         if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
             raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
-        if config.generation.policy == "score" and not self.policy.trie:
+        if config.generation.policy == "score" and not self.policy.can_choose:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         return config
 

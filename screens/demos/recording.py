@@ -89,7 +89,8 @@ class DemoRecorder:
             LlamaGymError: a correction cannot be kept, as the agent cannot be made.
         """
         if isinstance(event, EpisodeCorrected):
-            self._record(WatchedEpisode(event.started, event.observations, event.turns, event.finished), model)
+            whole = WatchedEpisode(event.started, event.observations, event.admissible, event.turns, event.finished)
+            self._record(whole, model)
             return True
         if not self._episodes.add(event) or self.keep_at_least is None:
             return False

@@ -121,7 +121,8 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     def _show_action(self) -> None:
         recorded = self._demo.actions[self._turn]
         try:
-            action = legal_action(self.query_one(DraftArea).text, self._agent)
+            text = self.query_one(DraftArea).text
+            action = legal_action(text, self._agent, self._demo.admissible_in(self._turn))
         except ActionParseError as error:
             self._show(Content.styled(literal(str(error)), "$text-error"))
         else:

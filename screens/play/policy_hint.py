@@ -65,11 +65,11 @@ class PolicyHint:
             return "there is no trainer"
         return "the model is still loading" if state.run is None else "requested; the trainer answers between two steps"
 
-    def compare(self, action: int, answer: ConversationWeighed | None) -> None:
-        """Compare a person's action with the policy's answer, if there was one."""
+    def compare(self, name: str, answer: ConversationWeighed | None) -> None:
+        """Compare the name of a person's action with the policy's answer, if there was one."""
         if answer is not None and answer.shares:
             self.compared += 1
-            self.agreed += action == answer.shares.index(max(answer.shares))
+            self.agreed += name == answer.names[answer.shares.index(max(answer.shares))]
 
 
 def probabilities_text(weighed: ConversationWeighed) -> str:

@@ -195,7 +195,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             if self._game.take(sentence.value):
                 self.action_save()
             if chosen is not None:
-                self._policy_hint.compare(chosen.action, answer)
+                self._policy_hint.compare(chosen.name, answer)
             sentence.value = ""
 
     @contextmanager

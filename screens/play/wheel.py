@@ -21,7 +21,7 @@ from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
-from llamagym_tui.screens.play.wheel_texts import agent_text, choices_text, header_text
+from llamagym_tui.screens.play.wheel_texts import agent_text, choices_at, choices_text, header_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -87,7 +87,7 @@ class WheelScreen(ChoosingScreen[None]):
 
     @property
     def choices(self) -> Sequence[Choice]:
-        return self._state.wheel.taken.choices if self._state.wheel.taken else ()
+        return choices_at(self._state.wheel)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
@@ -106,7 +106,7 @@ class WheelScreen(ChoosingScreen[None]):
         act = Act(
             episode=wheel.awaited.episode,
             turn=wheel.awaited.turn,
-            action=wheel.taken.choices[index].action,
+            action=choices_at(wheel)[index].action,
             reasoning=self.query_one(SentenceInput).value,
         )
         self.post_message(CommandAsked(act))

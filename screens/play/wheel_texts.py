@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.content import Content
 
+from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import LetGo
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.play.choosing import ASIDE, choices_row
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.wheel import Wheel
 
 BADGE = "bold $background on $warning"
 MOST_SHOWN = 240
 """Characters of the agent's reply; the conversation shows the rest."""
+
+
+def choices_at(wheel: Wheel) -> Sequence[Choice]:
+    """What the person can do now, or could do in any turn."""
+    if wheel.awaited is not None and wheel.awaited.choices:
+        return wheel.awaited.choices
+    return wheel.taken.choices if wheel.taken is not None else ()
 
 
 def header_text(state: RunState, width: int) -> Content:
@@ -48,7 +59,7 @@ def agent_text(state: RunState) -> Content:
 def choices_text(state: RunState, key: KeyOf, *, writing: bool) -> Content:
     """The actions on their keys, dim while it is not the person's turn, and what a key does."""
     wheel = state.wheel
-    row = choices_row(wheel.taken.choices if wheel.taken else (), wheel.acted.action if wheel.acted else None)
+    row = choices_row(choices_at(wheel), wheel.acted.action if wheel.acted else None)
     if not wheel.is_persons_turn:
         row = row.stylize("dim")
     return Content("\n").join([row, Content.styled(_what_now(state, key, writing), ASIDE)])

@@ -23,6 +23,7 @@ from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import Choice, choices
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
+from tests.text_env import ROOMS, CommandAgent
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
@@ -335,3 +336,53 @@ def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
             raise RuntimeError("no paper")
 
     assert blackjack_table(tmp_path, Clumsy()).drawing == ""
+
+
+def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:
+    writer = DemoWriter(tmp_path / "chest.jsonl")
+    game = HumanGame(
+        agent or CommandAgent(), "chest", writer, system_prompt=lambda: "", next_seed=lambda: 1, clock=lambda: NOON
+    )
+    game.open()
+    game.deal()
+    return game
+
+
+def test_a_persons_keys_follow_the_actions_of_each_turn_which_are_recorded(tmp_path: Path):
+    game = chest_table(tmp_path)
+    played = []
+    for _ in range(3):
+        played.append([choice.name for choice in game.choices])
+        assert game.messages[-1]["actions"] == played[-1]
+        game.act(game.hint())
+    assert game.over
+    assert played == [ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")]
+    game.writer.save()
+    (demo,) = demo_files.read(game.writer.path)
+    assert (demo.actions, demo.admissible) == (["take key", "go north", "open chest"], played)
+    assert all("actions" not in message for message in demo.messages)
+    assert [message.get("actions") for message in demo.lesson if message["role"] == "user"] == played
+    assert demo_files.check(game.writer.path, CommandAgent()) == []
+
+
+def test_a_key_means_the_same_action_whatever_else_is_masked():
+    class Taxi(StepAgent):
+        action_names = ("south", "north", "east", "west", "pick up", "drop off")
+        action_keys: ClassVar[Mapping[str, int]] = {"p": 4}
+
+    found = choices(Taxi(), spaces.Discrete(6), ("north", "pick up", "drop off"))
+    assert found == (Choice("1", 1, "north"), Choice("p", 4, "pick up"), Choice("5", 5, "drop off"))
+
+
+def test_of_more_actions_than_keys_the_last_can_be_clicked():
+    names = [f"take {number}" for number in range(40)]
+    found = choices(CommandAgent(), spaces.Text(9), names)
+    assert [choice.name for choice in found] == names
+    assert [choice.key for choice in found[34:]] == ["y", "z", "", "", "", ""]
+
+
+def test_a_refused_action_is_shown_as_such_at_the_table(tmp_path: Path):
+    game = chest_table(tmp_path)
+    game.act("open chest")
+    turn = next(entry.fact for entry in game.transcript.entries if isinstance(entry.fact, TurnFinished))
+    assert (turn.is_refused, turn.how) == (True, "human")

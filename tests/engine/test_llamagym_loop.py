@@ -18,7 +18,7 @@ from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
 from tests.engine.conftest import loop_of, tiny_llama
 from tests.llamagym_agent import SeedAgent
-from tests.text_env import ChestAgent, ChestEnv
+from tests.text_env import ChestAgent, ChestEnv, CommandAgent
 
 
 @pytest.mark.filterwarnings("ignore:top_p")
@@ -301,3 +301,17 @@ def test_the_first_exception_of_an_agents_own_reading_is_warned_of_once():
     with pytest.warns(UserWarning, match="by nothing") as warned:
         assert list(map(agent.act, [(12, 5, 0), (13, 5, 0)])) == [agent.fallback_action] * 2
     assert [Path(warning.filename).name for warning in warned] == ["test_llamagym_loop.py"]
+
+
+def test_the_score_policy_acts_by_what_each_turn_allows(tokenizer):
+    model = tiny_llama(len(tokenizer))
+    agent = CommandAgent(model, tokenizer, None, {"policy": "score"}, {"batch_size": 1000})
+    env = ChestEnv()
+    observation, info = env.reset()
+    for _ in range(6):
+        action = agent.act(observation, info)
+        assert action in info["admissible_commands"]
+        observation, reward, _, _, info = env.step(action)
+        agent.assign_reward(reward, info)
+    with pytest.raises(ConfigError, match="In environment 0, the score policy has no actions"):
+        agent.act(observation, {"admissible_commands": []})

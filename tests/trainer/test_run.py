@@ -157,7 +157,7 @@ def test_a_run_goes_over_to_scores_where_there_are_replies_to_choose_from(
     tmp_path: Path, replies: tuple[str, ...]
 ) -> None:
     stage = Stage(tmp_path, episodes=8)
-    stage.also_before_step = lambda rollout: setattr(stage.policy, "trie", replies)
+    stage.also_before_step = lambda rollout: setattr(stage.policy, "can_choose", bool(replies))
     stage.script = {2: [ChangeSettings(changes={"generation.policy": "score"})]}
     stage.session.run()
     assert stage.policy.generation.policy == ("score" if replies else "generate")

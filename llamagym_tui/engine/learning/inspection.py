@@ -119,7 +119,7 @@ def tokens_now(policy: Policy, segment: Segment, turn: Turn, *, temperature: flo
     encoded = policy.model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
     places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
     values = policy.model.v_head(encoded.hidden[0, places]).tolist()
-    admissible = [*policy.trie.continuations(ids), *[()] * len(ids)]
+    admissible = [*policy.trie_of(turn.actions).continuations(ids), *[()] * len(ids)]
     found: list[TokenNow] = []
     for part in places.split(PLACES_AT_ONCE):
         logits = encoded.logits_at(torch.zeros_like(part), part)

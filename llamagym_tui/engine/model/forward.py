@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
@@ -63,10 +64,10 @@ class Encoded:
 
     @staticmethod
     def stacked(rows: Sequence[Encoded]) -> Encoded:
-        """What `rows` took apart."""
+        """What `rows` took apart, in as many columns as the widest has."""
         logits = [row._logits for row in rows if row._logits is not None]
-        hidden = torch.stack([row.hidden for row in rows])
-        return Encoded(hidden, rows[0]._head, torch.stack(logits) if logits else None)
+        hidden = pad_sequence([row.hidden for row in rows], batch_first=True)
+        return Encoded(hidden, rows[0]._head, pad_sequence(logits, batch_first=True) if logits else None)
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:

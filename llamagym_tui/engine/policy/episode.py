@@ -13,9 +13,13 @@ from typing import NamedTuple
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Segment, Trajectory, Turn
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.chat import Conversation, assistant, opening, user
+
+Actions = tuple[str, ...] | None
+"""Names of the actions that are admissible on an observation. None: those of every turn."""
 
 
 class Prompt(NamedTuple):
@@ -64,16 +68,24 @@ class Episode:
         self._first = 0
         """Turn that the current segment begins with."""
         self._shortened = 0
-        self._prepared: tuple[str, int, _Next] | None = None
+        self._actions: Actions = None
+        """Of the last observation."""
+        self._prepared: tuple[str, Actions, int, _Next] | None = None
         """The last result of `_next`, with the observation and the number of turns that it was made for."""
 
     @property
     def turns(self) -> int:
         return len(self._exchanges)
 
-    def observe(self, observation: str) -> Prompt:
+    @property
+    def trie(self) -> ActionTrie:
+        """The admissible replies to the last observation."""
+        return self.policy.trie_of(self._actions)
+
+    def observe(self, observation: str, actions: Actions = None) -> Prompt:
         """Add an observation; the prompt for the reply to it."""
-        prompt, segment, self._first, _ = self._next(observation)
+        prompt, segment, self._first, _ = self._next(observation, actions)
+        self._actions = actions
         self._shortened += self._first > self._earliest
         self._prepared = None
         self.conversation.append(user(observation))
@@ -89,23 +101,23 @@ class Episode:
         segment = self._segments[-1]
         return Prompt(segment.prefix, list(segment.ids), alone=self.history == 0)
 
-    def prompt_for(self, observation: str) -> Opening:
+    def prompt_for(self, observation: str, actions: Actions = None) -> Opening:
         """All ids before the reply to an observation, without adding it."""
-        prompt, segment, _, _ = self._next(observation)
+        prompt, segment, _, _ = self._next(observation, actions)
         new_ids = prompt.ids[len(self._unfed) :] if segment is self._current else []
         return Opening(segment.prefix, (*segment.ids, *new_ids))
 
-    def require_fit(self, observation: str) -> None:
+    def require_fit(self, observation: str, actions: Actions = None) -> None:
         """Refuse an observation that the model cannot read even without earlier turns; nothing is added.
 
         Raises:
             PromptTooLongError: it is too long, with the system prompt.
         """
-        self.policy.require_fit(self._next(observation).tokens)
+        self.policy.require_fit(self._next(observation, actions).tokens, self.policy.trie_of(actions))
 
-    def left_out(self, observation: str) -> int:
+    def left_out(self, observation: str, actions: Actions = None) -> int:
         """How many of the turns that `history` keeps are left out before an observation, as the model reads no more."""
-        return self._next(observation).first - self._earliest
+        return self._next(observation, actions).first - self._earliest
 
     def reply(self, reply: Reply) -> str:
         """Keep a sampled reply; its text."""
@@ -131,8 +143,9 @@ class Episode:
                 value=reply.value,
                 reward=0.0,
                 is_trained=is_trained,
-                branches=self.policy.trie.branches(reply.ids) if is_trained else (),
+                branches=self.trie.branches(reply.ids) if is_trained else (),
                 choice=reply.choice,
+                actions=self._actions,
             )
         )
         text = self.policy.chat.text(reply.ids)
@@ -174,16 +187,17 @@ class Episode:
         """Turn that the next prompt begins with if it fits."""
         return 0 if self.history is None else max(0, self.turns - self.history)
 
-    def _next(self, observation: str) -> _Next:
-        if self._prepared is None or self._prepared[:2] != (observation, self.turns):
-            self._prepared = (observation, self.turns, self._made_next(observation))
-        return self._prepared[2]
+    def _next(self, observation: str, actions: Actions) -> _Next:
+        key = (observation, actions, self.turns)
+        if self._prepared is None or self._prepared[:3] != key:
+            self._prepared = (*key, self._made_next(observation, self.policy.trie_of(actions)))
+        return self._prepared[3]
 
-    def _made_next(self, observation: str) -> _Next:
+    def _made_next(self, observation: str, trie: ActionTrie) -> _Next:
         """The prompt with as many of the last turns as it may have and the model can read."""
         # A prompt only grows, so what did not fit before does not fit now.
         made = self._beginning_with(first := max(self._first, self._earliest), observation)
-        while first < self.turns and not self.policy.fits(made.tokens):
+        while first < self.turns and not self.policy.fits(made.tokens, trie):
             first += 1
             made = self._beginning_with(first, observation)
         return made

@@ -25,18 +25,18 @@ class PlainSlots:
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._ids[slot] = list(prefix)
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
         for slot, prompt in zip(slots, prompts, strict=True):
             self._ids[slot] += prompt
         contexts = [self._ids[slot] for slot in slots]
         begins = torch.tensor([len(context) for context in contexts], device=self.backbone.device)
-        return Ahead(self.backbone.encode_apart(contexts, [tree] * len(contexts)), tree, begins)
+        return Ahead(self.backbone.encode_apart(contexts, trees), trees, begins)
 
     def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
-        for slot, path in zip(slots, paths, strict=True):
-            self._ids[slot] += [ahead.tree.ids[node] for node in path]
+        for slot, tree, path in zip(slots, ahead.trees, paths, strict=True):
+            self._ids[slot] += [tree.ids[node] for node in path]
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
-        ahead = self.prefill(slots, [[token] for token in ids], TokenTree())
+        ahead = self.prefill(slots, [[token] for token in ids], [TokenTree()] * len(slots))
         rows = torch.arange(len(slots), device=ahead.begins.device)
         return ahead.encoded.logits_at(rows, torch.zeros_like(rows))

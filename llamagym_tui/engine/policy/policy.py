@@ -6,8 +6,9 @@ PPO scores the distribution that was sampled. So the first ratio of an update is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 
 import torch
 
@@ -19,6 +20,9 @@ from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 
+SETS_KEPT, REPLIES_KEPT = 1024, 8192
+"""Sets of admissible actions whose replies are kept as ids, and replies of these."""
+
 
 class Policy:
     def __init__(
@@ -28,15 +32,28 @@ class Policy:
         generation: GenerationConfig,
         admissible_replies: Sequence[str] = (),
         seed: int = 0,
+        *,
+        reply_of: Callable[[str], str] = str,
+        names_by_turn: bool = False,
     ) -> None:
-        """A policy at version 0; `admissible_replies` are the canonical replies of all discrete actions."""
+        """A policy at version 0.
+
+        Args:
+            admissible_replies: the canonical replies of all discrete actions.
+            reply_of: the canonical reply that names an action, where a turn has actions of its own.
+            names_by_turn: whether turns have actions of their own although there may be none for all turns.
+        """
         # Always in eval mode, while training too: dropout would make the first ratio differ from 1.
         self.model = model.eval()
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
         self.generation = generation
-        self.admissible_replies = tuple(admissible_replies)
-        self.trie = ActionTrie(self.chat.reply_ids(reply) for reply in admissible_replies)
-        if generation.policy == "score" and not self.trie:
+        ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
+        self.trie = _trie(ids, admissible_replies)
+        """Of the turns that have no actions of their own."""
+        self._trie_of = lru_cache(SETS_KEPT)(partial(_trie_of, ids, reply_of))
+        self.can_choose = bool(self.trie) or names_by_turn
+        """Whether there are actions to choose among."""
+        if generation.policy == "score" and not self.can_choose:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
@@ -46,41 +63,44 @@ class Policy:
         self.version = 0
         """Updates made so far, and roll backs: the same version is the same weights."""
 
-    def fits(self, tokens: int) -> bool:
-        """Whether the model can read a prompt of so many tokens with the longest reply."""
-        return self.context is None or tokens + self._longest_reply <= self.context
+    def trie_of(self, actions: tuple[str, ...] | None) -> ActionTrie:
+        """The admissible replies of a turn, by the names of its actions; None: it has none of its own."""
+        return self.trie if actions is None else self._trie_of(actions)
 
-    def require_fit(self, tokens: int) -> None:
+    def fits(self, tokens: int, trie: ActionTrie) -> bool:
+        """Whether the model can read a prompt of so many tokens with the longest reply."""
+        return self.context is None or tokens + self._longest_reply(trie) <= self.context
+
+    def require_fit(self, tokens: int, trie: ActionTrie) -> None:
         """Refuse a prompt of so many tokens if it does not fit.
 
         Raises:
             PromptTooLongError: it does not.
         """
-        if not self.fits(tokens):
+        if not self.fits(tokens, trie):
             raise PromptTooLongError(
-                f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply:,} are more than the "
+                f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply(trie):,} are more than the "
                 f"{self.context:,} that the model reads"
             )
 
-    @property
-    def _longest_reply(self) -> int:
+    def _longest_reply(self, trie: ActionTrie) -> int:
         sampled = self.generation.policy == "generate"
-        return self.generation.max_new_tokens if sampled else max(map(len, self.trie.replies))
+        return self.generation.max_new_tokens if sampled else max(map(len, trie.replies), default=0)
 
     @property
     def is_finite(self) -> bool:
         """Whether every trained weight is a finite number."""
         return all(bool(each.isfinite().all()) for each in self.model.parameters() if each.requires_grad)
 
-    def reply_divisors(self) -> tuple[float, ...]:
+    def reply_divisors(self, trie: ActionTrie) -> tuple[float, ...]:
         """What divides each admissible reply's summed log-probability, which gives its score."""
         match self.generation.normalization:
             case "sum":
-                return (1.0,) * len(self.trie.replies)
+                return (1.0,) * len(trie.replies)
             case "token":
-                return tuple(float(len(reply)) for reply in self.trie.replies)
+                return tuple(float(len(reply)) for reply in trie.replies)
             case "word":
-                return tuple(float(max(len(reply.split()), 1)) for reply in self.admissible_replies)
+                return tuple(float(max(words, 1)) for words in trie.words)
 
     @contextmanager
     def evaluation_seed(self, seed: int) -> Iterator[None]:
@@ -104,3 +124,13 @@ class Policy:
             encoded = backbone.encode_rows(segment.prefix, [segment.ids])
             values[index] = float(self.model.v_head(encoded.hidden[0, -1]))
         return values
+
+
+def _trie(ids: Callable[[str], tuple[int, ...]], replies: Sequence[str]) -> ActionTrie:
+    return ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
+
+
+def _trie_of(
+    ids: Callable[[str], tuple[int, ...]], reply_of: Callable[[str], str], actions: tuple[str, ...]
+) -> ActionTrie:
+    return _trie(ids, [reply_of(action) for action in actions])

@@ -18,7 +18,7 @@ def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
     episode = Episode(policy, system_prompt)
     for message in turns:
         if message["role"] == "user":
-            episode.observe(message["content"])
+            episode.observe(message["content"], _actions(message))
         elif message.get("weight") == 0:
             episode.add_untrained_reply(message["content"])
         else:
@@ -30,4 +30,9 @@ def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
 def prompt_after(policy: Policy, conversation: Sequence[ChatMessage]) -> Opening:
     """All ids before the reply to a conversation's last message, which is a user's."""
     *before, last = conversation
-    return replayed(policy, before).prompt_for(last["content"])
+    return replayed(policy, before).prompt_for(last["content"], _actions(last))
+
+
+def _actions(message: ChatMessage) -> tuple[str, ...] | None:
+    actions = message.get("actions")
+    return None if actions is None else tuple(actions)

@@ -1,6 +1,6 @@
 """Batched replies with exact ids, log-probabilities and values: sampled token by token, or chosen by score.
 
-The admissible replies of the agent are computed ahead, as a tree behind the prompt in the same forward. A reply that
+The admissible replies of a turn are computed ahead, as a tree behind its prompt in the same forward. A reply that
 stays on the tree needs no further forward, one that leaves it is continued token by token. Either way every token is
 drawn from the whole distribution. Where nothing goes on after a reply, equal prompts are computed once for as long as
 the policy is the same.
@@ -22,6 +22,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.prompt_memory import PromptMemory
 from llamagym_tui.engine.policy.slots import Ahead, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
 
 LARGEST_AHEAD = 64
@@ -30,6 +31,8 @@ LEAST_GAIN = 0.5
 """Tokens of a reply, on average, that must be found on the tree for computing ahead to be worth it."""
 TRY_AGAIN = 50
 """Calls without computing ahead, after which it is tried again: replies may follow the format again."""
+NOTHING = TokenTree()
+"""Computed ahead where that is not worth it."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of scored replies at most, in one piece."""
 
@@ -94,6 +97,7 @@ class Sampler:
         self,
         slots: Sequence[int],
         prompts: Sequence[Sequence[int]],
+        tries: Sequence[ActionTrie] | None = None,
         *,
         greedy: bool = False,
         on_token: Callable[[int, int], None] | None = None,
@@ -103,49 +107,55 @@ class Sampler:
         Args:
             slots: B distinct slots, ascending.
             prompts: ids that each slot has not seen yet, at least one.
+            tries: the admissible replies of each. None: those of every turn.
             greedy: take the most probable token, or reply, instead of sampling.
             on_token: called with (index into `slots`, token id) as tokens are found.
         """
         is_chosen = self.policy.generation.policy == "score"
-        tree = self.policy.trie.tree if is_chosen or self._looks_ahead() else TokenTree()
-        remembers = len(tree) > 0 and self._alone.keys() >= set(slots)
-        ahead = self._remembered(slots, prompts, tree) if remembers else self._prefilled(slots, prompts, tree)
+        tries = tries or [self.policy.trie] * len(slots)
+        trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
+        remembers = all(map(len, trees)) and self._alone.keys() >= set(slots)
+        ahead = self._remembered(slots, prompts, trees) if remembers else self._prefilled(slots, prompts, trees)
         replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
         on_token = on_token or (lambda index, token: None)
         if is_chosen:
-            paths, astray = self._choose(ahead, replies, greedy, on_token), list[int]()
+            paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
         else:
             paths, astray = self._walk(ahead, replies, greedy, on_token)
         if not remembers:
             self._slots.keep(slots, ahead, paths)
         elif astray:
             begun = [[*prompts[index], *replies[index].ids[:-1]] for index in astray]
-            self._prefilled([slots[index] for index in astray], begun, TokenTree())
+            self._prefilled([slots[index] for index in astray], begun, [NOTHING] * len(astray))
         while astray:
             logits = self._slots.append([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
             self.extend(logits, replies, astray, greedy, on_token)
             astray = [index for index in astray if not self._is_done(replies[index])]
         return replies
 
-    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
         for slot in slots:
             if slot in self._alone:
                 self._slots.restart(slot, self._alone[slot])
-        return self._slots.prefill(slots, prompts, tree)
+        return self._slots.prefill(slots, prompts, trees)
 
-    def _remembered(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
+    def _remembered(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
         """The same without keys and values in the slots, and with what was computed before."""
 
         def compute(indices: list[int]) -> Encoded:
-            return self._prefilled([slots[at] for at in indices], [prompts[at] for at in indices], tree).encoded
+            among, own = [slots[at] for at in indices], [prompts[at] for at in indices]
+            return self._prefilled(among, own, [trees[at] for at in indices]).encoded
 
-        keys = [(tree, self._alone[slot], tuple(prompt)) for slot, prompt in zip(slots, prompts, strict=True)]
-        encoded = self.memory.rows(keys, compute)
-        return Ahead(encoded, tree, torch.tensor([len(prompt) for prompt in prompts], device=encoded.hidden.device))
+        prefixes = [self._alone[slot] for slot in slots]
+        encoded = self.memory.rows(list(zip(trees, prefixes, map(tuple, prompts), strict=True)), compute)
+        return Ahead(encoded, trees, torch.tensor([len(prompt) for prompt in prompts], device=encoded.hidden.device))
+
+    def _trees_ahead(self, tries: Sequence[ActionTrie]) -> list[TokenTree]:
+        """What is computed ahead of sampling: the trees that are not too large, or nothing if that is not worth it."""
+        trees = [trie.tree if len(trie.tree) <= LARGEST_AHEAD else NOTHING for trie in tries]
+        return trees if any(map(len, trees)) and self._looks_ahead() else [NOTHING] * len(tries)
 
     def _looks_ahead(self) -> bool:
-        if not 0 < len(self.policy.trie.tree) <= LARGEST_AHEAD:
-            return False
         gain, rests = self.lookahead
         if gain < LEAST_GAIN:
             self.lookahead = Lookahead(gain, rests + 1) if rests < TRY_AGAIN else Lookahead(LEAST_GAIN)
@@ -164,7 +174,7 @@ class Sampler:
             for index in live:
                 if self._is_done(replies[index]):
                     continue
-                child = ahead.tree.child(nodes[index], replies[index].ids[-1])
+                child = ahead.trees[index].child(nodes[index], replies[index].ids[-1])
                 if child is None:
                     astray.append(index)
                     continue
@@ -172,46 +182,59 @@ class Sampler:
                 paths[index].append(child)
                 going.append(index)
             live = going
-        if len(ahead.tree):
+        if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
             self.lookahead = Lookahead(gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests)
         return paths, sorted(astray)
 
     def _choose(
-        self, ahead: Ahead, replies: list[Reply], greedy: bool, on_token: Callable[[int, int], None]
+        self,
+        ahead: Ahead,
+        tries: Sequence[ActionTrie],
+        replies: list[Reply],
+        greedy: bool,
+        on_token: Callable[[int, int], None],
     ) -> list[list[int]]:
         """Choose one of the admissible replies for each prompt; its path on the tree."""
-        trie, divisors = self.policy.trie, self.policy.reply_divisors()
-        token_logprobs = self._token_logprobs(ahead)
-        shares = self._shares(token_logprobs, divisors)
-        chosen = shares.argmax(-1) if greedy else self._drawn(shares)
-        starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
-        for index, (reply, which) in enumerate(zip(replies, chosen.tolist(), strict=True)):
-            reply.ids = list(trie.replies[which])
-            reply.logprobs = token_logprobs[index, starts[which] : starts[which] + len(reply.ids)].tolist()
-            reply.choice = Choice(which, float(shares[index, which]), trie.replies, divisors)
-            reply.ended = True
-            for token in reply.ids:
-                on_token(index, token)
-        return [list(trie.paths[which]) for which in chosen.tolist()]
+        rows_of: dict[ActionTrie, list[int]] = {}
+        for row, trie in enumerate(tries):
+            rows_of.setdefault(trie, []).append(row)
+        paths: list[list[int]] = [[] for _ in replies]
+        for trie, rows in rows_of.items():
+            divisors = self.policy.reply_divisors(trie)
+            token_logprobs = self._token_logprobs(ahead, trie, rows)
+            shares = self._shares(token_logprobs, trie, divisors)
+            chosen = shares.argmax(-1) if greedy else self._drawn(shares)
+            starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
+            for at, (row, which) in enumerate(zip(rows, chosen.tolist(), strict=True)):
+                reply = replies[row]
+                reply.ids = list(trie.replies[which])
+                reply.logprobs = token_logprobs[at, starts[which] : starts[which] + len(reply.ids)].tolist()
+                reply.choice = Choice(which, float(shares[at, which]), trie.replies, divisors)
+                reply.ended = True
+                paths[row] = list(trie.paths[which])
+                for token in reply.ids:
+                    on_token(row, token)
+        return paths
 
-    def _token_logprobs(self, ahead: Ahead) -> Tensor:
-        """(B, N) log-probability of each of the N tokens of all admissible replies, one reply after the other."""
-        trie, device = self.policy.trie, ahead.begins.device
+    def _token_logprobs(self, ahead: Ahead, trie: ActionTrie, among: Sequence[int]) -> Tensor:
+        """(B, N) log-probability of each of the N tokens of admissible replies, one reply after the other, in the B
+        rows that have these."""
+        device = ahead.begins.device
         before = [node for path in trie.paths for node in (ROOT, *path)]
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
         behind, nodes = torch.tensor(before, device=device) + 1, torch.arange(len(trie.tree) + 1, device=device)
         found, size = [], max(1, LOGITS_AT_ONCE // (len(nodes) * self.policy.model.backbone.vocabulary))
-        for part in torch.arange(len(ahead.begins), device=device).split(size):
+        for part in torch.tensor(among, device=device).split(size):
             rows, columns = torch.broadcast_tensors(part[:, None], nodes)
             logits = ahead.encoded.logits_at(rows.reshape(-1), columns.reshape(-1))
             logprobs = logits.log_softmax(-1).reshape(len(part), len(nodes), -1)
             found.append(logprobs[:, behind, tokens])
         return torch.cat(found)
 
-    def _shares(self, token_logprobs: Tensor, divisors: Sequence[float]) -> Tensor:
+    def _shares(self, token_logprobs: Tensor, trie: ActionTrie, divisors: Sequence[float]) -> Tensor:
         """(B, A) log-probability of choosing each admissible reply."""
-        rows, replies = len(token_logprobs), self.policy.trie.replies
+        rows, replies = len(token_logprobs), trie.replies
         owners = [reply for reply, ids in enumerate(replies) for _ in ids]
         device = token_logprobs.device
         owner = torch.arange(rows, device=device)[:, None] * len(replies) + torch.tensor(owners, device=device)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
@@ -25,8 +26,9 @@ FORWARD_COST = 256
 
 class Ahead(NamedTuple):
     encoded: Encoded
-    """B rows of 1 + M columns: the prompt's last token, then the nodes of the tree."""
-    tree: TokenTree
+    """B rows of 1 + M columns: the prompt's last token, then the nodes of its tree."""
+    trees: Sequence[TokenTree]
+    """Behind each prompt; M is the size of the largest."""
     begins: Tensor
     """(B,) column of the cache at which each reply begins."""
 
@@ -58,29 +60,31 @@ class Slots:
             self._recorded[prefix] = self.backbone.record(prefix)
         self._cache.fill(slot, self._recorded[prefix], len(prefix))
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Ahead:
-        """Append prompts to slots, and compute the tree behind each; the slots end with their prompts.
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
+        """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.
 
         Args:
             slots: B distinct slots, ascending.
             prompts: ids that each slot has not seen yet, at least one.
-            tree: of possible replies; may be empty.
+            trees: of possible replies; may be empty.
         """
         # Episodes of one environment often begin with the same observation: such prompts are computed once.
-        computed, same_as = self._distinct(slots, prompts)
+        computed, same_as = self._distinct(slots, prompts, trees)
+        nodes = max(map(len, trees))
         parts: list[Encoded] = []
         order: list[int] = []
         for group in _of_similar_length(computed, prompts):
-            parts.append(self._forward([slots[index] for index in group], [prompts[index] for index in group], tree))
+            among, own = [slots[index] for index in group], [prompts[index] for index in group]
+            parts.append(self._forward(among, own, [trees[index] for index in group], nodes))
             order += group
         place = {index: row for row, index in enumerate(order)}
         encoded = Encoded.joined(parts, self._indices([place[first] for first in same_as]))
-        self._copy(slots, prompts, same_as, len(tree))
+        self._copy(slots, prompts, same_as, nodes)
         rows = self._indices(slots)
         begins = self._lengths[rows] + self._indices([len(prompt) for prompt in prompts])
         self._lengths[rows] = begins
         self._fresh.difference_update(slots)
-        return Ahead(encoded, tree, begins)
+        return Ahead(encoded, trees, begins)
 
     def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
         """Let each slot go on after the path that its reply took on the tree: its columns move to the reply's begin."""
@@ -106,12 +110,14 @@ class Slots:
     def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._lengths.device)
 
-    def _distinct(self, slots: Sequence[int], prompts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    def _distinct(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> tuple[list[int], list[int]]:
         """Indices that must be computed, and of each index the one that it equals: new slots may begin alike."""
         first: dict[object, int] = {}
         same_as = []
-        for index, (slot, prompt) in enumerate(zip(slots, prompts, strict=True)):
-            key = (self._prefix_in[slot], tuple(prompt)) if slot in self._fresh else slot
+        for index, (slot, prompt, tree) in enumerate(zip(slots, prompts, trees, strict=True)):
+            key = (self._prefix_in[slot], tuple(prompt), id(tree)) if slot in self._fresh else slot
             same_as.append(first.setdefault(key, index))
         return sorted(set(same_as)), same_as
 
@@ -125,20 +131,25 @@ class Slots:
         self._cache.reach(int(columns.max()) + 1)
         self._cache.copy(rows, columns, to, columns)
 
-    def _forward(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], tree: TokenTree) -> Encoded:
-        """One forward of prompts, each followed by the tree; lengths are left as they were."""
-        nodes, width = len(tree), max(map(len, prompts)) + len(tree)
+    def _forward(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree], nodes: int
+    ) -> Encoded:
+        """One forward of prompts, each followed by its tree in `nodes` columns; lengths are left as they were."""
+        width = max(map(len, prompts)) + nodes
         rows, sizes = self._indices(slots), self._indices([len(prompt) for prompt in prompts])
-        ids = self._indices([[*prompt, *tree.ids, *[0] * (width - len(prompt) - nodes)] for prompt in prompts])
+        known = [[*prompt, *tree.ids] for prompt, tree in zip(prompts, trees, strict=True)]
+        ids = self._indices([[*each, *[0] * (width - len(each))] for each in known])
         columns = self._lengths[rows][:, None] + torch.arange(width, device=rows.device)
         cached = self._cache.aim(rows, columns)
-        positions, mask = self._seen(columns, sizes, cached, tree)
+        positions, mask = self._seen(columns, sizes, cached, trees, nodes)
         encoded = self.backbone.encode(ids, positions, mask, self._cache)
         at = torch.arange(len(rows), device=rows.device)[:, None]
         return encoded.picked(at, sizes[:, None] + torch.arange(-1, nodes, device=rows.device))
 
-    def _seen(self, columns: Tensor, sizes: Tensor, cached: int, tree: TokenTree) -> tuple[Tensor, Mask]:
-        """Positions (B, T) and mask of prompts that are followed by a tree.
+    def _seen(
+        self, columns: Tensor, sizes: Tensor, cached: int, trees: Sequence[TokenTree], nodes: int
+    ) -> tuple[Tensor, Mask]:
+        """Positions (B, T) and mask of prompts that are followed by trees.
 
         A node stands in a column of its own, at the position that it would have on its path; it sees the conversation
         and its ancestors.
@@ -147,22 +158,26 @@ class Slots:
             columns: (B, T) of the cache, one for each id.
             sizes: (B,) ids of each prompt.
             cached: W.
-            tree: behind each prompt.
+            trees: behind each prompt.
+            nodes: M.
         """
-        if not len(tree):
+        if not nodes:
             return columns, self.backbone.causal_mask(columns, cached)
         device = columns.device
         row = torch.arange(len(columns), device=device)[:, None]
-        node = sizes[:, None] + torch.arange(len(tree), device=device)  # (B, M) index of each node among the ids
+        node = sizes[:, None] + torch.arange(nodes, device=device)  # (B, M) index of each node among the ids
         column = columns[row, node]
         begins = column[:, :1]
         positions, sees_to = columns.clone(), columns.clone()
-        positions[row, node] = begins + self._indices(tree.depths)
+        distinct = list({id(tree): tree for tree in trees}.values())  # mostly one
+        which = self._indices([distinct.index(tree) for tree in trees] if len(distinct) > 1 else [0])
+        depths = self._indices([[*tree.depths, *[0] * (nodes - len(tree))] for tree in distinct])
+        positions[row, node] = begins + depths[which]
         sees_to[row, node] = begins - 1
         every = torch.arange(cached, device=device).expand(len(columns), -1)
         visible = every[:, None, :] <= sees_to[:, :, None]
-        ancestors = torch.from_numpy(tree.visible(len(tree))).to(device)
-        visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors
+        ancestors = torch.from_numpy(np.stack([tree.visible(nodes) for tree in distinct])).to(device)
+        visible[row[:, :, None], node[:, :, None], column[:, None, :]] = ancestors[which]
         where = every.clone()
         where[row, column] = positions[row, node]
         return positions, self.backbone.mask(visible, positions, where)

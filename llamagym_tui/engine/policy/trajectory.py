@@ -50,6 +50,8 @@ class Turn:
     """Where admissible replies part, counted from `start`."""
     choice: Choice | None = None
     """How the reply was chosen by score; None: it was sampled token by token."""
+    actions: tuple[str, ...] | None = None
+    """Names of the actions that were admissible. None: those of every turn."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:

@@ -24,9 +24,11 @@ class Branch(NamedTuple):
 
 
 class ActionTrie:
-    def __init__(self, replies: Iterable[Sequence[int]]) -> None:
+    def __init__(self, replies: Iterable[Sequence[int]], words: Iterable[int] = ()) -> None:
         self.replies = tuple(tuple(reply) for reply in replies)
         """Ids of each, ends included."""
+        self.words = tuple(words)
+        """Words of each."""
         self.tree = TokenTree()
         """What a model must read to score every reply: all ids but the last ones."""
         self.paths = tuple(tuple(self.tree.insert(reply[:-1])) for reply in self.replies)

@@ -29,21 +29,22 @@ class ActionProbes:
 
     def __init__(self, agent: AgentBase, policy: Policy) -> None:
         self._policy = policy
-        self._names = list(agent.action_names) if policy.trie else []
+        self._agent_names = list(agent.action_names) if policy.trie else []
         self._last: tuple[PendingPrompt, int, list[float]] | None = None
 
     def probe(self, where: PendingPrompt) -> ActionsWeighed | None:
         """None if that was done already, or there are no actions to name."""
         version = self._policy.version
-        if not self._names or (self._last is not None and self._last[:2] == (where, version)):
+        names = self._names(where.actions)
+        if not names or (self._last is not None and self._last[:2] == (where, version)):
             return None
         try:
-            shares = self._shares(where.prompt)
+            shares = self._shares(where.prompt, where.actions)
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no action probabilities")
             return None
         self._last = (where, version, shares)
-        return ActionsWeighed(episode=where.episode, turn=where.turn, names=self._names, shares=shares)
+        return ActionsWeighed(episode=where.episode, turn=where.turn, names=names, shares=shares)
 
     def probe_again(self) -> ActionsWeighed | None:
         """The last prompt again, under other weights; None if there was none, or the weights are the same."""
@@ -57,9 +58,10 @@ class ActionProbes:
         """The actions after a conversation that a person plays, or why they are not known."""
         from llamagym_tui.engine.policy.replayed_conversation import prompt_after
 
-        names, why_not = self._names, ""
+        actions = tuple(question.messages[-1].get("actions", ())) or None
+        names, why_not = self._names(actions), ""
         try:
-            shares = self._shares(prompt_after(self._policy, question.messages)) if names else []
+            shares = self._shares(prompt_after(self._policy, question.messages), actions) if names else []
         except PromptTooLongError as error:
             names, shares, why_not = [], [], f"{error}"
         except Exception as error:  # a person may play on for longer than the model can read; the run does not
@@ -70,7 +72,10 @@ class ActionProbes:
             ticket=question.ticket, names=names, shares=shares, policy_version=version, why_not=why_not
         )
 
-    def _shares(self, prompt: Opening) -> list[float]:
+    def _names(self, actions: tuple[str, ...] | None) -> list[str]:
+        return self._agent_names if actions is None else list(actions)
+
+    def _shares(self, prompt: Opening, actions: tuple[str, ...] | None) -> list[float]:
         from llamagym_tui.engine.policy.action_probabilities import action_probabilities
 
-        return action_probabilities(self._policy, prompt)
+        return action_probabilities(self._policy, prompt, self._policy.trie_of(actions))

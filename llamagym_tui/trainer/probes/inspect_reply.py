@@ -110,7 +110,7 @@ class ReplyInspector:
     ) -> list[InspectedToken]:
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
-        admissible = [*self._policy.trie.continuations(ids), *[()] * len(ids)]
+        admissible = [*self._policy.trie_of(turn.actions).continuations(ids), *[()] * len(ids)]
         found = []
         for at, (token, now) in enumerate(zip(ids, each, strict=True)):
             old = turn.logprobs[at] if turn.is_trained else None

@@ -25,7 +25,7 @@ from llamagym_tui.trainer.rollout.environments import (
     Outcome,
     close,
     episode_seed,
-    observation_text,
+    in_words,
     stepped,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
@@ -61,6 +61,8 @@ class PendingPrompt(NamedTuple):
     turn: int
     prompt: Opening
     """All ids before the reply."""
+    actions: tuple[str, ...] | None
+    """Names of those that are admissible. None: those of every turn."""
 
 
 class Turn(NamedTuple):
@@ -104,6 +106,8 @@ class EnvSlot:
     mode: Mode = "train"
     prompt_version: int = 0
     observation: str = ""
+    admissible: tuple[str, ...] | None = None
+    """Names of the actions that are admissible now. None: those of every turn."""
     length: int = 0
     episode_return: float = 0.0
     parse_failures: int = 0
@@ -142,10 +146,10 @@ class EnvSlot:
             observation, info = self.env.reset(seed=episode_seed(self.shared.seed, number))
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
-        self.observation = observation_text(agent, observation, info)
+        self.observation, self.admissible = in_words(agent, policy, observation, info)
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
-            episode.require_fit(self.observation)
+            episode.require_fit(self.observation, self.admissible)
         except PromptTooLongError as error:
             raise PromptTooLongError(
                 f"The system prompt and one observation of {agent.env_id} are too long: {error}; shorten them, or "
@@ -161,14 +165,20 @@ class EnvSlot:
 
     def prompt(self) -> Prompt:
         """What the sampler has not seen of the conversation, the new observation last."""
-        prompt = self.under_way.observe(self.observation)
+        prompt = self.under_way.observe(self.observation, self.admissible)
         if self.knows_last:
             return prompt
         self.knows_last = True
         return self.under_way.whole_prompt()
 
     def pending_prompt(self) -> PendingPrompt:
-        return PendingPrompt(self.index, self.number, self.length, self.under_way.prompt_for(self.observation))
+        return PendingPrompt(
+            self.index,
+            self.number,
+            self.length,
+            self.under_way.prompt_for(self.observation, self.admissible),
+            self.admissible,
+        )
 
     def turn(self, reply: Reply) -> Turn:
         """Act by the policy's reply."""
@@ -198,7 +208,7 @@ class EnvSlot:
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
-        text = observation_text(agent, observation, info)
+        words = in_words(agent, self.shared.policy, observation, info)
         self.under_way.reward(reward, parse_failed=turn.names_none)
         self.episode_return += reward
         self.parse_failures += turn.names_none
@@ -218,7 +228,7 @@ class EnvSlot:
             )
         )
         self.length += 1
-        self.observation = text
+        self.observation, self.admissible = words
         self._show_state(observation, info)
         if terminated:
             return self._end("terminated")
@@ -239,7 +249,7 @@ class EnvSlot:
     def _cut(self) -> str:
         """Why the episode cannot go on although its environment could; empty: it can."""
         try:
-            self.under_way.require_fit(self.observation)
+            self.under_way.require_fit(self.observation, self.admissible)
         except PromptTooLongError as error:
             return f"once an observation is too long: {error}"
         if self.length < self.shared.max_turns:
@@ -298,10 +308,21 @@ class EnvSlot:
         self.shared.spectator.observe_state(Undrawn(self.index, self.number, self.length, observation, info))
 
     def _show_observation(self) -> None:
-        if left_out := self.under_way.left_out(self.observation):
-            self.shared.notices.of_left_out(self.shared.policy.context)
+        policy, agent = self.shared.policy, self.shared.agent
+        if policy.generation.policy == "score" and not policy.trie_of(self.admissible):
+            raise EpisodeFault(
+                f"{type(agent).__name__}.actions names no action, and the score policy chooses among them"
+            )
+        if left_out := self.under_way.left_out(self.observation, self.admissible):
+            self.shared.notices.of_left_out(policy.context)
         self._show(
-            events.ObservationShown(episode=self.number, turn=self.length, text=self.observation, left_out=left_out)
+            events.ObservationShown(
+                episode=self.number,
+                turn=self.length,
+                text=self.observation,
+                left_out=left_out,
+                actions=None if self.admissible is None else list(self.admissible),
+            )
         )
 
 

@@ -18,6 +18,7 @@ from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
 if TYPE_CHECKING:
     import gymnasium
 
+    from llamagym_tui.engine.policy.policy import Policy
 
 LARGEST_RETURN = 1e30
 """Sums and spreads of such returns are still numbers in the single precision that an update computes with."""
@@ -61,6 +62,17 @@ def _is_in(space: gymnasium.Space[Any], action: Any) -> bool:
         return space.contains(action)
     except RAISED:
         return False
+
+
+def in_words(agent: AgentBase, policy: Policy, observation: Any, info: observed.Info) -> observed.Observed:
+    """A state as the agent words it, the replies that name its actions known to the policy."""
+    text = observation_text(agent, observation, info)
+    try:
+        actions = observed.admissible_actions(agent, observation, info)
+        policy.trie_of(actions)
+    except RAISED as error:
+        raise EpisodeFault(f"{type(agent).__name__}.actions failed", error) from error
+    return observed.Observed(text, actions)
 
 
 def observation_text(agent: AgentBase, observation: Any, info: observed.Info) -> str:

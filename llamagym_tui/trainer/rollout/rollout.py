@@ -17,11 +17,12 @@ from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
 from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
+from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot, PendingPrompt, Shared, named_action
@@ -309,12 +310,12 @@ class Rollout:
         env = self.spectator.env
         if env is None:
             raise UsageError("What is watched was played already; ] goes back to the play, where w takes the wheel.")
-        offered = choices(self.agent, self.slots[env].env.action_space)
-        self.wheel.take(env, offered)
+        by_turn = names_by_turn(self.agent)
+        self.wheel.take(env, () if by_turn else choices(self.agent, self.slots[env].env.action_space))
         if self._replies is not None and self.awaits_person:
             self._await_person(self.slots[env], self._replies[env])
 
-    def act(self, episode: int, turn: int, action: int, reasoning: str = "") -> None:
+    def act(self, episode: int, turn: int, action: int | str, reasoning: str = "") -> None:
         """Choose the action of the person at the wheel, for the next `step`.
 
         Raises:
@@ -350,7 +351,11 @@ class Rollout:
             if prompt.restart is not None:
                 self._sampler.restart(index, prompt.restart, alone=prompt.alone)
         replies = self._sampler.reply(
-            live, [prompt.ids for prompt in prompts], greedy=self.greedy, on_token=self._streaming(live)
+            live,
+            [prompt.ids for prompt in prompts],
+            [self.slots[index].under_way.trie for index in live],
+            greedy=self.greedy,
+            on_token=self._streaming(live),
         )
         self.last_reply = self.policy.chat.text(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
@@ -359,9 +364,19 @@ class Rollout:
         return by_env
 
     def _await_person(self, slot: EnvSlot, reply: Reply) -> None:
+        """Offer the person what can be done in this turn; the wheel is let go where that is not known."""
         text = self.policy.chat.text(reply.ids)
         name = named_action(self.agent, text)
-        self._emit(events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name))
+        try:
+            offered = choices(self.agent, slot.env.action_space, slot.admissible)
+        except EnvError as error:
+            self.wheel.let_go(str(error))
+            return
+        self.wheel.offer(offered)
+        own = [] if slot.admissible is None else list(offered)
+        self._emit(
+            events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own)
+        )
 
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""

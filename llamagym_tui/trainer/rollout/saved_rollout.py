@@ -96,7 +96,7 @@ def repeats(slot: EnvSlot, saved: SavedEpisode) -> bool:
         for reply, replaced in saved.turns(chat.end_ids):
             if slot.episode is None:
                 return False
-            slot.episode.observe(slot.observation)
+            slot.episode.observe(slot.observation, slot.admissible)
             turn = slot.turn(reply) if replaced is None else slot.turn_instead(chat.text(reply.ids), reply, replaced)
             slot.add(turn)
         if slot.episode is not None and saved_episode(slot) == saved:

@@ -40,6 +40,10 @@ class Wheel:
             self.env, self._choices, self.reply = env, choices, None
         self._emit(WheelTaken(env=env, choices=list(choices)))
 
+    def offer(self, choices: tuple[Choice, ...]) -> None:
+        """What the person can do in the turn that waits."""
+        self._choices = choices
+
     def let_go(self, reason: str = "") -> None:
         """Let the agent act again, by its reply if a turn waits; a choice that was not used yet is dropped.
 
@@ -48,7 +52,7 @@ class Wheel:
         self.env, self.reply = None, None
         self._emit(WheelLetGo(reason=reason))
 
-    def choose(self, action: int, reasoning: str) -> None:
+    def choose(self, action: int | str, reasoning: str) -> None:
         """Word the person's action as the agent would.
 
         Raises:
@@ -71,5 +75,12 @@ def episode_corrected(history: Sequence[Event]) -> EpisodeCorrected:
     started, finished = history[0], history[-1]
     assert isinstance(started, EpisodeStarted) and isinstance(finished, EpisodeFinished)
     turns = [event for event in history if isinstance(event, TurnFinished)]
-    observations = [event.text for event in history if isinstance(event, ObservationShown)]
-    return EpisodeCorrected(started=started, observations=observations[: len(turns)], turns=turns, finished=finished)
+    shown = [event for event in history if isinstance(event, ObservationShown)][: len(turns)]
+    admissible = [event.actions for event in shown]
+    return EpisodeCorrected(
+        started=started,
+        observations=[event.text for event in shown],
+        admissible=admissible if any(admissible) else [],
+        turns=turns,
+        finished=finished,
+    )

@@ -452,7 +452,7 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
 def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(make_policy, normalization):
     replies = ['{"action": 0}', 'I say: {"action": 1}', "pass"]
     policy = make_policy(temperature=0.7, policy="score", normalization=normalization, replies=replies)
-    divisors = policy.reply_divisors()
+    divisors = policy.reply_divisors(policy.trie)
     batch = []
     for number, chosen in enumerate([0, 2, 1]):
         episode = Episode(policy, "Play.")

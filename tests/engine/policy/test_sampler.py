@@ -211,7 +211,7 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
 @pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", (4, 10)), ("word", (2, 4))])
 def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_policy, normalization, divisors):
     policy = make_policy(temperature=0.5, policy="score", normalization=normalization, replies=SCORED)
-    assert policy.reply_divisors() == divisors
+    assert policy.reply_divisors(policy.trie) == divisors
     sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
     for slot in range(4000):
         sampler.restart(slot, opening.prefix)

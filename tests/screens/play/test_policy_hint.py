@@ -82,7 +82,7 @@ def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
 
 def test_choices_are_compared_with_the_most_probable_action():
     hint = PolicyHint()
-    hint.compare(0, weighed(left=0.9, right=0.1))
-    hint.compare(1, weighed(left=0.9, right=0.1))
-    hint.compare(1, None)
+    hint.compare("left", weighed(left=0.9, right=0.1))
+    hint.compare("right", weighed(left=0.9, right=0.1))
+    hint.compare("right", None)
     assert (hint.agreed, hint.compared) == (1, 2)

@@ -1,0 +1,84 @@
+"""The admissible actions of each turn, where they depend on the state: recorded, checked, kept by edits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from llamagym_tui.demos import files as demo_files
+from llamagym_tui.demos.demonstration import Demonstration, decode, encode
+from llamagym_tui.demos.edits import with_reply
+from llamagym_tui.demos.expert_play import expert_episodes
+from llamagym_tui.demos.watched_episode import EpisodeRecorder, as_demonstration
+from llamagym_tui.errors import ActionParseError
+from llamagym_tui.protocol.events import EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
+from tests.text_env import ROOMS, CommandAgent
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+SETS = [ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")]
+
+
+@pytest.fixture
+def demo() -> Demonstration:
+    return next(expert_episodes(CommandAgent(), "chest", episodes=1, seed=1, clock=lambda: NOON))
+
+
+def test_an_expert_that_needs_info_and_environment_plays_and_its_choices_are_recorded(demo: Demonstration):
+    assert (demo.actions, demo.episode_return) == (["take key", "go north", "open chest"], 1.0)
+    assert demo.admissible == SETS
+    assert decode(encode(demo)) == demo
+
+
+def test_a_line_without_admissible_actions_is_of_an_older_version_and_good(demo: Demonstration, tmp_path: Path):
+    old = msgspec.structs.replace(demo, admissible=msgspec.UNSET)
+    assert b"admissible" not in encode(old)
+    demo_files.append(tmp_path / "old.jsonl", old)
+    assert demo_files.check(tmp_path / "old.jsonl", CommandAgent()) == []
+    assert [message.get("actions") for message in old.lesson] == [None] * 7
+
+
+def test_a_wrong_number_of_sets_is_a_fault(demo: Demonstration, tmp_path: Path):
+    demo_files.append(tmp_path / "short.jsonl", msgspec.structs.replace(demo, admissible=SETS[:2]))
+    (fault,) = demo_files.check(tmp_path / "short.jsonl", CommandAgent())
+    assert fault.sentence == "There are admissible actions of 2 turns, but 3 actions."
+
+
+def test_an_edited_reply_names_what_can_be_done_in_its_turn(demo: Demonstration):
+    edited = with_reply(demo, 0, "go north", CommandAgent())
+    assert (edited.actions, edited.admissible) == (["go north"], SETS[:1])
+    with pytest.raises(ActionParseError, match="names 'open chest', which cannot be done in that turn"):
+        with_reply(demo, 0, "open chest", CommandAgent())
+    with pytest.raises(ActionParseError, match="for example, take key names one"):
+        with_reply(demo, 0, " ", CommandAgent())
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_of_a_watched_episode_the_actions_are_kept_unless_one_was_refused(is_refused: bool):
+    recorder, shown = EpisodeRecorder(), ["wait", "go north"]
+    turn = TurnFinished(
+        episode=0,
+        turn=0,
+        reply="wait",
+        action="wait",
+        action_name="wait",
+        how="custom",
+        reward=0.0,
+        is_refused=is_refused,
+    )
+    for event in (
+        EpisodeStarted(episode=0, system_prompt="", prompt_version=1, mode="train"),
+        ObservationShown(episode=0, turn=0, text="x", actions=shown),
+        turn,
+        EpisodeFinished(episode=0, episode_return=0.0, length=1, end="truncated"),
+    ):
+        recorder.add(event)
+    assert recorder.last is not None
+    if is_refused:
+        with pytest.raises(ActionParseError, match="the reply of turn 1 was refused by the environment"):
+            as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
+    else:
+        kept = as_demonstration(recorder.last, CommandAgent(), "chest", model="m", clock=lambda: NOON)
+        assert kept.admissible == [shown]

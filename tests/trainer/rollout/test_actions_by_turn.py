@@ -1,0 +1,177 @@
+"""Actions that depend on the state: what is chosen, shown, offered to a person and repeated after a resume."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.errors import UsageError
+from llamagym_tui.game.choices import Choice
+from llamagym_tui.game.observed import reply_of
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.commands import WeighActions
+from llamagym_tui.setup.catalog import find_agent
+from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
+from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
+from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
+from tests.text_env import ROOMS, CommandAgent
+
+
+def commands_of(text: str) -> list[str]:
+    return next(commands for room, commands in ROOMS.values() if text.startswith(f"{room} You can"))
+
+
+@pytest.fixture
+def make(make_policy):
+    def rollout(agent=None, *, n_envs: int = 6, policy: str = "score", replies=(), **settings):
+        agent, emitted = agent or CommandAgent(), []
+        chosen = {"policy": "generate"} if policy == "generate" else {}
+        made = make_policy(replies=replies or ["x"], **chosen)
+        made = type(made)(
+            made.model, made.chat, msgspec.structs.replace(made.generation, policy=policy), replies,
+            reply_of=partial(reply_of, agent), names_by_turn=True,
+        )  # fmt: skip
+        settings = {"max_turns": 8, "batch_turns": 1000, "seed": 1} | settings
+        return Rollout(agent, made, n_envs=n_envs, emit=emitted.append, **settings), emitted
+
+    return rollout
+
+
+def test_the_score_policy_plays_admissible_commands_alone(make):
+    rollout, emitted = make()
+    ended = [episode for _ in range(24) for episode in rollout.step()]
+    assert len(ended) >= 12
+    assert sum(episode.parse_failures for episode in ended) == 0
+    shown = [event for event in emitted if isinstance(event, events.ObservationShown)]
+    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert len({tuple(event.actions) for event in shown}) > 1
+    for observation, turn in zip(shown, turns, strict=False):
+        assert observation.actions == commands_of(observation.text)
+        assert turn.action in observation.actions
+
+
+def test_generated_replies_are_read_as_before_whatever_is_admissible(make):
+    rollout, emitted = make(policy="generate")
+    rollout.step()
+    (turn,) = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert (turn.how, turn.is_refused, turn.action) == ("custom", True, turn.reply.strip())
+
+
+def test_probabilities_are_those_of_the_actions_of_the_turn_that_waits(make):
+    rollout, _ = make()
+    probes = ActionProbes(rollout.agent, rollout.policy)
+    for _ in range(5):
+        rollout.step()
+        rollout.begin_episodes()
+        where = rollout.pending_prompt()
+        weighed = probes.probe(where)
+        assert weighed.names == commands_of(rollout.slots[0].observation)
+        assert sum(weighed.shares) == pytest.approx(1.0)
+        messages = [*rollout.slots[0].under_way.conversation, {"role": "user", "content": rollout.slots[0].observation}]
+        messages[-1]["actions"] = weighed.names
+        answer = probes.probe_conversation(WeighActions(ticket=1, messages=messages))
+        assert (answer.names, answer.shares) == (weighed.names, pytest.approx(weighed.shares, abs=1e-5))
+
+
+def test_a_person_at_the_wheel_is_offered_what_can_be_done_in_each_turn(make):
+    rollout, emitted = make(n_envs=1)
+    rollout.take_wheel()
+    rollout.step()
+    taken, (awaited,) = emitted[0], [event for event in emitted if isinstance(event, events.ActionAwaited)]
+    assert taken == events.WheelTaken(env=0, choices=[])
+    assert awaited.choices == [Choice("0", "take key", "take key"), Choice("1", "go north", "go north")]
+    with pytest.raises(UsageError, match="no action open chest"):
+        rollout.act(0, 0, "open chest")
+    for turn, command in enumerate(("take key", "go north", "open chest")):
+        rollout.act(0, turn, command)
+        rollout.step()
+        rollout.step()
+    (corrected,) = [event for event in emitted if isinstance(event, events.EpisodeCorrected)]
+    assert corrected.finished.episode_return == 1.0
+    assert corrected.admissible == [ROOMS[room][1] for room in ("hall", "hall, with key", "attic, with key")]
+
+
+def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make):
+    rollout, _ = make()
+    for _ in range(4):
+        rollout.step()
+    rollout.forget_caches()
+    state = msgspec.to_builtins(rollout.state())
+    again, _ = make()
+    again.policy.generator.set_state(rollout.policy.generator.get_state())
+    assert again.restore(state) == 0
+    assert msgspec.to_builtins(again.state()) == state
+    sets = {
+        turn.actions for episode in msgspec.convert(state, SavedRollout).episodes for turn in episode.segments[0].turns
+    }
+    assert len(sets) == 2
+    for each in (rollout, again):
+        each.step()
+    assert msgspec.to_builtins(again.state()) == msgspec.to_builtins(rollout.state())
+
+
+@pytest.mark.parametrize("kind", ["score", "generate"])
+def test_the_inspector_shows_what_was_admissible_in_that_turn(make, kind):
+    rollout, _ = make(n_envs=1, policy=kind)
+    for _ in range(2):
+        rollout.step()
+    policy = rollout.policy
+    inspector = ReplyInspector(policy, PPO(policy, PPOConfig()), rollout)
+    for turn, observation in enumerate(["You are in a hall.", "There is a chest."][: 2 if kind == "score" else 1]):
+        commands = next(commands for room, commands in ROOMS.values() if room == observation)
+        found = inspector.inspect(0, turn)
+        if kind == "score":
+            assert {reply.text for reply in found.replies} == set(commands)
+        firsts = {policy.chat.reply_ids(command)[0] for command in commands}
+        assert {other.token for other in found.tokens[0].alternatives if other.admissible} == firsts
+
+
+def test_a_turn_without_any_action_cannot_be_chosen_and_is_explained(make):
+    rollout, emitted = make(type("Silent", (CommandAgent,), {"actions": lambda self, observation, info: []})())
+    rollout.step()
+    (reason,) = {event.reason for event in emitted if isinstance(event, events.EpisodeDropped)}
+    assert reason == "Silent.actions names no action, and the score policy chooses among them"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("wait", "Wrong.actions failed: TypeError: actions has to return names"),
+        ([1], "Wrong.actions failed: TypeError"),
+    ],
+)
+def test_what_is_no_list_of_names_is_a_fault_of_the_agents(make, given, reason):
+    rollout, emitted = make(type("Wrong", (CommandAgent,), {"actions": lambda self, observation: given})())
+    rollout.step()
+    (dropped,) = [event for event in emitted if isinstance(event, events.EpisodeDropped)]
+    assert dropped.reason.startswith(reason)
+
+
+def test_taxis_mask_leaves_out_the_actions_that_do_nothing(make):
+    agent = find_agent("Taxi-v4")()
+    rollout, emitted = make(agent, replies=[agent.format_action(index) for index in range(6)])
+    for _ in range(5):
+        rollout.step()
+    shown = [event.actions for event in emitted if isinstance(event, events.ObservationShown)]
+    assert all(0 < len(names) < 6 for names in shown)
+    turns = [event for event in emitted if isinstance(event, events.TurnFinished)]
+    assert all(turn.action_name in names for turn, names in zip(turns, shown, strict=False))
+
+
+def test_a_built_policy_may_choose_where_actions_are_named_turn_by_turn(make_policy):
+    policy = make_policy()
+    loaded: Any = SimpleNamespace(model=policy.model, tokenizer=policy.chat)
+    config = RunConfig(
+        agent="./chest.py", run_dir="", generation=msgspec.structs.replace(policy.generation, policy="score")
+    )
+    built = Builders(config).policy(CommandAgent(), loaded)
+    assert built.can_choose
+    assert built.trie_of(("go north",)).replies == (policy.chat.reply_ids("go north"),)
