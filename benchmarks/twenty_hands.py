@@ -76,6 +76,7 @@ def main(
 def change(folder: Path, *, hands: int, stick_from: int, seed: int) -> Change:
     """Let a person play and the model learn from it, in a folder; arguments as of `main`."""
     path = folder / "person.jsonl"
+    (folder / "run").mkdir()
     turns = played(path, hands=hands, stick_from=stick_from, seed=seed)
     builders = Builders(RunConfig(agent="blackjack", run_dir=str(folder / "run"), seed=seed, threads=1))
     agent = builders.agent()

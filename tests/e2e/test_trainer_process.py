@@ -304,9 +304,9 @@ def test_a_suspended_user_interface_does_not_stop_training(tmp_path: Path, model
             assert time.monotonic() < deadline, "the trainer waits for somebody who reads"
             time.sleep(0.1)
         trainer.reads.set()
+        trainer.wait_for(EventsLeftOut)
         trainer.send(Stop())
         assert trainer.ends() == 0
         kept = list(run_store.read_events(tmp_path))
         assert trainer.of(UpdateFinished) == [event for event in kept if isinstance(event, UpdateFinished)]
         assert trainer.of(EpisodesCounted) == [event for event in kept if isinstance(event, EpisodesCounted)]
-        assert trainer.of(EventsLeftOut)
