@@ -134,8 +134,9 @@ class Run:
                 events.PhaseChanged(phase="updating", detail=f"epoch {epoch} of {epochs}")
             ),
         )
+        known_prompts = self.rollout.take_known_prompts()
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
-        stats = event_builders.update_stats(figures, rollout_s, self.rollout.take_known_prompts())
+        stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
         self._emit(events.UpdateFinished(update=self.ppo.updates, episodes=self.rollout.episodes, stats=stats))
         if stats.first_ratio > LARGEST_FIRST_RATIO:

@@ -65,7 +65,6 @@ class Sampler:
         self.policy = policy
         self.lookahead = Lookahead()
         self._count = slots
-        self.memory = PromptMemory()
         self._alone: dict[int, tuple[int, ...]] = {}
         """Prefixes of the slots whose next reply is their last one; these slots hold nothing."""
         self.forget()
@@ -88,7 +87,7 @@ class Sampler:
 
     def forget(self) -> None:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
-        self.memory.clear()
+        self.memory = PromptMemory()  # its counts, too: a resumed run has none
         backbone = self.policy.model.backbone
         self._slots = (Slots if backbone.shares else PlainSlots)(backbone, self._count)
 
