@@ -25,6 +25,7 @@ from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_text, read_row
 from llamagym_tui.screens.widgets.numbers import spark
+from llamagym_tui.state import run_summary
 from llamagym_tui.state.past_run import PastRun
 from llamagym_tui.state.replay import Player, Recording
 from tests import fakes
@@ -93,7 +94,9 @@ def summary(**changes: Any) -> Harm:
 
     def harm(run: Path, outside: Path) -> None:
         size = (run / "events.jsonl").stat().st_size
-        (run / "summary.json").write_bytes(msgspec.json.encode({"version": 1, "offset": size, **changes}))
+        (run / "summary.json").write_bytes(
+            msgspec.json.encode({"version": run_summary.VERSION, "offset": size, **changes})
+        )
 
     return harm
 

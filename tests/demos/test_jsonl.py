@@ -131,3 +131,11 @@ def test_the_folder_of_a_new_file_is_on_the_disk_too(path: Path, monkeypatch: py
     assert synced == []
     append_line(path.parent / "new" / "lines.jsonl", b"first", is_whole=bool)
     assert synced == [path.parent / "new"]
+
+
+def test_a_line_is_added_to_the_file_that_a_link_names(path: Path) -> None:
+    link = path.parent / "link.jsonl"
+    link.symlink_to(path)
+    append_line(link, b"second", is_whole=bool)
+    assert path.read_bytes() == b"first\nsecond\n"
+    assert link.is_symlink()

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
     WarmStartUndone,
 )
-from llamagym_tui.returns import Point
+from llamagym_tui.returns import MAX_GROUPS, Point
 from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
@@ -104,6 +104,23 @@ def spying(read: list[AnyEvent]):
 def test_a_summary_that_is_torn_or_old_or_of_another_file_is_made_anew(tmp_path: Path, kept: bytes):
     expected = summary_of(a_run(tmp_path))
     (tmp_path / SUMMARY_FILE).write_bytes(kept)
+    assert summary_of(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"offset": -1},
+        {"returns": {"group": 0}},
+        {"returns": {"group": -1}},
+        {"returns": {"sums": [1.0], "squares": [], "last": 1}},
+        {"returns": {"sums": [0.0] * (MAX_GROUPS + 1), "squares": [0.0] * (MAX_GROUPS + 1), "last": 1}},
+    ],
+)
+def test_a_summary_that_cannot_be_is_made_anew(tmp_path: Path, change: dict[str, object]):
+    expected = summary_of(a_run(tmp_path))
+    kept = msgspec.json.decode((tmp_path / SUMMARY_FILE).read_bytes())
+    (tmp_path / SUMMARY_FILE).write_bytes(msgspec.json.encode(kept | change))
     assert summary_of(tmp_path) == expected
 
 
