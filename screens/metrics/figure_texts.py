@@ -132,6 +132,10 @@ FIGURES: dict[str, FigureText] = {
     ),
     "episodes": FigureText("episodes", "episodes", "Episodes in the batch.", "enough for a mean"),
     "turns": FigureText("turns", "turns", "Turns in the batch.", "at least the batch size"),
+    "shortened": FigureText("shortened", "shortened", "Turns whose prompt left out older ones.", "0"),
+    "known_prompts": FigureText(
+        "known prompts", "known", "Prompts that needed no forward of their own.", "near 1 where states are few"
+    ),
     "tokens": FigureText("tokens", "tokens", "Sampled tokens in the batch.", "turns × length of a reply"),
     "epochs": FigureText("epochs", "epochs", "Passes over the batch.", "as set, fewer if target KL stopped them"),
     "tokens_per_s": FigureText("tokens a second", "tokens/s", "Sampled tokens over rollout time.", "steady"),

@@ -12,7 +12,7 @@ from typing import NamedTuple, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from llamagym_tui.config import RunConfig, Value, changed
+from llamagym_tui.config import LARGEST, RunConfig, Value, changed
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.events import UpdateStats
 
@@ -128,6 +128,6 @@ def _takes(kind: inspect.Type) -> str:
             return "a whole number" if low is None else f"a whole number from {low}"
         case inspect.FloatType(gt=above, ge=low, le=high):
             bound = f" above {above:g}" if above is not None else f" from {low:g}" if low is not None else ""
-            return f"a number{bound}" + (f" to {high:g}" if high is not None else "")
+            return f"a number{bound}" + (f" to {high:g}" if high is not None and high < LARGEST else "")
         case _:
             return "text"
