@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.jsonl import append_line
+from llamagym_tui.demos.jsonl import append_line, rewrite
 
 
 class Disk:
@@ -139,3 +139,10 @@ def test_a_line_is_added_to_the_file_that_a_link_names(path: Path) -> None:
     append_line(link, b"second", is_whole=bool)
     assert path.read_bytes() == b"first\nsecond\n"
     assert link.is_symlink()
+
+
+def test_lines_are_written_to_a_folder_that_is_not_there_yet_and_that_is_its_owners_only(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lines.jsonl"
+    rewrite(path, lambda lines: [*lines, b"first"], is_whole=bool)
+    assert path.read_bytes() == b"first\n"
+    assert path.parent.stat().st_mode & 0o777 == 0o700

@@ -19,6 +19,7 @@ from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.engine.model.quantization import quantization_arguments
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 
@@ -220,3 +221,11 @@ def test_each_fault_of_loading_gets_a_sentence_that_fits_where_the_model_comes_f
     assert hub.startswith(("Model 'x' ", "There is no model 'x' "))
     assert of_folder in folder
     assert folder.startswith("The model in '/models/x' ")
+
+
+def test_layers_that_would_lose_gradients_at_their_first_inference_do_not(tokenizer):
+    lm = tiny_llama(len(tokenizer))
+    layer = lm.model.layers[0].mlp.up_proj
+    layer.support_avx512bf16_for_cpu = True  # as a 4-bit layer of bitsandbytes has it on such a processor
+    AutoModelForCausalLMWithValueHead(lm)
+    assert layer.support_avx512bf16_for_cpu is False

@@ -45,6 +45,23 @@ def test_sampled_logprobs_and_values_are_those_of_a_plain_forward(make_policy, l
             prompts[slot] = [reply.ids[-1], *new]
 
 
+def test_a_conversation_goes_on_as_it_was_when_the_cache_grows(make_policy):
+    policy = make_policy()
+    sampler, row = Sampler(policy, 1), list(range(10, 60))
+    sampler.restart(0, ())
+    prompt = list(row)
+    for _ in range(3):  # past the 64 columns that a cache begins with, and past their double
+        (reply,) = sampler.reply([0], [prompt])
+        start = len(row)
+        row += reply.ids
+        logprobs, value = scored(policy, row, start, len(row))
+        assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+        assert reply.value == pytest.approx(value, abs=2e-5)
+        row += range(100, 150)
+        prompt = [reply.ids[-1], *range(100, 150)]
+    assert len(row) > 2 * 64
+
+
 def test_a_restarted_slot_remembers_nothing(make_policy):
     policy = make_policy()
     opening = policy.chat.opening("Play.", "Your total: 12.")
