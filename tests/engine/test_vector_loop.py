@@ -221,3 +221,11 @@ def test_each_environments_info_reaches_its_prompt_and_its_turn(mode):
     assert failed == [[False, False], [True, True]]
     finals = [agent.tokenizer.decode(each.final_prompt.ids) for each in loop_of(agent).batch]
     assert ["wait" in text for text in finals] == [True, False], "what the attic allows, not the hall after its reset"
+
+
+def test_an_info_that_one_environment_has_is_no_other_ones():
+    infos = {"hint": np.array([5, 0, 7]), "_hint": np.array([True, False, True])}
+    infos["inner"] = {"deep": np.array([1, 2, 3]), "_deep": np.array([False, True, True])}
+    infos["_inner"] = np.array([False, True, False])
+    found = VectorEpisodes(ladders(AutoresetMode.NEXT_STEP)).infos(infos)
+    assert found == [{"hint": 5}, {"inner": {"deep": 2}}, {"hint": 7}]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llamagym_tui.game.observed import drawn_by, expert_action, is_refused, observation_text
+from llamagym_tui.game.observed import admissible_actions, drawn_by, expert_action, is_refused, observation_text
 from tests.text_env import ChestAgent, ChestEnv
 from tests.toy_env import CountAgent
 
@@ -52,3 +52,11 @@ def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
 )  # fmt: skip
 def test_an_environment_refuses_an_action_by_its_info(info: Any, refused: bool) -> None:
     assert is_refused(info) is refused
+
+
+@pytest.mark.parametrize(
+    ("mask", "left"),
+    [(np.array([0, 1], np.int8), ("go",)), ([1, 0], ("wait",)), ([1, 1], None), ([0, 0], None), ([1, 0, 1], None)],
+)
+def test_a_mask_leaves_the_names_that_it_has_ones_for(mask: Any, left: Any) -> None:
+    assert admissible_actions(CountAgent(), 0, {"action_mask": mask}) == left
