@@ -1,21 +1,25 @@
 """Mean returns of random play, of an agent's expert and, where the transitions are known, of optimal play.
 
 Where the environment has a table of transitions (toy text) they are exact, by dynamic programming over the steps left;
-elsewhere they are means over episodes. A limit of steps is the environment's own, or that of a run.
+elsewhere they are means over episodes. A limit of steps is the environment's own, or that of a run. Random play takes
+any action, or of those that an agent names by turn any that is admissible.
 
     python -m benchmarks.world_baselines cliff_walking [EPISODES]
 """
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
+from llamagym_tui.game.observed import Info, action_named, admissible_actions, expert_action, names_by_turn
 from llamagym_tui.setup import catalog
 
 Value = Callable[[Sequence[float], int], float]
@@ -39,16 +43,17 @@ def exact(env: Any, value_of: Value) -> float:
     return float(np.dot(inner.initial_state_distrib, values))
 
 
-def played(env: Any, act: Callable[[Any], Any], episodes: int) -> tuple[float, float]:
+def played(env: Any, act: Callable[[Any, Info], Any], episodes: int) -> tuple[float, float]:
     """Mean return over episodes of an environment, and its standard error."""
     returns = []
     env.action_space.seed(SEED)
     for episode in range(episodes):
-        observation, _ = env.reset(seed=SEED + episode)
-        total, over = 0.0, False
+        observation, info = env.reset(seed=SEED + episode)
+        total, over, turns = 0.0, False, 0
         while not over:
-            observation, reward, terminated, truncated, _ = env.step(act(observation))
-            total, over = total + float(reward), terminated or truncated
+            observation, reward, terminated, truncated, info = env.step(act(observation, info))
+            turns += 1
+            total, over = total + float(reward), terminated or truncated or turns >= turn_limit(env)
         returns.append(total)
     return float(np.mean(returns)), float(np.std(returns) / np.sqrt(episodes))
 
@@ -66,7 +71,13 @@ def main(name: str, episodes: int = 2000) -> None:
         print(f"expert   {exact(env, by_expert):.4f}")
         print(f"optimal  {exact(env, lambda actions, state: max(actions)):.4f}")
     else:
-        for player, act in (("random", lambda _: env.action_space.sample()), ("expert", agent.expert)):
+        rng = random.Random(SEED)
+
+        def any_action(observation: Any, info: Info) -> Any:
+            names = admissible_actions(agent, observation, info) if names_by_turn(agent) else None
+            return action_named(agent, rng.choice(names)) if names else env.action_space.sample()
+
+        for player, act in (("random", any_action), ("expert", partial(expert_action, agent, env=env))):
             mean, error = played(env, act, episodes)
             print(f"{player}   {mean:.2f} ± {1.96 * error:.2f} over {episodes} episodes")
 

@@ -278,7 +278,9 @@ def agents() -> None:
     from llamagym_tui.setup import catalog
 
     for name, agent_class in catalog.built_in().items():
-        echo(f"{name:<16} {agent_class.env_id:<20} {agent_class.description}")
+        needed = catalog.missing(agent_class)
+        words = f"{agent_class.description} Not installed: {needed}." if needed else agent_class.description
+        echo(f"{name:<20} {agent_class.env_id.rpartition(':')[2]:<30} {words}")
     echo("Also: your own file (path.py[:Class]), or any Gymnasium id with discrete actions.", to=sys.stderr)
 
 

@@ -98,7 +98,9 @@ def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 def turn_limit(env: gymnasium.Env[Any, Any]) -> int:
     """Turns after which an environment itself cuts an episode off; of one that never does, a default."""
-    return getattr(env.spec, "max_episode_steps", None) or TURNS_WITHOUT_LIMIT
+    # minigrid's environments count their steps themselves.
+    own = getattr(env.spec, "max_episode_steps", None) or getattr(env.unwrapped, "max_steps", None)
+    return own if isinstance(own, int) and own > 0 else TURNS_WITHOUT_LIMIT
 
 
 class EnvMaker:

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,10 +54,12 @@ def find_agent(
         env_kwargs: of ``gymnasium.make``, on top of the agent's own; baselines are of its own alone.
         ranges: of the numbers that a generic agent shows, as a run began with them. None: found now.
     Raises:
-        UsageError: nothing of that name; the message has the nearest ones.
+        UsageError: nothing of that name, the message has the nearest ones; or a package is missing that it needs.
         AgentFileError: the file is faulty; the message has file and line.
     """
     agent = _named(spec)
+    if needed := missing(agent):
+        raise UsageError(f"{agent_name(spec)} needs the package {agent.extra}, which is not installed: {needed}.")
     if env_kwargs:
         # Its module is this one: what ships for the agent was played in its own environment.
         agent = type(agent.__name__, (agent,), {"env_kwargs": {**agent.env_kwargs, **env_kwargs}, "baselines": {}})
@@ -78,7 +81,13 @@ def _named(spec: str) -> type[AgentBase]:
         from llamagym_tui.setup.agent_files import load_agent
 
         return load_agent(*file)
-    return _agent_in(_as_built_in(spec)) or _generic_agent(spec)
+    return _agent_in(_as_built_in(spec)) or _agent_for(spec) or _generic_agent(spec)
+
+
+def missing(agent: type[AgentBase]) -> str:
+    """How pip installs what an agent's environment needs; empty: it is there."""
+    is_there = not agent.extra or find_spec(agent.extra) is not None
+    return "" if is_there else f"pip install 'llamagym-tui[{agent.extra}]'"
 
 
 def agent_file(spec: str) -> AgentFile | None:
@@ -152,16 +161,33 @@ def _numbered(space: Any) -> tuple[str, ...]:
     return ()
 
 
+def _agent_for(env_id: str) -> type[AgentBase] | None:
+    """The agent that ships for a kind of ids, as it plays this one; None: there is none."""
+    for agent in built_in().values():
+        module = agent.env_id.rpartition(":")[0]
+        name = env_id.removeprefix(f"{module}:")
+        if name.startswith(agent.more_ids):
+            if not missing(agent):
+                importlib.import_module(module)
+                _require_known(name)
+            return type(agent.__name__, (agent,), {"env_id": f"{module}:{name}", "title": name, "baselines": {}})
+    return None
+
+
 def _generic_agent(env_id: str) -> type[AgentBase]:
     """Of an id as `gymnasium.make` takes it; one in a module is looked up when the environment is made."""
+    if ":" not in env_id:
+        _require_known(env_id)
+    return type("GenericAgent", (GenericAgent,), {"env_id": env_id, "__module__": GenericAgent.__module__})
+
+
+def _require_known(env_id: str) -> None:
     import gymnasium
 
-    if ":" not in env_id:
-        try:
-            gymnasium.spec(env_id)
-        except (gymnasium.error.Error, ImportError, ValueError) as error:
-            raise UsageError(_unknown(env_id, list(built_in()), list(gymnasium.registry))) from error
-    return type("GenericAgent", (GenericAgent,), {"env_id": env_id, "__module__": GenericAgent.__module__})
+    try:
+        gymnasium.spec(env_id)
+    except (gymnasium.error.Error, ImportError, ValueError) as error:
+        raise UsageError(_unknown(env_id, list(built_in()), list(gymnasium.registry))) from error
 
 
 def _made(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.setup.catalog import missing
 
 PICTURE_WIDTH = 16
 """Cells of a picture, its gap included."""
@@ -89,10 +90,11 @@ def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
     """A picture, and next to it what the agent plays."""
     indent = PICTURE_WIDTH if agent.picture and width >= PICTURE_WIDTH + MIN_TEXT_WIDTH else 0
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
-    env_id = one_line(agent.env_id)
+    env_id = one_line(agent.env_id.rpartition(":")[2])
     if indent + title.cell_length + 2 + len(env_id) < width:
         title += Content.styled(f"  {env_id}", DIM)
-    text = [title, *Content(one_line(agent.description or name)).wrap(max(1, width - indent - 1))]
+    words = f"Not installed: {needed}" if (needed := missing(agent)) else agent.description or name
+    text = [title, *Content(one_line(words)).wrap(max(1, width - indent - 1))]
     picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
     rows = max(len(picture), len(text))
     lines = [

@@ -1,4 +1,4 @@
-"""Every environment of Gymnasium's classic control and toy text, by its id, and the worlds that ship, as commands."""
+"""Every small environment of Gymnasium, 21 of minigrid, and the worlds that ship, as commands."""
 
 from __future__ import annotations
 
@@ -18,18 +18,47 @@ IDS = sorted(
     if str(spec.entry_point).startswith(SMALL) and not spec.namespace and env_id != "CartPole-v0"
 )
 CONTINUOUS = ["MountainCarContinuous-v0", "Pendulum-v1"]
+MINIGRID = [
+    "BabyAI-BossLevel-v0",
+    "BabyAI-FindObjS5-v0",
+    "BabyAI-GoToLocal-v0",
+    "BabyAI-GoToObjMaze-v0",
+    "BabyAI-KeyInBox-v0",
+    "BabyAI-OpenDoorsOrderN2-v0",
+    "BabyAI-PickupLoc-v0",
+    "BabyAI-PutNextLocal-v0",
+    "BabyAI-SynthSeq-v0",
+    "BabyAI-UnlockPickup-v0",
+    "MiniGrid-DoorKey-5x5-v0",
+    "MiniGrid-Dynamic-Obstacles-5x5-v0",
+    "MiniGrid-Empty-Random-5x5-v0",
+    "MiniGrid-Fetch-5x5-N2-v0",
+    "MiniGrid-FourRooms-v0",
+    "MiniGrid-GoToDoor-5x5-v0",
+    "MiniGrid-KeyCorridorS3R1-v0",
+    "MiniGrid-LavaGapS5-v0",
+    "MiniGrid-MemoryS7-v0",
+    "MiniGrid-RedBlueDoors-6x6-v0",
+    "MiniGrid-Unlock-v0",
+]
 
 
-def ran(agent: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    limits = ("--episodes", 64, "--envs", 64, "--set", "max_turns=12", "--final-episodes", 0, "--threads", 1)
+def ran(agent: str, folder: Path, turns: int = 12) -> subprocess.CompletedProcess[str]:
+    limits = ("--episodes", 64, "--envs", 64, "--set", f"max_turns={turns}", "--final-episodes", 0, "--threads", 1)
     words = command("train", agent, *limits, "--run-dir", folder / "run", "--json")
     return subprocess.run(words, capture_output=True, text=True, timeout=900, env=ENVIRONMENT, check=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", sorted({*IDS, *catalog.built_in()} - {*CONTINUOUS}))
-def test_sixty_four_episodes_are_played_and_none_is_dropped(agent: str, tmp_path: Path) -> None:
-    run = ran(agent, tmp_path)
+@pytest.mark.parametrize(
+    ("agent", "turns"),
+    [("MiniGrid-DoorKey-5x5-v0", 2)]
+    + [
+        pytest.param(agent, 12, marks=pytest.mark.slow)
+        for agent in sorted({*IDS, *MINIGRID, *catalog.built_in()} - {*CONTINUOUS})
+    ],
+)
+def test_sixty_four_episodes_are_played_and_none_is_dropped(agent: str, turns: int, tmp_path: Path) -> None:
+    run = ran(agent, tmp_path, turns)
     assert run.returncode == 0, run.stderr
     figures = only_line(run.stdout)
     assert (figures["episodes"], figures["dropped"]) == (64, 0)

@@ -1,4 +1,4 @@
-"""The guide's file for a text game plays one that has the interface which the guide names."""
+"""The guide's files for a text game and for minigrid are short, and play."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.writer import DemoWriter
+from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed, reply_of
 from llamagym_tui.setup.catalog import find_agent
 from tests.text_env import ROOMS, ChestEnv
@@ -15,10 +16,31 @@ from tests.text_env import ROOMS, ChestEnv
 GUIDE = Path(__file__).parents[2] / "docs" / "GUIDE.md"
 
 
-def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path: Path) -> None:
-    section = GUIDE.read_text(encoding="utf-8").split("## A text game")[1]
-    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+def code_of(heading: str) -> str:
+    """The first Python file of a section, under 30 lines and without a wrapper."""
+    section = GUIDE.read_text(encoding="utf-8").split(f"## {heading}")[1]
+    code: str = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
     assert len(code.splitlines()) < 30
+    assert "wrap" not in code
+    return code
+
+
+def test_the_guides_world_of_minigrid_is_told_and_played(tmp_path: Path) -> None:
+    (tmp_path / "world.py").write_text(code_of("A world of minigrid"), encoding="utf-8")
+    agent = find_agent(str(tmp_path / "world.py"))()
+    env = agent_env(agent)
+    text, _ = observed(agent, *env.reset(seed=1))
+    assert text == (
+        "use the key to open the door and then get to the goal. "
+        "You see: yellow door 0 ahead -1 right, yellow key 1 ahead 0 right."
+    )
+    for reply in ('{"action": 3}', '{"action": 0}', "Action: open"):
+        observation = env.step(agent.read(reply).action)[0]
+    assert "green goal" in agent.format_observation(observation)
+
+
+def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path: Path) -> None:
+    code = code_of("A text game")
     (tmp_path / "text_game.py").write_text(code.replace("my_games:TextGame-v0", "LlamaChest-v0"), encoding="utf-8")
     agent = find_agent(str(tmp_path / "text_game.py"))()
     text, actions = observed(agent, *ChestEnv().reset())

@@ -1,0 +1,222 @@
+"""BabyAI and MiniGrid: missions in rooms of which an agent sees the 7 by 7 tiles in front of it.
+
+The agent puts the view in words: how far it can go, what lies where, what it carries. Any id that begins with BabyAI-
+or MiniGrid- goes to it. minigrid is imported when an environment is made.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from llamagym_tui.agent import ActionReading, Agent, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
+
+OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
+COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
+DOORS = ("open", "closed", "locked")
+"""What the three numbers of a tile count."""
+SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, OPEN, FINISH = range(7)
+MOST_THINGS = 8
+"""Things in an observation, the nearest ones."""
+
+
+class Tile(NamedTuple):
+    kind: str
+    colour: str = ""
+    door: str = ""
+
+    @property
+    def words(self) -> str:
+        return " ".join(part for part in (self.door, self.colour, self.kind) if part)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether one can go there and on."""
+        return self.kind in ("empty", "floor", "goal") or self.door == "open"
+
+
+class View(NamedTuple):
+    """What an observation shows, by tiles ahead and to the right."""
+
+    image: Any
+    """(size, size, 3) column, row and what is there; the agent is in the middle of the last row."""
+
+    def tile(self, ahead: int, right: int) -> Tile:
+        size = len(self.image)
+        column = size // 2 + right
+        if not (0 <= ahead < size and 0 <= column < size):
+            return Tile("unseen")
+        number, colour, state = (int(each) for each in self.image[column][size - 1 - ahead])
+        kind = OBJECTS[number]
+        return Tile(
+            kind,
+            COLOURS[colour] if kind in ("door", "key", "ball", "box") else "",
+            DOORS[state] if kind == "door" else "",
+        )
+
+    @property
+    def carried(self) -> Tile | None:
+        here = self.tile(0, 0)
+        return here if here.kind in ("key", "ball", "box") else None
+
+    def free(self, ahead: int, right: int) -> int:
+        """How many tiles one can go in a direction."""
+        steps = 0
+        while self.tile(ahead * (steps + 1), right * (steps + 1)).is_free:
+            steps += 1
+        return steps
+
+    def things(self) -> Iterator[str]:
+        """What lies where, the nearest first."""
+        size = len(self.image)
+        places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
+        for ahead, right in sorted(places, key=lambda place: (place[0] + abs(place[1]), place)):
+            tile = self.tile(ahead, right)
+            if (ahead, right) != (0, 0) and tile.kind not in ("unseen", "empty", "wall", "floor"):
+                side = f" {abs(right)} {'right' if right > 0 else 'left'}" if right else ""
+                yield f"{tile.words}{f' {ahead} ahead' if ahead else ''}{side}"
+
+
+class BabyAIAgent(Agent):
+    """Plays the worlds of minigrid; an observation is a mission and the tiles in view."""
+
+    history = 0
+    env_id = "minigrid:BabyAI-GoToRedBallNoDists-v0"
+    more_ids = ("BabyAI-", "MiniGrid-")
+    extra = "minigrid"
+    title = "BabyAI"
+    description = "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
+    picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
+    action_names: ClassVar[tuple[str, ...]] = (
+        "turn left", "turn right", "go forward", "pick up", "drop", "open", "finish",
+    )  # fmt: skip
+    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
+    baselines: ClassVar[Mapping[str, float]] = {"random": 0.3, "expert": 0.93}
+    """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
+    _bot: Any = None
+    _advised: tuple[Any, Any, int] = (None, None, FINISH)
+    """Mission of the last advice, the environment as it was then, and the action."""
+
+    def __init_subclass__(cls) -> None:
+        if "Dynamic-Obstacles" in cls.env_id:  # where one can only turn and go
+            cls.action_names = cls.action_names[: FORWARD + 1]
+
+    def get_system_prompt(self) -> str:
+        actions = [f'{{"action": {index}}} to {name}' for index, name in enumerate(self.action_names)]
+        return (
+            "You are in a world of rooms. Do what the mission says. "
+            f"Reply with {', '.join(actions[:-1])} or {actions[-1]}."
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        view, mission = View(observation["image"]), str(observation["mission"])
+        things = list(view.things())
+        seen = ", ".join(things[:MOST_THINGS]) or "nothing"
+        carried = f" You carry a {view.carried.words}." if view.carried else ""
+        return (
+            f"Mission: {mission}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, {view.free(0, 1)} right. "
+            f"You see {seen}{', and more' if len(things) > MOST_THINGS else ''}.{carried}"
+        )
+
+    def actions(self, observation: Any) -> list[str]:
+        """Those that may change something."""
+        view = View(observation["image"])
+        front, carried = view.tile(1, 0), view.carried
+        could = {
+            LEFT: True,
+            RIGHT: True,
+            FORWARD: front.is_free or front.kind == "lava",
+            PICK_UP: carried is None and front.kind in ("key", "ball", "box"),
+            DROP: carried is not None and front.kind == "empty",
+            OPEN: front.kind == "box" or front.door in ("open", "closed") or _unlocks(carried, front),
+            FINISH: "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
+        }
+        return [name for index, name in enumerate(self.action_names) if could[index]]
+
+    def draw(self, observation: Any) -> str:
+        """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
+        view, size = View(observation["image"]), len(observation["image"])
+        beside = [str(observation["mission"]), "", *view.things()][:size]
+        if view.carried:
+            beside[1:2] = [f"carries a {view.carried.words}"]
+        lines = []
+        for row, words in zip(range(size - 1, -1, -1), [*beside, *[""] * size], strict=False):
+            tiles = [view.tile(row, right) for right in range(-(size // 2), size // 2 + 1)]
+            signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
+            if row == 0:
+                signs[size // 2] = "^"
+            lines.append(f"{' '.join(signs)}   {words}".rstrip()[:60])
+        return "\n".join(lines)
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any, info: Any, env: Any) -> int | None:
+        """What minigrid's bot advises, whose plan goes on from one turn to the next; None: this is no BabyAI level."""
+        world: Any = env.unwrapped if env else None
+        if not hasattr(world, "instrs"):
+            return None
+        from minigrid.utils.baby_ai_bot import BabyAIBot
+
+        mission, before, action = self._advised
+        if world.instrs is not mission or _state(world) != _state(before):
+            taken = self._taken(world) if world.instrs is mission else None
+            if taken is None:
+                self._bot = BabyAIBot(world)
+            action = int(self._bot.replan(taken))
+            self._advised = world.instrs, copy.deepcopy(world), action
+        return action
+
+    def _taken(self, world: Any) -> int | None:
+        """The action that led here from where the last advice was given; None: it was more than one."""
+        _, before, advised = self._advised
+        for action in (advised, *range(len(self.action_names))):
+            after = copy.deepcopy(before)
+            after.step(action)
+            if _state(after) == _state(world):
+                return action
+        return None
+
+    def policy_map(self) -> PolicyMap | None:
+        """Where one looks for a red ball: each tile on which it may be in view, in the open."""
+        if "GoToRedBall" not in self.env_id:
+            return None
+        from llamagym_tui.agent import Landmark, Panel, PolicyMap
+
+        sides = range(-3, 4)
+        states = [[_red_ball(ahead, right) for right in sides] for ahead in range(6, -1, -1)]
+        states[-1][3] = Landmark("^", "you")
+        states[-2][3] = None  # there it has been reached
+        columns = [f"{abs(right)}{'left' if right < 0 else 'right'}"[:2] if right else "0" for right in sides]
+        rows = [str(ahead) for ahead in range(6, -1, -1)]
+        panel = Panel("the red ball", rows, columns, states, "ahead", "left or right")
+        return PolicyMap([panel], signs="↰↱↑pxo.", best=_to_red_ball)
+
+
+def _red_ball(ahead: int, right: int) -> Any:
+    """What one sees where there is floor all around, and a red ball."""
+    import numpy as np
+
+    image = np.zeros((7, 7, 3), dtype=np.uint8)
+    image[:, :, 0] = OBJECTS.index("empty")
+    image[3 + right, 6 - ahead, 0] = OBJECTS.index("ball")
+    return {"image": image, "mission": "go to the red ball"}
+
+
+def _to_red_ball(observation: Any) -> list[int]:
+    """The first action of the shortest way to a red ball in the open."""
+    ((column, row, _),) = zip(*(observation["image"] == OBJECTS.index("ball")).nonzero(), strict=True)
+    return [FORWARD if row < 6 else LEFT if column < 3 else RIGHT]
+
+
+def _unlocks(carried: Tile | None, front: Tile) -> bool:
+    return front.door == "locked" and carried is not None and carried == Tile("key", front.colour)
+
+
+def _state(world: Any) -> tuple[int, str]:
+    return world.step_count, world.hash()
