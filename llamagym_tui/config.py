@@ -68,7 +68,10 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Proximal policy optimisation over turns. Source: arXiv:1707.06347."""
 
     batch_size: Count = 1024
-    """Turns collected for an update, at least; episodes under way are finished first."""
+    """Turns collected for an update, at least."""
+    whole_episodes: bool = True
+    """Whether episodes under way are finished before an update. False: they are cut off, completed by the value of
+    their next observation, and go on in the next batch; only where prompts have no earlier turns (`history` 0)."""
     mini_batch_size: Count = 256
     """Turns, about, of a minibatch; episodes are kept whole."""
     gradient_accumulation_steps: Count = 1
@@ -90,7 +93,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clip_range: Positive = 0.2
     """Bound on the ratio of new to old probability: 1 ± clip_range."""
     gamma: Fraction = 1.0
-    """Discount per turn; between the tokens of a reply there is none."""
+    """Discount per environment step, a turn unless its action takes several; between the tokens of a reply there is
+    none."""
     lam: Fraction = 1.0
     """Lambda of GAE per turn; between the tokens of a reply it is 1."""
     credit: Credit = "turn"
@@ -115,8 +119,8 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     entropy_coef_final: NonNegative = 0.02
     """`entropy_coef` after `decay_updates` updates."""
     reward_scale: Positive | None = 1.0
-    """Factor on the environment's reward. None: one over the standard deviation of the discounted returns of all
-    episodes trained on so far. Penalties are not scaled."""
+    """Factor on the environment's reward. None: one over the standard deviation of the discounted returns, from each
+    turn on, of all episodes trained on so far. Penalties are not scaled."""
     parse_penalty: NonNegative = 0.5
     """Subtracted from the reward of a turn whose reply names no action."""
     max_grad_norm: Positive = 1.0
@@ -136,6 +140,11 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Undiscounted return from which on an episode is successful, the environment's alone; else unused."""
     replay_coef: NonNegative = 0.1
     """Weight of the cross-entropy of the kept replies in the loss, its mean over turns; else unused."""
+
+    @property
+    def cuts_episodes(self) -> bool:
+        """Whether batches end in the middle of episodes: what is replayed are whole ones."""
+        return not self.whole_episodes and not self.replay_episodes
 
     def __post_init__(self) -> None:
         """Refuse what no single setting shows.

@@ -32,6 +32,7 @@ from llamagym_tui.game.observed import (
     NO_INFO,
     Info,
     Observed,
+    action_steps,
     is_refused,
     names_by_turn,
     observation_text,
@@ -130,7 +131,8 @@ class LlamaGymLoop:
         for index, (slot, each) in enumerate(zip(self.slots, reward if self._many else [reward], strict=True)):
             if slot.took_turn and slot.episode is not None:
                 earned = float(each)
-                slot.episode.reward(earned, parse_failed=is_refused(_of_step(infos[index])))
+                info_of_step = _of_step(infos[index])
+                slot.episode.reward(earned, parse_failed=is_refused(info_of_step), steps=action_steps(info_of_step))
                 slot.rewards.append(earned)
                 if not math.isfinite(earned) and slot.is_trained:
                     slot.is_trained = False

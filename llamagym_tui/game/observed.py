@@ -17,6 +17,8 @@ from llamagym_tui.game.agent_base import AgentBase
 Info = Mapping[str, Any]
 """What an environment adds to an observation."""
 NO_INFO: Info = MappingProxyType({})
+MOST_STEPS = 1_000_000
+"""Of the environment that one action is taken to last."""
 
 
 class Observed(NamedTuple):
@@ -87,6 +89,16 @@ def drawn_by(agent: AgentBase, observation: Any, info: Info) -> str:
 def is_refused(info: Info) -> bool:
     """Whether the environment refused the action that led to this info: such a reply counts as naming none."""
     return isinstance(info, Mapping) and bool(info.get("invalid_action", False))
+
+
+def action_steps(info: Info) -> int:
+    """Environment steps that the action took which led to this info: 1, if ``action_steps`` does not name more.
+
+    Raises:
+        TypeError, ValueError: what it names is no number.
+    """
+    named = info.get("action_steps", 1) if isinstance(info, Mapping) else 1
+    return int(min(max(named, 1), MOST_STEPS))
 
 
 def _called(method: Callable[..., Any], observation: Any, **offered: Any) -> Any:

@@ -362,7 +362,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """
 
     mean_return: float
-    """Mean undiscounted return of the batch's episodes, without penalties. NaN: a person acted in each of them."""
+    """Mean undiscounted return of the batch's episodes, without penalties. NaN: none was the policy's own."""
     return_std: float = 0.0
     """Standard deviation of the same returns."""
     policy_loss: float

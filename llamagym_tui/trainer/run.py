@@ -226,7 +226,7 @@ class Run:
             self._monitor.forget()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
-            self.rollout.batch_turns = config.ppo.batch_size
+            self.rollout.batch_turns, self.rollout.cuts_episodes = config.ppo.batch_size, config.ppo.cuts_episodes
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""

@@ -31,7 +31,7 @@ DEFAULTS = {
     "RunSummary": {"ending": "open", "version": 3},
     "Seen": {"lowest_failures": math.inf},
     "Step": {"unit": "turn"},
-    "Turn": {"is_trained": True},
+    "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
     "UpdateSeries": {"every": 1},
     "UpdateStats": {"reward_scale": 1.0},

@@ -42,6 +42,8 @@ UPDATES = 3
 PPO = PPOConfig(
     batch_size=16, mini_batch_size=16, epochs=1, critic_warmup_updates=0, kl_target=0.01, reward_scale=None, lr=3e-3
 )
+CUTTING = replace(PPO, batch_size=32, whole_episodes=False)
+"""Updates come while episodes are under way."""
 
 
 class Walk(gymnasium.Env[int, int]):
@@ -200,9 +202,9 @@ def test_killed_at_any_checkpoint_and_resumed_a_run_is_bit_for_bit_as_undisturbe
         assert at_s[-1] > before[-1].at_s
 
 
-@pytest.mark.parametrize("history", [0, 1])
-def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history):
-    stage.config = replace(stage.config, history=history)
+@pytest.mark.parametrize(("history", "ppo"), [(0, PPO), (0, CUTTING), (1, PPO)])
+def test_a_run_whose_prompts_leave_out_earlier_turns_is_resumed_as_exactly(stage, history, ppo):
+    stage.config = replace(stage.config, history=history, ppo=ppo)
     stage.play("straight")
     for killed_at in (2, 3):
         stage.play("killed", killed_at=killed_at)

@@ -24,7 +24,7 @@ class Advantages(NamedTuple):
 def batch_advantages(
     rewards: Tensor,
     values: Tensor,
-    ends_turn: Tensor,
+    moves: Tensor,
     lengths: Sequence[int],
     bootstraps: Sequence[float],
     *,
@@ -40,26 +40,26 @@ def batch_advantages(
     Args:
         rewards: (T,) reward of each step.
         values: (T,) value before each step.
-        ends_turn: (T,) bool: steps after which `gamma` and `lam` apply; after the others both are 1.
+        moves: (T,) environment steps after each, which `gamma` discounts; after one with 0, `lam` is 1, too.
         lengths: steps of each episode.
         bootstraps: value after each episode; 0 if it terminated, V(final observation) if it was truncated.
-        gamma: discount per turn.
+        gamma: discount per environment step: with actions that take several, a semi-Markov decision process.
         lam: lambda per turn.
         trained: (T,) bool: the steps that the policy made. None: all.
     Raises:
         ShapeMismatch: `rewards`, `values` and `lengths` are not of as many steps.
-    Source: arXiv:1506.02438, eq. 16; the cut trace: arXiv:1802.01561, eq. 1.
+    Source: arXiv:1506.02438, eq. 16; the cut trace: arXiv:1802.01561, eq. 1; several steps: arXiv:2401.14151.
     """
-    if not len(rewards) == len(values) == len(ends_turn) == sum(lengths):
+    if not len(rewards) == len(values) == len(moves) == sum(lengths):
         raise ShapeMismatch(
             f"{len(rewards)} rewards and {len(values)} values of {sum(lengths)} steps: each step has one of both."
         )
-    every_reward, every_value, every_end = rewards.tolist(), values.tolist(), ends_turn.tolist()
+    every_reward, every_value, every_move = rewards.tolist(), values.tolist(), moves.tolist()
     every_own = [True] * len(values) if trained is None else trained.tolist()
     found: list[float] = []
     for length, bootstrap in zip(lengths, bootstraps, strict=True):
         part = slice(len(found), len(found) + length)
-        steps = (every_reward[part], every_value[part], every_end[part], every_own[part])
+        steps = (every_reward[part], every_value[part], every_move[part], every_own[part])
         found += _gae(*steps, bootstrap, gamma, lam)
     advantages = torch.tensor(found, dtype=values.dtype)
     return Advantages(advantages, advantages + values)
@@ -68,7 +68,7 @@ def batch_advantages(
 def _gae(
     rewards: list[float],
     values: list[float],
-    ends_turn: list[bool],
+    moves: list[int],
     trained: list[bool],
     bootstrap: float,
     gamma: float,
@@ -77,10 +77,10 @@ def _gae(
     """Advantages of one episode; plain numbers, because for short episodes they are faster than tensors."""
     found: list[float] = []
     following_value, following_advantage = bootstrap, 0.0
-    steps = zip(rewards, values, ends_turn, trained, strict=True)
-    for reward, value, is_end, is_own in reversed(list(steps)):
+    steps = zip(rewards, values, moves, trained, strict=True)
+    for reward, value, moved, is_own in reversed(list(steps)):
         # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
-        discount, trace = (gamma, lam) if is_end else (1.0, 1.0)
+        discount, trace = gamma**moved, lam if moved else 1.0
         delta = reward + discount * following_value - value
         following_advantage = delta + discount * trace * following_advantage
         found.append(following_advantage)

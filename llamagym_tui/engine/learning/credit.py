@@ -1,8 +1,8 @@
 """What a value and an advantage belong to: a turn, or each token of its reply.
 
-Either way an episode is a row of steps. Discount and lambda apply at the end of a turn and are 1 inside a reply: the
-environment moves once a turn, `gamma` and `lam` mean the same under both, and long replies are not punished. A turn
-that someone else chose stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
+Either way an episode is a row of steps. Discount and lambda apply at the end of a turn and are 1 inside a reply: only
+there the environment moves, `gamma` and `lam` mean the same under both, and long replies are not punished. A turn that
+someone else chose stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Steps(NamedTuple):
     """(T,) with all penalties."""
     values: Tensor
     """(T,) before each step."""
-    ends_turn: Tensor
-    """(T,) bool: whether `gamma` and `lam` apply after it."""
+    moves: Tensor
+    """(T,) environment steps after it, each discounted by `gamma`; 0 inside a reply, where `lam` is 1, too."""
     trained: Tensor
     """(T,) bool: whether the policy made it."""
     weights: Tensor
@@ -36,7 +36,7 @@ def turn_steps(turns: Sequence[Turn], rewards: Tensor) -> Steps:
     return Steps(
         rewards,
         torch.tensor([turn.value for turn in turns]),
-        torch.ones(len(turns), dtype=torch.bool),
+        _moves(turns),
         torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool),
         torch.ones(len(turns)),
     )
@@ -58,10 +58,14 @@ def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, value
     return Steps(
         torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
         values,
-        torch.zeros(len(values), dtype=torch.bool).index_fill(0, lasts, True),
+        torch.zeros(len(values), dtype=torch.int64).index_copy(0, lasts, _moves(turns)),
         torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool).repeat_interleave(lengths),
         (1.0 / lengths).repeat_interleave(lengths),
     )
+
+
+def _moves(turns: Sequence[Turn]) -> Tensor:
+    return torch.tensor([turn.steps for turn in turns], dtype=torch.int64)
 
 
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:

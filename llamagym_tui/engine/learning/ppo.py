@@ -25,7 +25,7 @@ from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
-from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_return
+from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import ModelOutputs, Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import PPOStats, UpdateSums, update_stats
@@ -75,7 +75,7 @@ class PPO:
         """Of one forward; a larger minibatch accumulates gradients over several."""
         self.updates = 0
         self.return_moments = ReturnMoments()
-        """Of the discounted returns of all episodes that the policy played alone."""
+        """Of the discounted returns in all episodes that the policy played alone."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
         self.replay = ReplayBuffer()
@@ -106,7 +106,7 @@ class PPO:
         #    here, before the first step, and stays fixed over all epochs.
         rows = batch_rows(trajectories)
         own = [trajectory for trajectory in trajectories if trajectory.is_own]
-        returns = [discounted_return(trajectory, self.config.gamma) for trajectory in own]
+        returns = [each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)]
         self.return_moments = self.return_moments.with_returns(returns)
         targets = self.targets(trajectories, rows)
         self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)

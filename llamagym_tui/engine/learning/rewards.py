@@ -19,15 +19,15 @@ SMALLEST_SPREAD = 1e-6
 
 
 class ReturnMoments(NamedTuple):
-    """Number, mean and spread of all episodes' discounted returns since a run began."""
+    """Number, mean and spread of the discounted returns from all turns on since a run began."""
 
-    episodes: int = 0
+    turns: int = 0
     mean: float = 0.0
     squares: float = 0.0
     """Sum of squared distances from the mean."""
 
     def with_returns(self, returns: Sequence[float]) -> ReturnMoments:
-        """The moments of more episodes; a return that is not finite is left out.
+        """The moments of more turns; a return that is not finite is left out.
 
         Source: Chan, Golub and LeVeque 1979, for merging the moments of two samples.
         """
@@ -36,16 +36,16 @@ class ReturnMoments(NamedTuple):
             return self
         mean = math.fsum(new) / len(new)
         squares = math.fsum((value - mean) ** 2 for value in new)
-        episodes, apart = self.episodes + len(new), mean - self.mean
+        turns, apart = self.turns + len(new), mean - self.mean
         return ReturnMoments(
-            episodes,
-            self.mean + apart * len(new) / episodes,
-            self.squares + squares + apart**2 * self.episodes * len(new) / episodes,
+            turns,
+            self.mean + apart * len(new) / turns,
+            self.squares + squares + apart**2 * self.turns * len(new) / turns,
         )
 
     @property
     def std(self) -> float:
-        return math.sqrt(self.squares / self.episodes) if self.episodes else 0.0
+        return math.sqrt(self.squares / self.turns) if self.turns else 0.0
 
     @property
     def scale(self) -> float:
@@ -53,11 +53,13 @@ class ReturnMoments(NamedTuple):
         return 1 / self.std if self.std > SMALLEST_SPREAD else 1.0
 
 
-def discounted_return(trajectory: Trajectory, gamma: float) -> float:
-    total = 0.0
-    for turn in reversed(trajectory.turns):
-        total = turn.reward + gamma * total
-    return total
+def discounted_returns(trajectory: Trajectory, gamma: float) -> list[float]:
+    """What follows from each turn of an episode on, the last one's first; those in earlier batches too."""
+    found, total = list[float](), 0.0
+    for turn in (*reversed(trajectory.turns), *reversed(trajectory.earlier)):
+        total = turn.reward + gamma**turn.steps * total
+        found.append(total)
+    return found
 
 
 def turn_rewards(turns: Sequence[Turn], *, scale: float, parse_penalty: float) -> Tensor:

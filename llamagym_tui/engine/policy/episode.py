@@ -61,7 +61,9 @@ class Episode:
         self.system_prompt = system_prompt
         self.history = policy.history
         """Turns before the present one that a prompt has. None: all."""
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        self.cut_at = 0
+        """Segments at first that are in earlier batches."""
         self._versions = (prompt_version, policy.version)
         self._unfed: list[int] = []
         self._exchanges: list[_Exchange] = []
@@ -90,7 +92,9 @@ class Episode:
         self._prepared = None
         self.conversation.append(user(observation))
         if segment is not self._current:
-            self._segments.append(segment)
+            if len(self.segments) == self.cut_at:
+                self._versions = (self._versions[0], self.policy.version)
+            self.segments.append(segment)
         else:
             segment.ids += prompt.ids[len(self._unfed) :]
         self._unfed = []
@@ -98,7 +102,7 @@ class Episode:
 
     def whole_prompt(self) -> Prompt:
         """The last prompt from its segment's start, for a slot that does not hold what came before."""
-        segment = self._segments[-1]
+        segment = self.segments[-1]
         return Prompt(segment.prefix, list(segment.ids), alone=self.history == 0)
 
     def prompt_for(self, observation: str, actions: Actions = None) -> Opening:
@@ -132,7 +136,7 @@ class Episode:
         return self._add_turn(Reply(ids=ids, logprobs=[0.0] * len(ids), value=value, ended=True), is_trained=False)
 
     def _add_turn(self, reply: Reply, *, is_trained: bool) -> str:
-        segment = self._segments[-1]
+        segment = self.segments[-1]
         start = len(segment.ids)
         segment.ids += reply.ids
         segment.turns.append(
@@ -157,11 +161,11 @@ class Episode:
         self._unfed = reply.ids[-1:]
         return text
 
-    def reward(self, reward: float, *, parse_failed: bool = False) -> None:
-        """Credit a reward to the last turn; more than one add up."""
-        turns = self._segments[-1].turns
-        last = turns[-1]
-        turns[-1] = replace(last, reward=last.reward + reward, parse_failed=last.parse_failed or parse_failed)
+    def reward(self, reward: float, *, parse_failed: bool = False, steps: int = 1) -> None:
+        """Credit a reward to the last turn; more than one add up. `steps`: of the environment, for its action."""
+        turns = self.segments[-1].turns
+        last, failed = turns[-1], turns[-1].parse_failed or parse_failed
+        turns[-1] = replace(last, reward=last.reward + reward, parse_failed=failed, steps=max(last.steps, steps))
 
     def finish(self, end: End, final_observation: str | None = None) -> Trajectory:
         """The trajectory; a truncated one needs the true final observation for its bootstrap."""
@@ -174,13 +178,27 @@ class Episode:
                 prompt = self.prompt_for(final_observation)
                 final = Segment(prompt.prefix, list(prompt.rest))
             except PromptTooLongError:  # the last prompt that was read is the nearest estimate
-                last = self._segments[-1]
+                last = self.segments[-1]
                 final = Segment(last.prefix, last.ids[: last.turns[-1].start])
-        return Trajectory(self._segments, end, final, *self._versions, shortened=self._shortened)
+        earlier = [turn for segment in self.segments[: self.cut_at] for turn in segment.turns]
+        new = self.segments[self.cut_at :]
+        return Trajectory(new, end, final, *self._versions, shortened=self._shortened, earlier=earlier)
+
+    @property
+    def turns_to_cut(self) -> int:
+        """Turns since the last cut; 0 also while one is under way, or if prompts have earlier turns."""
+        is_between = self.history == 0 and self.segments and self.segments[-1].turns
+        return len(self.segments) - self.cut_at if is_between else 0
+
+    def cut(self, observation: str) -> Trajectory:
+        """What was played since the last cut, as truncated before this observation; the episode goes on."""
+        part = self.finish("truncated", observation)
+        part.goes_on, self.cut_at = True, len(self.segments)
+        return part
 
     @property
     def _current(self) -> Segment | None:
-        return self._segments[-1] if self._segments else None
+        return self.segments[-1] if self.segments else None
 
     @property
     def _earliest(self) -> int:
@@ -219,7 +237,7 @@ class Episode:
             before = opening(self.system_prompt)
             later = self.conversation[len(before) + 2 * first :]
             whole = chat.prompt([*before, *later, user(observation)])
-            prefix = self._segments[0].prefix
+            prefix = self.segments[0].prefix
             if tuple(whole[: len(prefix)]) != prefix:
                 prefix = ()
             ids = whole[len(prefix) :]

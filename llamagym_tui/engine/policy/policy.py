@@ -17,9 +17,12 @@ from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.token_tree import of_similar_size
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 
+TOKENS_TOGETHER = 2048
+"""In one forward over final observations."""
 SETS_KEPT, REPLIES_KEPT = 1024, 8192
 """Sets of admissible actions whose replies are kept as ids, and replies of these."""
 
@@ -115,15 +118,19 @@ class Policy:
     @torch.no_grad()
     def bootstrap_values(self, trajectories: Sequence[Trajectory]) -> list[float]:
         """Value after the last turn of each: V(final observation) if truncated, else 0."""
-        backbone = self.model.backbone
-        values = [0.0] * len(trajectories)
-        for index, trajectory in enumerate(trajectories):
-            if trajectory.end != "truncated" or trajectory.final_prompt is None:
-                continue
-            segment = trajectory.final_prompt
-            encoded = backbone.encode_rows(segment.prefix, [segment.ids])
-            values[index] = float(self.model.v_head(encoded.hidden[0, -1]))
-        return values
+        finals = [each.final_prompt if each.end == "truncated" else None for each in trajectories]
+        rows: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for final in filter(None, finals):
+            rows.setdefault(final.prefix, set()).add(tuple(final.ids))
+        values: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
+        for prefix, rests in rows.items():
+            for part in of_similar_size(sorted(rests), len, TOKENS_TOGETHER):
+                encoded = self.model.backbone.encode_rows(prefix, part)
+                at = torch.arange(len(part), device=encoded.hidden.device)
+                lasts = torch.tensor([len(rest) - 1 for rest in part], device=encoded.hidden.device)
+                found = self.model.v_head(encoded.hidden_at(at, lasts)).tolist()
+                values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
+        return [0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals]
 
 
 def _trie(ids: Callable[[str], tuple[int, ...]], replies: Sequence[str]) -> ActionTrie:

@@ -52,6 +52,8 @@ class Turn:
     """How the reply was chosen by score; None: it was sampled token by token."""
     actions: tuple[str, ...] | None = None
     """Names of the actions that were admissible. None: those of every turn."""
+    steps: int = 1
+    """Environment steps that its action took: what comes after it is discounted so many times."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:
@@ -95,6 +97,10 @@ class Trajectory:
     """Index from 0 since the run began; None: it is of no run."""
     shortened: int = 0
     """Turns whose prompt left out older ones, as the model reads no more."""
+    earlier: list[Turn] = field(default_factory=list)
+    """Turns of the same episode that were in earlier batches."""
+    goes_on: bool = False
+    """Whether it was cut off for an update alone, and its episode goes on in the next batch; truncated, then."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -107,10 +113,10 @@ class Trajectory:
 
     @property
     def is_own(self) -> bool:
-        """Whether the policy chose every turn; returns of other episodes do not measure how well it plays."""
-        return all(turn.is_trained for turn in self.turns)
+        """Whether it ends an episode whose every turn the policy chose; no other returns measure how well it plays."""
+        return not self.goes_on and all(turn.is_trained for turn in (*self.earlier, *self.turns))
 
     @property
     def episode_return(self) -> float:
-        """Undiscounted sum of the environment's rewards."""
-        return sum(turn.reward for turn in self.turns)
+        """Undiscounted sum of the environment's rewards since the episode began."""
+        return sum(turn.reward for turn in (*self.earlier, *self.turns))

@@ -47,7 +47,7 @@ class ReplyInspector:
     def inspect(self, episode: int, turn: int) -> TurnInspected:
         """What is known of a reply, or why nothing is; both are counted from 0."""
         stage: Stage = "trained"
-        if used := self._used(episode):
+        if used := self._used(episode, turn):
             trajectory = used[1]
         elif recalled := self._rollout.recall(episode):
             trajectory, stage = recalled
@@ -55,16 +55,18 @@ class ReplyInspector:
             return TurnInspected(episode=episode, turn=turn, why_not=_not_kept(episode))
         place = _place(trajectory, turn)
         if place is None:
-            return TurnInspected(episode=episode, turn=turn, why_not=f"Reply {turn + 1} has not come yet.")
+            is_earlier = turn < len(trajectory.earlier)
+            why_not = _not_kept(episode) if is_earlier else f"Reply {turn + 1} has not come yet."
+            return TurnInspected(episode=episode, turn=turn, why_not=why_not)
         try:
             return self._inspected(episode, place, stage, used[0] if used else None)
         except Exception as error:  # its forward is not the run's: memory may be short for it alone
             log.exception("a reply was not inspected")
             return TurnInspected(episode=episode, turn=turn, why_not=f"{type(error).__name__}: {error}.")
 
-    def _used(self, episode: int) -> tuple[UsedBatch, Trajectory] | None:
+    def _used(self, episode: int, turn: int) -> tuple[UsedBatch, Trajectory] | None:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
-        return next((pair for pair in pairs if pair[1].episode == episode), None)
+        return next((pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None)
 
     def _inspected(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
         from llamagym_tui.engine.learning.inspection import choice_now, tokens_now
@@ -72,7 +74,7 @@ class ReplyInspector:
         trajectory, number, segment, turn = place
         temperature = used.temperature if used else self._policy.generation.temperature
         clip_range = used.clip_range if used else self._ppo.config.clip_range
-        earned = used.earned(trajectory, number) if used and turn.is_trained else []
+        earned = used.earned(trajectory, number - len(trajectory.earlier)) if used and turn.is_trained else []
         credit = used.credit if used else self._ppo.config.credit
         each = tokens_now(
             self._policy, segment, turn, temperature=temperature if turn.choice is None else 1.0, most=MOST_ALTERNATIVES
@@ -89,7 +91,7 @@ class ReplyInspector:
             episode=episode,
             turn=number,
             stage=stage,
-            turns=len(trajectory.turns),
+            turns=len(trajectory.earlier) + len(trajectory.turns),
             said_by_policy=turn.is_trained,
             sampled_by=trajectory.policy_version,
             policy=self._policy.version,
@@ -166,9 +168,15 @@ class ReplyInspector:
         return token_text(self._policy.chat.tokenizer, token)
 
 
+def _has(trajectory: Trajectory, turn: int) -> bool:
+    """Whether a turn is of this part of its episode, or comes after an episode's end."""
+    first = len(trajectory.earlier)
+    return first <= turn and (not trajectory.goes_on or turn < first + len(trajectory.turns))
+
+
 def _place(trajectory: Trajectory, number: int) -> _Place | None:
     """Where a turn of an episode stands; None: there is none of that number."""
-    first = 0
+    first = len(trajectory.earlier)
     for segment in trajectory.segments:
         if first <= number < first + len(segment.turns):
             return _Place(trajectory, number, segment, segment.turns[number - first])

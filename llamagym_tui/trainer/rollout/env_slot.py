@@ -202,14 +202,14 @@ class EnvSlot:
 
     def add(self, turn: Turn) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
-        agent, (observation, reward, terminated, truncated, info, is_refused) = self.shared.agent, turn.outcome
+        agent, (observation, reward, terminated, truncated, info, is_refused, steps) = self.shared.agent, turn.outcome
         if not abs(self.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
         words = in_words(agent, self.shared.policy, observation, info)
-        self.under_way.reward(reward, parse_failed=turn.names_none)
+        self.under_way.reward(reward, parse_failed=turn.names_none, steps=steps)
         self.episode_return += reward
         self.parse_failures += turn.names_none
         self._count(turn)
@@ -257,6 +257,17 @@ class EnvSlot:
         own = getattr(self.env.spec, "max_episode_steps", None)
         limit = f"; its own limit is {own:,}" if own else ""
         return f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
+
+    @property
+    def turns_to_cut(self) -> int:
+        """Turns that can be cut off for an update."""
+        return self.episode.turns_to_cut if self.episode is not None and self.mode == "train" else 0
+
+    def cut(self) -> Trajectory:
+        """What was played since the last cut, for an update; the episode goes on."""
+        part = self.under_way.cut(self.observation)
+        part.episode = self.number
+        return part
 
     def _end(self, end: End) -> Ended:
         trajectory = self.under_way.finish(end, self.observation if end == "truncated" else None)

@@ -35,6 +35,8 @@ class Outcome(NamedTuple):
     info: observed.Info
     is_refused: bool
     """Whether the environment refused the action."""
+    steps: int
+    """Of the environment, that the action took."""
 
 
 def episode_seed(run_seed: int, episode: int) -> int:
@@ -48,8 +50,8 @@ def episode_seed(run_seed: int, episode: int) -> int:
 def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, *, is_fallback: bool) -> Outcome:
     try:
         observation, reward, terminated, truncated, info = env.step(action)
-        is_refused = observed.is_refused(info)
-        return Outcome(observation, float(reward), bool(terminated), bool(truncated), info, is_refused)
+        is_refused, steps = observed.is_refused(info), observed.action_steps(info)
+        return Outcome(observation, float(reward), bool(terminated), bool(truncated), info, is_refused, steps)
     except RAISED as error:
         source = "the fallback action" if is_fallback else f"action {str(action)[:MOST_WORDS]}"
         if not _is_in(env.action_space, action):

@@ -1,7 +1,8 @@
 """Many environments, one batch: every step is one turn of every live environment.
 
 A training batch starts episodes until enough turns are under way and then lets all of them end, so that every episode
-that was started counts and short ones are not favoured. A `Spectator` observes every episode and emits what is watched.
+that was started counts and short ones are not favoured; or it cuts those under way off, and they go on in the next one,
+so that none is favoured either. A `Spectator` observes every episode and emits what is watched.
 While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
@@ -49,6 +50,7 @@ class Rollout:
         n_envs: int,
         max_turns: int | None,
         batch_turns: int,
+        cuts_episodes: bool = False,
         seed: int,
         emit: Callable[[events.Event], None] = lambda event: None,
         greedy: bool = False,
@@ -60,6 +62,7 @@ class Rollout:
         Args:
             max_turns: after which an episode is truncated. None: the environment's own limit.
             batch_turns: turns of a training batch, at least.
+            cuts_episodes: whether a full batch cuts off the episodes under way, where no prompt has earlier turns.
             seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
@@ -68,7 +71,7 @@ class Rollout:
             EnvError: an environment cannot be made.
         """
         self.agent, self.policy = agent, policy
-        self.batch_turns = batch_turns
+        self.batch_turns, self.cuts_episodes = batch_turns, cuts_episodes
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._emit_watched)
         self.wheel = Wheel(agent, emit)
@@ -109,7 +112,7 @@ class Rollout:
         self._mode = mode
         if mode == "inference":
             # The whole batch goes, not only what is under way: what has ended by now are its shorter episodes.
-            self.take_batch()
+            self._batch.take()
             self.spectator.forget_batches()
             for slot in self.slots:
                 slot.mode = "inference"
@@ -159,11 +162,18 @@ class Rollout:
 
     @property
     def batch_ready(self) -> bool:
-        """Whether a training batch is full and all its episodes have ended."""
-        return self._batch.turns >= self.batch_turns and not self.live
+        """Whether a training batch is full and all its episodes have ended, or can be cut off."""
+        cuttable = self._cuttable
+        turns = self._batch.turns + sum(slot.turns_to_cut for slot in cuttable)
+        return turns >= self.batch_turns and len(cuttable) == self.live and self._replies is None
+
+    @property
+    def _cuttable(self) -> list[EnvSlot]:
+        return [slot for slot in self.slots if slot.turns_to_cut] if self.cuts_episodes else []
 
     def take_batch(self) -> list[Trajectory]:
-        """The batch's episodes; the next batch begins empty."""
+        """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""
+        self._batch.add([part for part in [slot.cut() for slot in self._cuttable] if part.own_turns])
         self.spectator.next_batch()
         return self._batch.take()
 
@@ -180,7 +190,8 @@ class Rollout:
 
     def restart(self) -> None:
         """Drop the batch and every episode under way: what they were sampled from is no more."""
-        self.take_batch()
+        self.spectator.next_batch()
+        self._batch.take()
         self.emit_corrections()
         self._replies = None
         if self.wheel.env is not None:
@@ -336,6 +347,8 @@ class Rollout:
         if self.episode_limit is not None and self.episodes + self.live >= self.episode_limit:
             return False
         if self._mode == "inference":
+            return True
+        if self.cuts_episodes and self.policy.history == 0:
             return True
         training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
         return self._batch.needs_more(self.batch_turns, training)

@@ -40,6 +40,8 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
     segments: list[Segment]
     replaced: dict[int, str]
     """By turn: the agent's own reply where a person's was used."""
+    cut_at: int = 0
+    """Segments at first that are in earlier batches."""
 
     def turns(self, end_ids: tuple[int, ...]) -> Iterator[RepeatedTurn]:
         """What was replied in each turn; `end_ids` end a reply."""
@@ -80,10 +82,11 @@ def saved_episode(slot: EnvSlot) -> SavedEpisode:
         observations=observations,
         segments=[
             Segment(segment.prefix, segment.ids[: segment.turns[-1].end], list(segment.turns))
-            for segment in episode.finish("truncated").segments
+            for segment in episode.segments
             if segment.turns
         ],
         replaced={event.turn: event.replaced for event in turns if event.replaced is not None},
+        cut_at=episode.cut_at,
     )
 
 
@@ -99,8 +102,10 @@ def repeats(slot: EnvSlot, saved: SavedEpisode) -> bool:
             slot.episode.observe(slot.observation, slot.admissible)
             turn = slot.turn(reply) if replaced is None else slot.turn_instead(chat.text(reply.ids), reply, replaced)
             slot.add(turn)
-        if slot.episode is not None and saved_episode(slot) == saved:
-            return True
+        if slot.episode is not None:
+            slot.episode.cut_at = saved.cut_at
+            if saved_episode(slot) == saved:
+                return True
     except EpisodeFault:
         slot.is_broken = True
     slot.episode = None

@@ -29,6 +29,13 @@ def test_truncated_episode_bootstraps_last_value():
     assert found.advantages.tolist() == pytest.approx([0.8725, 2.55])
 
 
+def test_what_follows_an_action_of_several_steps_is_discounted_by_each_of_them():
+    # The first action takes 3 steps: delta_0 = 0.5**3 * 0.25 - 0.5, and A_0 = delta_0 + 0.5**3 * 0.5 * A_1.
+    # The second takes 2: A_1 = 1 + 0.5**2 * 2 - 0.25 = 1.25.
+    found = batch_advantages(REWARDS, VALUES, torch.tensor([3, 2]), [2], [2.0], gamma=0.5, lam=0.5)
+    assert found.advantages.tolist() == [0.03125 - 0.5 + 0.078125, 1.25]
+
+
 def test_lambda_zero_is_the_one_step_error():
     found = gae(REWARDS, VALUES, 0.0, gamma=1.0, lam=0.0)
     assert found.advantages.tolist() == pytest.approx([-0.25, 0.75])

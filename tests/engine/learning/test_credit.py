@@ -27,12 +27,20 @@ def advantages(steps: Steps, bootstrap: float = 0.0) -> list[float]:
 def test_a_turns_reward_lands_on_its_last_token_and_each_token_pays_its_own_kl():
     steps = token_steps(TURNS, REWARDS, torch.tensor([0.1, 0.2, 0.3]), VALUES)
     assert steps.rewards.tolist() == pytest.approx([-0.1, 0.8, 1.7])
-    assert steps.ends_turn.tolist() == [False, True, True]
+    assert steps.moves.tolist() == [0, 1, 1]
 
 
 def test_discount_and_lambda_apply_between_turns_and_not_inside_a_reply():
     # A_2 = 2 - 1; A_1 = (1 + 0.5 * 1 - 0.25) + 0.25 * A_2; A_0 = (0.25 - 0.5) + A_1
     assert advantages(token_steps(TURNS, REWARDS, NO_KL, VALUES)) == pytest.approx([1.25, 1.5, 1.0])
+
+
+def test_each_step_of_the_environment_is_discounted_at_the_end_of_its_turn():
+    turns = [a_turn(2, 0.5, steps=3), a_turn(1, 1.0)]
+    assert turn_steps(turns, REWARDS).moves.tolist() == [3, 1]
+    assert token_steps(turns, REWARDS, NO_KL, VALUES).moves.tolist() == [0, 3, 1]
+    # A_2 = 2 - 1; A_1 = (1 + 0.125 * 1 - 0.25) + 0.125 * 0.5 * A_2; A_0 = (0.25 - 0.5) + A_1
+    assert advantages(token_steps(turns, REWARDS, NO_KL, VALUES)) == [0.6875, 0.9375, 1.0]
 
 
 def test_a_truncated_episode_is_bootstrapped_after_its_last_token():

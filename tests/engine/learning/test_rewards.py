@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_return, turn_rewards
+from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns, turn_rewards
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
 
@@ -21,7 +21,7 @@ def test_moments_of_batches_are_those_of_all_episodes_together():
     for batch in batches:
         moments = moments.with_returns(batch)
     together = [value for batch in batches for value in batch]
-    assert moments.episodes == 6
+    assert moments.turns == 6
     assert moments.mean == pytest.approx(statistics.mean(together))
     assert moments.std == pytest.approx(statistics.pstdev(together))
 
@@ -37,9 +37,11 @@ def test_the_scale_is_one_while_returns_are_all_the_same_and_infinite_ones_are_l
     assert ReturnMoments().with_returns([math.inf, 1.0, math.nan]) == ReturnMoments(1, 1.0, 0.0)
 
 
-def test_a_discounted_return_counts_turns_across_segments():
+def test_discounted_returns_count_turns_across_segments_and_batches_and_all_their_steps():
     segments = [Segment((), turns=[a_turn(1.0), a_turn(2.0)]), Segment((), turns=[a_turn(4.0)])]
-    assert discounted_return(Trajectory(segments, "terminated"), 0.5) == 1 + 1 + 1
+    assert discounted_returns(Trajectory(segments, "terminated"), 0.5) == [4.0, 4.0, 3.0]
+    slow = [a_turn(8.0, steps=3)]
+    assert discounted_returns(Trajectory(segments, "terminated", earlier=slow), 0.5)[-1] == 8 + 3 / 8
 
 
 def test_the_penalty_is_not_scaled():

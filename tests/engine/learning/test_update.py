@@ -402,14 +402,14 @@ def test_a_running_scale_divides_by_the_spread_of_all_discounted_returns_so_far(
     policy = make_policy()
     config = replaced(STILL, reward_scale=None, gamma=0.5, whiten_advantages=False, parse_penalty=0.5)
     ppo = PPO(policy, config)
-    # Discounted returns 2 + 0.5 * 4 and 0: their standard deviation is 2.
-    first = [played(policy, reward=[2.0, 4.0], value=[0.0, 0.0]), played(policy, "a", reward=[0.0])]
-    assert ppo.update(first).reward_scale == 0.5
-    # With 8 besides: 32 / 3 is the variance of 4, 0, 8.
+    # Discounted returns from each turn on: 0 + 0.5 * 4, then 4, and 0: their variance is 8 / 3.
+    first = [played(policy, reward=[0.0, 4.0], value=[0.0, 0.0]), played(policy, "a", reward=[0.0])]
+    assert ppo.update(first).reward_scale == pytest.approx((3 / 8) ** 0.5)
+    # With 8 besides: 35 / 4 is the variance of 2, 4, 0, 8.
     second = [played(policy, "b", reward=[8.0], parse_failed=[True])]
-    assert ppo.update(second).reward_scale == pytest.approx((3 / 32) ** 0.5)
+    assert ppo.update(second).reward_scale == pytest.approx((4 / 35) ** 0.5)
     targets = ppo.targets(second, batch_rows(second))
-    assert targets.returns.tolist() == pytest.approx([8 * (3 / 32) ** 0.5 - 0.5])
+    assert targets.returns.tolist() == pytest.approx([8 * (4 / 35) ** 0.5 - 0.5])
 
 
 def test_a_kl_above_its_target_makes_the_next_weight_larger_once_the_policy_moves(make_policy):

@@ -316,7 +316,7 @@ def test_no_figure_counts_a_persons_turn_or_the_return_of_its_episode(make_polic
     assert (stats.episodes, stats.turns) == (3, 3)
     assert stats.tokens == 2 * len(policy.chat.reply_ids('{"action": 0}')) + len(batch[2].turns[0].logprobs)
     assert stats.kl_ref == pytest.approx(0.0, abs=1e-6)
-    assert ppo.return_moments.episodes == 2
+    assert ppo.return_moments.turns == 2
     (row,) = [row for row in batch_rows(batch) if not row.segment.turns[-1].is_trained]
     assert sum(row.segment.mask) == len(row.segment.turns[0].logprobs)
 
