@@ -1,15 +1,22 @@
 """What long episodes cost: a late turn over an early one, and history 0 over whole conversations.
 
     python -m benchmarks.long_horizon
+    python -m benchmarks.long_horizon --other ../old
 
 Times are processor seconds of one thread, so that other work on the machine weighs less. The first table is of an
 environment whose observations never repeat, with history 0, with and without the memory of prompts. The second has the
-turns that are played and learnt from in a processor second, rollout and update together, both histories in turn.
+turns that are played and learnt from in a processor second, rollout and update together: both histories in turn, or
+the defaults of this checkout and of another one, each in a process of its own.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -17,8 +24,12 @@ import gymnasium
 import typer
 from gymnasium import spaces
 
+from benchmarks import turns
+from benchmarks.against import HERE, ONE_THREAD, Env, require_code_of
 from benchmarks.bare_run import BareRun, settings
+from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
+from benchmarks.turns import turns_a_second
 from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.engine.policy import prompt_memory
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -55,9 +66,23 @@ class CountingAgent(CartPoleAgent):
 
 def main(
     agents: Annotated[list[str] | None, typer.Argument(help="Of the second table; CliffWalking and CartPole.")] = None,
-    updates: Annotated[int, typer.Option(help="Of each history; the first one does not count.")] = 3,
+    updates: Annotated[int, typer.Option(help="Of each history or checkout; the first one does not count.")] = 3,
+    other: Annotated[Path | None, typer.Option(help="Folder of another checkout; the second table alone.")] = None,
 ) -> None:
     print(machine())
+    if other is None:
+        late_turns(updates)
+    for agent in agents or ["CliffWalking-v1", "CartPole-v1", "blackjack"]:
+        if other is None:
+            runs = {h: BareRun(settings(agent, ["seed=11", f"history={h}"]), threads=1) for h in ("0", "all")}
+            compare(agent, {f"history {h}": partial(turns_a_second, run) for h, run in runs.items()}, updates - 1)
+        else:
+            with environment() as env:
+                sides = {"this": HERE, "other": other.resolve()}
+                compare(agent, {side: partial(by_code_of, sides[side], env, agent) for side in sides}, updates - 1)
+
+
+def late_turns(updates: int) -> None:
     gymnasium.register(CountingAgent.env_id, entry_point=Counting)
     run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
     room = prompt_memory.REMEMBERED
@@ -66,14 +91,22 @@ def main(
         found = [late_over_early(run) for _ in range(updates)]
         print(f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4", flush=True)
     prompt_memory.REMEMBERED = room
-    for agent in agents or ["CliffWalking-v1", "CartPole-v1", "blackjack"]:
-        runs = {h: BareRun(settings(agent, ["seed=11", f"history={h}"]), threads=1) for h in ("0", "all")}
-        rates = alternate({h: lambda run=run: turns_a_second(run) for h, run in runs.items()}, updates - 1)
-        print(
-            f"{agent}: {median(rates['0']):.0f} turns a second with history 0, {median(rates['all']):.0f} with whole "
-            f"conversations: {ratios(rates['0'], rates['all']):.1f} times as many",
-            flush=True,
-        )
+
+
+def compare(agent: str, sides: dict[str, Callable[[], float]], rounds: int) -> None:
+    rates = alternate(sides, rounds)
+    this, that = rates.values()
+    figures = ", ".join(f"{median(found):.0f} with {side}" for side, found in rates.items())
+    print(f"{agent}: turns a second {figures}: {ratios(this, that):.2f} times as many", flush=True)
+
+
+def by_code_of(folder: Path, env: Env, agent: str) -> float:
+    """The same of another checkout's code."""
+    variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
+    require_code_of(folder, variables)
+    command = [sys.executable, str(Path(turns.__file__)), agent, "--updates", "1"]
+    done = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
 
 
 def late_over_early(run: BareRun) -> float:
@@ -87,12 +120,6 @@ def late_over_early(run: BareRun) -> float:
         seconds.append(time.process_time() - began)
     rollout.close()
     return median(seconds[-AROUND:]) / median(seconds[3 : 3 + AROUND])
-
-
-def turns_a_second(run: BareRun) -> float:
-    began = time.process_time()
-    stats = run.update()
-    return stats.turns / (time.process_time() - began)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ from llamagym_tui.engine.policy.decisions import (
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
 
+SMALL_FORWARD = 512
+"""Columns up to which padding costs less than another forward, with its prefix."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -171,31 +174,38 @@ def forwards(
 def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[PackedTree]:
     """Rows of one prefix on trees of at most `scored` scored tokens (one row may have more)."""
     packed: list[PackedTree] = []
+    before: list[list[int]] = []
     # In order of their ids, those that begin alike are neighbours and meet on one tree.
     for row in sorted(rows, key=lambda row: row.segment.ids):
         sequences = _sequences(row.segment)
         more = _scored_tokens(row.segment)
+        is_known = sequences == before
         if (
             not packed
-            or not packed[-1].tree.is_cheaper_with(sequences[0])
+            or not (is_known or packed[-1].tree.is_cheaper_with(sequences[0]))
             or (scored is not None and packed[-1].scored + more > scored)
         ):
             packed.append(PackedTree(TokenTree()))
+            is_known = False
         last = packed[-1]
         last.scored += more
         last.rows.append(row)
-        last.paths.append([last.tree.insert(sequence) for sequence in sequences])
+        last.paths.append(last.paths[-1] if is_known else [last.tree.insert(sequence) for sequence in sequences])
+        before = sequences
     return packed
 
 
 def group_by_size(
     packed: Iterable[PackedTree], *, tokens: int, scored: int | None = None, slack: float = 1.25
 ) -> Iterator[list[PackedTree]]:
-    """Trees of similar size, up to `tokens` columns and `scored` scored tokens together (one tree may have more)."""
+    """Trees of similar size, or of few columns in all, up to `tokens` columns and `scored` scored tokens together.
+
+    One tree may have more.
+    """
     group: list[PackedTree] = []
     for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and (
-            len(group[0].tree) > slack * len(each.tree) + 4
+            (len(group[0].tree) > slack * len(each.tree) + 4 and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD)
             or len(group[0].tree) * (len(group) + 1) > tokens
             or (scored is not None and sum(other.scored for other in group) + each.scored > scored)
         ):

@@ -17,10 +17,10 @@ from torch import Tensor
 
 T = TypeVar("T")
 ROOT = -1
-TREE_COLUMNS = 192
+TREE_COLUMNS = 128
 """Columns up to which a tree takes any row: one forward of few wide trees beats many narrow ones."""
-PRODUCT_COST = 1000
-"""Cost of a token's matrix products, in columns of attention that cost as much: about six times the hidden size."""
+PRODUCT_COST = 400
+"""Cost of a token's matrix products, in columns of attention that cost as much: about four times the hidden size."""
 
 
 class TokenTree:

@@ -245,8 +245,12 @@ def test_forwards_keep_prefixes_apart_and_sizes_together():
         tree.insert(list(range(size)))
         return PackedTree(tree)
 
-    found = [[len(each.tree) for each in group] for group in group_by_size(map(packed, (4, 20, 5, 4)), tokens=1000)]
-    assert found == [[20], [5, 4, 4]]
+    found = [
+        [len(each.tree) for each in group] for group in group_by_size(map(packed, (400, 2000, 500, 400)), tokens=9000)
+    ]
+    assert found == [[2000], [500, 400, 400]]
+    few = group_by_size(map(packed, (20, 100, 150)), tokens=9000)
+    assert [[len(each.tree) for each in group] for group in few] == [[150, 100, 20]], "padding is less than a prefix"
     assert [len(group) for group in group_by_size(map(packed, [10] * 5), tokens=20)] == [2, 2, 1]
     rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
     assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
