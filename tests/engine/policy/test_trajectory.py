@@ -271,12 +271,12 @@ def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_en
     def distinct(length: int, number: int) -> Row:
         return row_of(*range(1000 * number, 1000 * number + length))
 
-    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(9))] == [4, 4, 1]
+    assert [len(each.rows) for each in pack_into_trees(distinct(41, n) for n in range(8))] == [3, 3, 2]
     assert [len(each.rows) for each in pack_into_trees(distinct(401, n) for n in range(3))] == [1, 1, 1]
-    # 100 new columns next to 400: 100 * (1000 + 800 + 100) is less than 400 * (1000 + 400).
+    # 100 new columns next to 400: 100 * (400 + 800 + 100) is less than 400 * (400 + 400).
     alike = [row_of(*range(300), *range(1000 * n, 1000 * n + 101)) for n in (1, 2)]
     assert [len(each.rows) for each in pack_into_trees(alike)] == [2]
-    # 350 new columns: 350 * (1000 + 800 + 350) is more.
+    # 350 new columns: 350 * (400 + 800 + 350) is more.
     apart = [row_of(*range(50), *range(1000 * n, 1000 * n + 351)) for n in (1, 2)]
     assert [len(each.rows) for each in pack_into_trees(apart)] == [1, 1]
 
