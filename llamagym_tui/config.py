@@ -30,6 +30,8 @@ Credit = Literal["turn", "token"]
 """What has a value and an advantage of its own: a turn, or each token of its reply."""
 KlForm = Literal["reward", "loss"]
 """Where the KL to the reference is charged."""
+ParallelEnvs = Literal["auto", "on", "off"]
+"""Whether environments step at the same time, each in a process of its own; ``auto``: where a step takes over 5 ms."""
 LrSchedule = Literal["constant", "linear", "cosine"]
 """How the policy's learning rate goes from `lr` to `lr_final`; ``constant``: it stays at `lr`."""
 
@@ -210,6 +212,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
     n_envs: Count = 128
     """Environments stepped together."""
+    parallel_envs: ParallelEnvs = "auto"
+    """Whether each has a process of its own, so that slow ones step at the same time; else they step in a row."""
     max_turns: Count | None = None
     """Turns after which an episode is truncated. None: the environment's own limit, or 200 where it has none."""
     max_failures: Annotated[int, Meta(ge=1, le=1000)] = MAX_FAILURES

@@ -62,6 +62,10 @@ OPTIONS = {
     ),
     "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
     "envs": _option(int | None, "Environments stepped together. (128)", min=1),
+    "parallel_envs": _option(
+        Literal["auto", "on", "off"] | None,
+        "Step environments at the same time, each in a process of its own. (auto: where a step takes over 5 ms)",
+    ),
     "seed": _option(int | None, "Of environments, sampling and minibatches. (0)", min=0),
     "device": _option(Literal["auto", "cpu", "cuda", "mps"] | None, "Where the model runs. (auto)"),
     "dtype": _option(

@@ -96,7 +96,7 @@ def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return TransformAction(env, lambda index: actions[index], Discrete(len(actions)))
 
 
-def turn_limit(env: gymnasium.Env[Any, Any]) -> int:
+def turn_limit(env: Any) -> int:
     """Turns after which an environment itself cuts an episode off; of one that never does, a default."""
     # minigrid's environments count their steps themselves.
     own = getattr(env.spec, "max_episode_steps", None) or getattr(env.unwrapped, "max_steps", None)
@@ -109,7 +109,12 @@ class EnvMaker:
     def __init__(self, agent: AgentBase, make: MakeEnv = make_env) -> None:
         self._agent, self._make = agent, make
         self._kwargs: Mapping[str, Any] | None = None
-        """More arguments of every environment after the first; None: not tried yet which ones render text."""
+        """None: not tried yet which ones render text."""
+
+    @property
+    def more(self) -> Mapping[str, Any]:
+        """More arguments of every environment after the first."""
+        return self._kwargs or {}
 
     def __call__(self) -> gymnasium.Env[Any, Any]:
         if self._kwargs is not None:

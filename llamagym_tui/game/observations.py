@@ -7,6 +7,7 @@ imported when a space is looked at.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ Range = tuple[float, float]
 LEVELS = 100
 WIDEST = 1_000.0
 """Difference of bounds that still say where between them a number will be."""
-STEPS, SEED = 1_000, 0
-"""Random play by which ranges are measured."""
+STEPS, LONG_S, SEED = 1_000, 10.0, 0
+"""Random play by which ranges are measured, at most."""
 
 
 def level(number: float, low: float, high: float) -> str:
@@ -119,8 +120,11 @@ def _random_play(env: gymnasium.Env[Any, Any]) -> list[list[float]]:
 
     env.action_space.seed(SEED)
     seen = [numbers(env.reset(seed=SEED)[0])]
+    until = time.monotonic() + LONG_S
     with suppress(Exception):
         for _ in range(STEPS):
+            if time.monotonic() > until:
+                break
             observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
             seen.append(numbers(observation))
             if terminated or truncated:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import Event
 from llamagym_tui.setup import catalog
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.learning.sft import SFTStats
     from llamagym_tui.engine.model.loading import LoadedModel
     from llamagym_tui.engine.policy.policy import Policy
+    from llamagym_tui.trainer.rollout.env_process import ParallelMaker
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
     from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -106,6 +108,14 @@ class Builders:
 
         return PPO(policy, self.config.ppo, self.config.seed)
 
+    def make_env(self, agent: AgentBase) -> ParallelMaker:
+        """Makes the environments of a rollout, in processes of their own if they are slow."""
+        from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
+
+        ranges = getattr(agent, "observation_ranges", None)
+        there = partial(agent_env_of, self.config.agent, self.config.env, ranges)
+        return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
+
     def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
         """The environments, not reset yet.
 
@@ -126,6 +136,7 @@ class Builders:
             emit=emit,
             episode_limit=config.episodes,
             max_failures=config.max_failures,
+            make_env=self.make_env(agent),
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
@@ -175,6 +186,7 @@ class Builders:
             should_stop=should_stop,
             warn=warn,
             progress=progress,
+            make_env=self.make_env(agent),
         )
 
     def warm_start(

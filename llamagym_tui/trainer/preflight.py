@@ -169,7 +169,8 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
                 if terminated or truncated or time.monotonic() > until:
                     break
                 episodes[-1].append(observation_text(agent, observation, info))
-            observation, info = env.reset()
+            if time.monotonic() < until:
+                observation, info = env.reset()
     return episodes
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode, Prompt
@@ -20,6 +20,7 @@ from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol import events
+from llamagym_tui.trainer.rollout.env_process import EnvProcess
 from llamagym_tui.trainer.rollout.environments import (
     LARGEST_RETURN,
     Outcome,
@@ -27,6 +28,7 @@ from llamagym_tui.trainer.rollout.environments import (
     episode_seed,
     in_words,
     stepped,
+    was_reset,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from llamagym_tui.engine.tokens.tokenization import Opening
 
+AnyEnv: TypeAlias = "gymnasium.Env[Any, Any] | EnvProcess"
 MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
 
@@ -65,20 +68,27 @@ class PendingPrompt(NamedTuple):
     """Names of those that are admissible. None: those of every turn."""
 
 
-class Turn(NamedTuple):
-    """A reply, what the agent read in it, and what that led to."""
+class Move(NamedTuple):
+    """A reply, and what the agent read in it."""
 
+    sampled: Reply
     reply: str
     replaced: str | None
     """The agent's own reply, if a person's is used instead."""
     reading: ActionReading
     action: Any
+
+
+class Turn(NamedTuple):
+    """A move, and what that led to."""
+
+    move: Move
     outcome: Outcome
 
     @property
     def names_none(self) -> bool:
         """Whether the reply counts as one that names no action."""
-        return self.reading.failed or self.outcome.is_refused
+        return self.move.reading.failed or self.outcome.is_refused
 
 
 @dataclass(slots=True)
@@ -89,7 +99,7 @@ class Shared:
     policy: Policy
     spectator: Spectator
     notices: Notices
-    make_env: Callable[[], gymnasium.Env[Any, Any]]
+    make_env: Callable[[], AnyEnv]
     max_turns: int
     seed: int
     """Of the run, from which each episode's own follows."""
@@ -99,7 +109,7 @@ class Shared:
 class EnvSlot:
     shared: Shared
     index: int
-    env: gymnasium.Env[Any, Any]
+    env: AnyEnv
     episode: Episode | None = None
     """None: none is under way."""
     number: int = 0
@@ -128,6 +138,15 @@ class EnvSlot:
     def close(self) -> None:
         close(self.env, self.index)
 
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What a function of the environment returns, where that is."""
+        return self.env.call(function, *args) if isinstance(self.env, EnvProcess) else function(self.env, *args)
+
+    def prepare(self, number: int) -> None:
+        """Let the next `begin` find its environment reset, or on the way to it, if that has a process of its own."""
+        if isinstance(self.env, EnvProcess) and not self.is_broken:
+            self.env.send(was_reset, self.shared.agent.env_id, episode_seed(self.shared.seed, number))
+
     def begin(self, number: int, mode: Mode, system_prompt: str, prompt_version: int) -> None:
         """Begin an episode.
 
@@ -143,9 +162,9 @@ class EnvSlot:
             if self.is_broken:
                 self.close()
                 self.env, self.is_broken = self.shared.make_env(), False
-            observation, info = self.env.reset(seed=episode_seed(self.shared.seed, number))
         except RAISED as error:
             raise EpisodeFault(f"{agent.env_id} failed to reset", error) from error
+        observation, info = self._call(was_reset, agent.env_id, episode_seed(self.shared.seed, number))
         self.observation, self.admissible = in_words(agent, policy, observation, info)
         episode = Episode(policy, system_prompt, prompt_version=prompt_version)
         try:
@@ -180,29 +199,36 @@ class EnvSlot:
             self.admissible,
         )
 
-    def turn(self, reply: Reply) -> Turn:
-        """Act by the policy's reply."""
-        return self._acted(self.under_way.reply(reply))
+    def move(self, reply: Reply, text: str | None = None, replaced: str | None = None) -> Move:
+        """Read a reply, of which an environment in a process of its own begins the step.
 
-    def turn_instead(self, text: str, reply: Reply, replaced: str) -> Turn:
-        """Act by a person's reply; the policy's was `replaced`, and its value is the reply's."""
-        self.under_way.add_untrained_reply(text, value=reply.value)
-        self.is_corrected, self.knows_last = True, False
-        return self._acted(text, replaced)
-
-    def _acted(self, reply: str, replaced: str | None = None) -> Turn:
+        With `replaced`, the policy's own, the text is a person's; its value is the reply's.
+        """
         agent = self.shared.agent
-        reading = agent.read(reply)
-        self.shared.notices.of_reading(reply, reading)
+        text = self.shared.policy.chat.text(reply.ids) if text is None else text
+        reading = agent.read(text)
+        self.shared.notices.of_reading(text, reading)
         action = agent.fallback_action if reading.failed else reading.action
-        outcome = stepped(self.env, agent.env_id, action, is_fallback=reading.failed)
+        if isinstance(self.env, EnvProcess):
+            self.env.send(stepped, agent.env_id, action, reading.failed)
+        return Move(reply, text, replaced, reading, action)
+
+    def turn(self, move: Move) -> Turn:
+        """Act by a move."""
+        if move.replaced is None:
+            self.under_way.reply(move.sampled)
+        else:
+            self.under_way.add_untrained_reply(move.reply, value=move.sampled.value)
+            self.is_corrected, self.knows_last = True, False
+        outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
-            self.shared.notices.of_refusal(reply)
-        return Turn(reply, replaced, reading, action, outcome)
+            self.shared.notices.of_refusal(move.reply)
+        return Turn(move, outcome)
 
     def add(self, turn: Turn) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
-        agent, (observation, reward, terminated, truncated, info, is_refused, steps) = self.shared.agent, turn.outcome
+        agent, move = self.shared.agent, turn.move
+        observation, reward, terminated, truncated, info, is_refused, steps = turn.outcome
         if not abs(self.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
@@ -217,13 +243,13 @@ class EnvSlot:
             events.TurnFinished(
                 episode=self.number,
                 turn=self.length,
-                reply=turn.reply,
-                action=shown_action(turn.action),
-                action_name=agent.action_name(turn.action),
-                how=turn.reading.how if turn.replaced is None else "human",
+                reply=move.reply,
+                action=shown_action(move.action),
+                action_name=agent.action_name(move.action),
+                how=move.reading.how if move.replaced is None else "human",
                 reward=reward,
-                replaced=turn.replaced,
-                replaced_action="" if turn.replaced is None else named_action(agent, turn.replaced),
+                replaced=move.replaced,
+                replaced_action="" if move.replaced is None else named_action(agent, move.replaced),
                 is_refused=is_refused,
             )
         )
@@ -242,9 +268,9 @@ class EnvSlot:
 
     def _count(self, turn: Turn) -> None:
         """Count which action the policy's own reply named."""
-        is_named = turn.replaced is None and not turn.names_none
-        if is_named and isinstance(turn.action, int) and 0 <= turn.action < len(self.actions):
-            self.actions[turn.action] += 1
+        action, is_named = turn.move.action, turn.move.replaced is None and not turn.names_none
+        if is_named and isinstance(action, int) and 0 <= action < len(self.actions):
+            self.actions[action] += 1
 
     def _cut(self) -> str:
         """Why the episode cannot go on although its environment could; empty: it can."""

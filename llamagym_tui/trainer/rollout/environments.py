@@ -1,4 +1,4 @@
-"""Calls into other people's code: an environment's step and close, and an agent's text of an observation.
+"""Calls into other people's code: an environment's reset, step and close, and an agent's text of an observation.
 
 What they raise is an `EpisodeFault` that names them, with the action.
 """
@@ -47,7 +47,15 @@ def episode_seed(run_seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
 
 
-def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, *, is_fallback: bool) -> Outcome:
+def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any, observed.Info]:
+    try:
+        observation, info = env.reset(seed=seed)
+        return observation, info
+    except RAISED as error:
+        raise EpisodeFault(f"{env_id} failed to reset", error) from error
+
+
+def stepped(env: gymnasium.Env[Any, Any], env_id: str, action: Any, is_fallback: bool) -> Outcome:
     try:
         observation, reward, terminated, truncated, info = env.step(action)
         is_refused, steps = observed.is_refused(info), observed.action_steps(info)
@@ -88,7 +96,7 @@ def observation_text(agent: AgentBase, observation: Any, info: observed.Info) ->
     return text if text.isascii() else text.encode(errors="replace").decode()  # lone surrogates are no characters
 
 
-def close(env: gymnasium.Env[Any, Any], index: int) -> None:
+def close(env: Any, index: int) -> None:
     """Close an environment; one that fails in that ends nothing."""
     try:
         env.close()

@@ -13,6 +13,7 @@ from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, WarningRaised
+from llamagym_tui.trainer.rollout.env_slot import AnyEnv
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -45,6 +46,7 @@ def evaluate(
     should_stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
+    make_env: Callable[[], AnyEnv] | None = None,
 ) -> Evaluation:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
@@ -76,6 +78,7 @@ def evaluate(
         greedy=greedy,
         episode_limit=episodes,
         max_failures=max_failures,
+        make_env=make_env,
     )
     rollout.mode = "inference"
     if system_prompt is not None:

@@ -26,11 +26,12 @@ from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
-from llamagym_tui.trainer.rollout.env_slot import EnvSlot, PendingPrompt, Shared, named_action
+from llamagym_tui.trainer.rollout.env_process import ParallelMaker
+from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures
 from llamagym_tui.trainer.rollout.notices import Notices
-from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeats, saved_episode
+from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel
@@ -56,6 +57,7 @@ class Rollout:
         greedy: bool = False,
         episode_limit: int | None = None,
         max_failures: int = MAX_FAILURES,
+        make_env: Callable[[], AnyEnv] | None = None,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
@@ -67,6 +69,7 @@ class Rollout:
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
+            make_env: None: `EnvMaker`.
         Raises:
             EnvError: an environment cannot be made.
         """
@@ -81,7 +84,13 @@ class Rollout:
 
         self.failures = Failures(max_failures, warn)
         self.shared = Shared(
-            agent, policy, self.spectator, Notices(agent, warn), EnvMaker(agent), max_turns=max_turns or 0, seed=seed
+            agent,
+            policy,
+            self.spectator,
+            Notices(agent, warn),
+            make_env or EnvMaker(agent),
+            max_turns=max_turns or 0,
+            seed=seed,
         )
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
@@ -99,6 +108,9 @@ class Rollout:
         self._batch = BatchUnderWay(FIRST_LENGTH)
         self.slots: list[EnvSlot] = []
         self.resize(n_envs)
+        if isinstance(make_env, ParallelMaker) and make_env.slow_s is not None:
+            took = f"{agent.env_id} takes {1e3 * make_env.slow_s:,.0f} ms a step"
+            warn(f"{took}: {n_envs:,} environments step at the same time.")
         self.shared.max_turns = max_turns or turn_limit(self.slots[0].env)
         self._batch.typical_length = min(self.shared.max_turns, FIRST_LENGTH)
 
@@ -230,7 +242,7 @@ class Rollout:
         emit, self._emit = self._emit, lambda event: None
         lost = 0
         if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
-            lost = sum(not repeats(self.slots[each.env], each) for each in saved.episodes)
+            lost = repeat([(self.slots[each.env], each) for each in saved.episodes])
             self._batch.typical_length, self._sampler.lookahead = saved.typical_length, Lookahead(*saved.lookahead)
             self._batch.add(saved.trajectories)
         self._started, self._emit = saved.started, emit
@@ -276,12 +288,16 @@ class Rollout:
 
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
+        starting: list[tuple[EnvSlot, int]] = []
         for slot in self.slots:
             if slot.episode is not None:
                 continue
-            if not self._may_start():
+            if not self._may_start(len(starting)):
                 break
-            number, self._started = self._started, self._started + 1
+            slot.prepare(self._started)
+            starting.append((slot, self._started))
+            self._started += 1
+        for slot, number in starting:
             try:
                 slot.begin(number, self._mode, self.system_prompt, self.prompt_version)
             except EpisodeFault as fault:
@@ -302,7 +318,8 @@ class Rollout:
         if self.awaits_person or self._replies is None:
             return []
         replies, self._replies = self._replies, None
-        ended = [self._turn(self.slots[index], reply) for index, reply in replies.items()]
+        moves = [self._move(self.slots[index], reply) for index, reply in replies.items()]
+        ended = [self._turn(self.slots[index], move) for index, move in zip(replies, moves, strict=True)]
         self.keep_wheel_in_view()  # a failure somewhere may be watched from now on, or an episode held
         return [episode for episode in ended if episode is not None]
 
@@ -343,15 +360,16 @@ class Rollout:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
             self.wheel.let_go("another conversation is watched")
 
-    def _may_start(self) -> bool:
-        if self.episode_limit is not None and self.episodes + self.live >= self.episode_limit:
+    def _may_start(self, starting: int) -> bool:
+        """Whether one more episode may begin, with those that are about to."""
+        if self.episode_limit is not None and self.episodes + self.live + starting >= self.episode_limit:
             return False
         if self._mode == "inference":
             return True
         if self.cuts_episodes and self.policy.history == 0:
             return True
         training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
-        return self._batch.needs_more(self.batch_turns, training)
+        return self._batch.needs_more(self.batch_turns, training + [0] * starting)
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
@@ -413,13 +431,16 @@ class Rollout:
 
         return on_token
 
-    def _turn(self, slot: EnvSlot, reply: Reply) -> EndedEpisode | None:
-        """Act in one environment, by the agent's reply or the person's; what is counted if that ended its episode."""
+    def _move(self, slot: EnvSlot, reply: Reply) -> Move:
+        """What is done in one environment, by the agent's reply or the person's."""
+        if slot.index == self.wheel.env:
+            return slot.move(reply, self.wheel.take_reply(), self.policy.chat.text(reply.ids))
+        return slot.move(reply)
+
+    def _turn(self, slot: EnvSlot, move: Move) -> EndedEpisode | None:
+        """Act in one environment; what is counted if that ended its episode."""
         try:
-            if slot.index == self.wheel.env:
-                turn = slot.turn_instead(self.wheel.take_reply(), reply, self.policy.chat.text(reply.ids))
-            else:
-                turn = slot.turn(reply)
+            turn = slot.turn(move)
             self.env_steps += 1
             if (ended := slot.add(turn)) is None:
                 return None

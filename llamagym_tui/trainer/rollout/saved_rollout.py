@@ -6,7 +6,7 @@ that gave the same observations and rewards is seen by comparing what is kept of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -90,18 +90,35 @@ def saved_episode(slot: EnvSlot) -> SavedEpisode:
     )
 
 
-def repeats(slot: EnvSlot, saved: SavedEpisode) -> bool:
-    """Play an episode again by its replies; whether it came to where it stood. If not, none is under way."""
-    chat = slot.shared.policy.chat
+def repeat(episodes: list[tuple[EnvSlot, SavedEpisode]]) -> int:
+    """Play episodes again by their replies, together; how many did not come to where they stood, and are not under
+    way."""
+    under_way, lost = [_repeats(slot, saved) for slot, saved in episodes], 0
+    while under_way:
+        for each in list(under_way):
+            try:
+                next(each)
+            except StopIteration as end:
+                under_way.remove(each)
+                lost += not end.value
+    return lost
+
+
+def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
+    """Yields where a slow environment has begun what comes next; returns whether the episode was repeated."""
+    end_ids = slot.shared.policy.chat.end_ids
     try:
+        slot.prepare(saved.number)
+        yield
         slot.begin(saved.number, saved.mode, saved.system_prompt, saved.prompt_version)
         slot.under_way.history = saved.history
-        for reply, replaced in saved.turns(chat.end_ids):
+        for reply, replaced in saved.turns(end_ids):
             if slot.episode is None:
                 return False
             slot.episode.observe(slot.observation, slot.admissible)
-            turn = slot.turn(reply) if replaced is None else slot.turn_instead(chat.text(reply.ids), reply, replaced)
-            slot.add(turn)
+            move = slot.move(reply, replaced=replaced)
+            yield
+            slot.add(slot.turn(move))
         if slot.episode is not None:
             slot.episode.cut_at = saved.cut_at
             if saved_episode(slot) == saved:

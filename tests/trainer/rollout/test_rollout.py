@@ -357,7 +357,8 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
 def test_an_evaluation_plays_on_seeds_that_its_run_does_not_see(make_policy, monkeypatch):
     seeds, reset = [], CountEnv.reset
     monkeypatch.setattr(CountEnv, "reset", lambda env, seed=None, **more: seeds.append(seed) or reset(env, seed=seed))
-    builders, policy = Builders(RunConfig(agent="count", run_dir="", seed=3, n_envs=8)), make_policy()
+    config = RunConfig(agent="count", run_dir="", seed=3, n_envs=8, parallel_envs="off")
+    builders, policy = Builders(config), make_policy()
     builders.rollout(CountAgent(), policy, seed=3, emit=lambda event: None).begin_episodes()
     trained = set(seeds)
     seeds.clear()

@@ -1,0 +1,204 @@
+"""An environment in a process of its own: slow ones step at the same time, and one that dies is made again alone.
+
+The process calls functions on its environment as they are sent, one at a time, and returns what came out; it ends with
+the trainer, however that ends. Whether a rollout's environments are slow is measured once, by `ParallelMaker`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+from llamagym_tui.config import ParallelEnvs
+from llamagym_tui.errors import EnvError
+from llamagym_tui.game.environment import EnvMaker, agent_env
+from llamagym_tui.setup.catalog import find_agent
+from llamagym_tui.trainer.generators import Generators
+from llamagym_tui.trainer.rollout.environments import close
+from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from llamagym_tui.game.observations import Range
+
+SLOW_S = 0.005
+"""Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""
+STEPS, LONG_S = 3, 1.0
+"""Of a measurement, at most: a first step may be slow alone."""
+END_S = 2.0
+"""Seconds that an environment has to close."""
+OFF = "--parallel-envs off steps it in the trainer's own process"
+
+
+def agent_env_of(
+    spec: str, env: Mapping[str, Any], ranges: Sequence[Range] | None, more: Mapping[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    """The environment of an agent that is known by what can be sent to another process."""
+    return agent_env(find_agent(spec, env, ranges)(), **more)
+
+
+class EnvProcess:
+    """What an `EnvSlot` needs of an environment, from one in another process; begins to be made at once."""
+
+    def __init__(self, make: Callable[[], gymnasium.Env[Any, Any]], like: gymnasium.Env[Any, Any]) -> None:
+        """`make` can be pickled, and makes an environment with the spaces of `like`.
+
+        Raises:
+            EnvError: the system allows no more processes.
+        """
+        self.action_space, self.spec, self.render_mode = like.action_space, like.spec, like.render_mode
+        self._is_sent = False
+        """Whether a result is on its way."""
+        self._unsent: EpisodeFault | None = None
+        """Why a call could not be sent."""
+        kind = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context: Any = multiprocessing.get_context(kind)  # a fork of the trainer would have its locks, not its threads
+        context.set_forkserver_preload(["gymnasium", __name__])
+        try:
+            self._connection, theirs = context.Pipe()
+            # A daemon could start no process of its own.
+            self._process = context.Process(target=_serve, args=(theirs, make), daemon=False)
+            self._process.start()
+        except OSError as error:
+            raise EnvError(f"No process can be started for an environment: {error}; {OFF}.") from error
+        theirs.close()
+        atexit.register(self._process.kill)  # multiprocessing would wait for it
+
+    def send(self, function: Callable[..., Any], *args: Any) -> None:
+        """Begin a call, which the next `call` is the end of."""
+        try:
+            self._connection.send((function, args))
+        except OSError:
+            self._unsent = self._death()
+        except Exception as error:  # of pickling, whatever it comes upon
+            self._unsent = EpisodeFault(f"its action cannot be sent to another process ({OFF})", error)
+        self._is_sent = True
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What a function of the environment returns there, called now if it was not sent before.
+
+        Raises:
+            EpisodeFault: the function failed there, or the process has ended.
+        """
+        if not self._is_sent:
+            self.send(function, *args)
+        self._is_sent, unsent, self._unsent = False, self._unsent, None
+        if unsent is not None:
+            raise unsent
+        try:
+            result = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        if isinstance(result, EpisodeFault):
+            raise result
+        return result
+
+    def render(self) -> Any:
+        return self.call(methodcaller("render"))
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.join(0 if self._is_sent else END_S)
+        self._process.kill()
+        self._process.join()
+        atexit.unregister(self._process.kill)
+
+    def _death(self) -> EpisodeFault:
+        self._process.join(END_S)
+        code = self._process.exitcode or 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return EpisodeFault(f"the process of the environment {how}")
+
+
+def _serve(connection: Connection, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is the trainer's
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    made: gymnasium.Env[Any, Any] | EpisodeFault
+    try:
+        made = make()
+    except RAISED as error:
+        made = EpisodeFault("the environment cannot be made in another process", error)
+    while True:
+        try:
+            function, args = connection.recv()
+        except (EOFError, OSError):  # the trainer needs it no more
+            break
+        result = made if isinstance(made, EpisodeFault) else _result(function, made, args)
+        try:
+            connection.send(result)
+        except OSError:
+            break
+        except Exception as error:  # of pickling
+            connection.send(EpisodeFault(f"its observation or info cannot be sent to another process ({OFF})", error))
+    if not isinstance(made, EpisodeFault):
+        close(made, 0)
+
+
+def _result(function: Callable[..., Any], env: gymnasium.Env[Any, Any], args: tuple[Any, ...]) -> Any:
+    try:
+        return function(env, *args)
+    except EpisodeFault as fault:
+        return fault
+    except RAISED as error:
+        return EpisodeFault("a call failed", error)
+
+
+def _end_with_parent() -> None:
+    """The trainer may be killed in the middle of a step of this environment."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+    os._exit(1)
+
+
+class ParallelMaker:
+    """Makes a rollout's environments, as `EnvMaker` does or each in a process of its own; the first one is measured."""
+
+    def __init__(self, here: EnvMaker, there: Callable[..., gymnasium.Env[Any, Any]], when: ParallelEnvs) -> None:
+        """`there` can be pickled, and makes an environment with more keyword arguments, in a mapping."""
+        self._here, self._there, self._when = here, there, when
+        self._like: gymnasium.Env[Any, Any] | None = None
+        """What environments in processes are like. None: they are in this one."""
+        self.slow_s: float | None = None
+        """Seconds of a measured step, where it decided for processes."""
+
+    def __call__(self) -> gymnasium.Env[Any, Any] | EnvProcess:
+        if self._like is None:
+            env, when, self._when = self._here(), self._when, "off"
+            if when == "off" or (when == "auto" and (step_s := _measured_step(env)) <= SLOW_S):
+                return env
+            self._like, self.slow_s = env, step_s if when == "auto" else None
+            close(env, 0)
+        return EnvProcess(partial(self._there, self._here.more), self._like)
+
+
+def _measured_step(env: gymnasium.Env[Any, Any]) -> float:
+    """Seconds of a step, the least of some, on random actions; 0: it fails, or shows what cannot be sent."""
+    least, began, generators = float("inf"), time.perf_counter(), Generators.now()
+    try:
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        for _ in range(STEPS):
+            action, at = env.action_space.sample(), time.perf_counter()
+            observation, _, terminated, truncated, info = env.step(action)
+            least = min(least, time.perf_counter() - at)
+            if least <= SLOW_S or time.perf_counter() - began > LONG_S:
+                break
+            if terminated or truncated:
+                env.reset()
+        pickle.dumps((observation, info))
+    except RAISED:
+        return 0.0
+    finally:
+        generators.restore()
+    return least
