@@ -260,6 +260,9 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of sampling."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     """Settings of the adapter, used when `full_finetuning` is false."""
+    measured: dict[str, str] = field(default_factory=dict)
+    """Settings that follow from the first batch's episodes, by their dotted names, with the reason for their values; an
+    empty one: not measured yet."""
 
 
 C = TypeVar("C", bound=Struct)
@@ -303,6 +306,9 @@ def flat(settings: Struct) -> dict[str, Any]:
 Value = bool | int | float | str | None
 """What a setting can be changed to."""
 
+MEASURED = ("ppo.gamma", "ppo.lam", "ppo.reward_scale", "ppo.batch_size", "ppo.whole_episodes")
+"""Settings that a run's first batch decides, unless they are given."""
+
 LIVE = (
     "ppo.lr",
     "ppo.lr_final",
@@ -313,6 +319,9 @@ LIVE = (
     "ppo.entropy_coef",
     "ppo.entropy_coef_final",
     "ppo.clip_range",
+    "ppo.gamma",
+    "ppo.lam",
+    "ppo.reward_scale",
     "ppo.target_kl",
     "ppo.parse_penalty",
     "ppo.max_grad_norm",
@@ -384,6 +393,15 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
     """Changes that a resumed run has to make again: those of settings that were not given again meanwhile."""
     known = {name: change for name, change in earlier.items() if name in LIVE}
     return {name: change.after for name, change in known.items() if value_of(config, name) == change.before}
+
+
+def with_measured(config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]) -> RunConfig:
+    """The settings with the values that were measured; no other ones are to be measured any more."""
+    known = msgspec.to_builtins(config)
+    for name, value in values.items():
+        group, key = place_of(known, name)
+        group[key] = value
+    return from_dict(RunConfig, known | {"measured": dict(reasons)})
 
 
 def turns_kept(history: History, own: int | None) -> int | None:

@@ -187,8 +187,10 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         """Start the trainer again: from its checkpoint, or in a new folder if it never wrote one."""
         assert self.config is not None
         resume = self._state.checkpoint is not None or self.config.resume
+        known = self._state.config
         self.config = replace(
             self.config,
+            **({"ppo": known.ppo, "measured": known.measured} if resume else {}),  # as its first batch has decided
             resume=resume,
             run_dir=self.config.run_dir if resume else self._new_run_dir(),
             mode=self._state.mode,

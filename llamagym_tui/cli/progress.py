@@ -22,6 +22,7 @@ from llamagym_tui.protocol.events import (
     RolledBack,
     RunStarted,
     SettingsChanged,
+    SettingsMeasured,
     UpdateFinished,
     WarmStartFinished,
     WarmStartProgressed,
@@ -29,7 +30,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted
-from llamagym_tui.state.reduce import warm_start_text
+from llamagym_tui.state.reduce import measured_text, warm_start_text
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -90,6 +91,8 @@ class Progress(ABC):
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
             case SettingsChanged():
                 self.notify("changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items()))
+            case SettingsMeasured():
+                self.notify(f"measured: {measured_text(event)}")
             case _:
                 pass
 

@@ -576,6 +576,15 @@ class SettingsChanged(Event, frozen=True, kw_only=True):
     """Episodes before, since the run began."""
 
 
+class SettingsMeasured(Event, frozen=True, kw_only=True):
+    """Settings follow from the episodes of the run's first batch, and hold from its update on."""
+
+    values: dict[str, Value]
+    """By dotted names of `RunConfig`."""
+    reasons: dict[str, str]
+    """For people, one for each, with its value."""
+
+
 class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
@@ -655,6 +664,7 @@ AnyEvent = (
     | CheckpointSaved
     | RolledBack
     | SettingsChanged
+    | SettingsMeasured
     | WarningRaised
     | EventsLeftOut
     | SessionFailed

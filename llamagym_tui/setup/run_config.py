@@ -6,15 +6,16 @@ from the settings of the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.config import History, RunConfig, from_dict
+from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, place_of, setting_types
 from llamagym_tui.errors import UntrustedAgent, UsageError
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import catalog, trust
 from llamagym_tui.user_files import file_text
@@ -47,7 +48,10 @@ def run_config(
 
         given |= settings(assignments)
     if agent is not None:
-        ranges = getattr(catalog.find_agent(agent, given.get("env")), "observation_ranges", ())
+        agent_class = catalog.find_agent(agent, given.get("env"))
+        if agent_class.run_settings and not resume:
+            given = _with_own_settings(agent_class, given)
+        ranges = getattr(agent_class, "observation_ranges", ())
         trust.remember_typed(agent)
         given |= {"agent": catalog.absolute_spec(agent), "observation_ranges": list(ranges) or None}
     if "model" in given:
@@ -57,7 +61,31 @@ def run_config(
     if agent is None:
         raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
+    given["measured"] = {name: "" for name in MEASURED if not _has(given, name)}
     return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
+
+
+def _with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
+    """What is given, on top of what an agent sets of its runs.
+
+    Raises:
+        UsageError: the agent sets something that is no setting.
+    """
+    from llamagym_tui.setup.assignments import OPTIONS_OF, merged
+
+    found: dict[str, Any] = {}
+    for name, value in agent_class.run_settings.items():
+        if name not in setting_types() or name in OPTIONS_OF:
+            raise UsageError(f"{agent_class.__name__}.run_settings has {name!r}, which is no setting of a run.")
+        section, key = place_of(found, name)
+        section[key] = value
+    return merged(found, given)
+
+
+def _has(settings: Mapping[str, Any], name: str) -> bool:
+    """Whether settings by sections name one by its dotted name."""
+    section, _, key = name.rpartition(".")
+    return key in settings.get(section, {})
 
 
 def with_run_dir(config: RunConfig) -> RunConfig:
@@ -186,8 +214,6 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
-    from llamagym_tui.setup.assignments import merged
-
     earlier = run_store.read_config(folder)
     if "agent" not in given:
         try:
@@ -198,7 +224,10 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
             trust.trust(untrusted)
     elif given["agent"] == earlier.agent:
         del given["observation_ranges"]  # a policy reads numbers as it learnt to
+    from llamagym_tui.setup.assignments import merged
+
     settings = merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True}
+    settings["measured"] = {name: why for name, why in earlier.measured.items() if not _has(given, name)}
     if settings["history"] == "own":  # begun by a version that knew the whole conversation alone
         settings["history"] = "all"
     return from_dict(RunConfig, settings)

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 from msgspec import structs
 
-from llamagym_tui.config import FINAL
+from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import RECENT, counted, evaluated_return
@@ -92,6 +92,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _mode_changed(state, event)
         case events.SettingsChanged():
             return _settings_changed(_after(state, event, "pending"), event)
+        case events.SettingsMeasured(values=values, reasons=reasons):
+            measured = replace(state, config=with_measured(state.config, values, reasons))
+            return _noted(measured, f"Measured in the first batch: {clipped(measured_text(event))}.")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -156,6 +159,13 @@ def warm_start_text(event: events.WarmStartFinished) -> str:
         f"{counted(event.demonstrations, 'demonstration')}, {how} and {event.elapsed_s:,.0f} s; "
         f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
     )
+
+
+def measured_text(event: events.SettingsMeasured) -> str:
+    """What the first batch has decided, as one line; without what stays at its default, unless all does."""
+    usual = flat(RunConfig(agent="", run_dir=""))
+    other = [why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)]
+    return "; ".join(other or list(event.reasons.values())[:1])
 
 
 def comparison_text(event: events.WarmStartEvaluated) -> str:

@@ -104,7 +104,7 @@ def differences(
         {name: _shown(value, made, name) for name, value in flat(config).items()}
         for config, made in zip((first, second), changes, strict=True)
     )
-    names = [name for name in one if name not in ("run_dir", "resume")]
+    names = [name for name in one if name not in ("run_dir", "resume", "measured")]
     return {name: (one[name], other[name]) for name in names if one[name] != other[name]}
 
 

@@ -7,8 +7,9 @@ is up to the session. Live changes are kept in the checkpoints, and a resumed ru
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from llamagym_tui.config import (
     Mode,
@@ -20,6 +21,7 @@ from llamagym_tui.config import (
     changes_to_restore,
     turns_kept,
     with_final_values,
+    with_measured,
 )
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import events
@@ -57,7 +59,7 @@ class Run:
         `config` has the settings as they were given; live changes of an earlier session are made again.
         """
         start = parts.start
-        self.config = self._given = config
+        self.config = self.given = config
         self.agent, self.policy, self.ppo, self.rollout = parts.agent, parts.policy, parts.ppo, parts.rollout
         self.stopwatch = Stopwatch(clock, start.elapsed_s)
         self.action_probes = ActionProbes(parts.agent, parts.policy)
@@ -127,8 +129,10 @@ class Run:
         """Update the policy on the batch that is full; a stop between two optimizer steps keeps the steps made."""
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
+        batch = self.rollout.take_batch()
+        self._measure(batch)
         figures = self.ppo.update(
-            self.rollout.take_batch(),
+            batch,
             should_stop=should_stop,
             progress=lambda epoch, epochs: emit(
                 events.PhaseChanged(phase="updating", detail=f"epoch {epoch} of {epochs}")
@@ -142,6 +146,22 @@ class Run:
         if stats.first_ratio > LARGEST_FIRST_RATIO:
             self._emitter.warn(event_builders.ratio_warning(stats.first_ratio))
         self._verdict = self._monitor.judge(stats)
+
+    def _measure(self, batch: Sequence[Any]) -> None:
+        """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
+        changes = changes_since(self.given, self.config)
+        wanted = [name for name, why in self.config.measured.items() if not why and name not in changes]
+        ended = [episode for episode in batch if not episode.goes_on] if wanted else []
+        if not ended:
+            return
+        from llamagym_tui.engine.learning.measured_settings import measured_settings
+
+        found = measured_settings(ended)
+        values = {name: found[name].value for name in wanted}
+        reasons = {name: found[name].reason for name in wanted}
+        self.given = with_measured(self.given, values, reasons)
+        self._apply(with_measured(self.config, values, reasons))
+        self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 
     def react_to_update(self) -> None:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
@@ -194,7 +214,7 @@ class Run:
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
-        if restored := changes_since(self._given, self.config):
+        if restored := changes_since(self.given, self.config):
             self._emit_changes({name: change.after for name, change in restored.items()})
 
     def _emit_changes(self, changes: dict[str, Value]) -> None:
@@ -291,7 +311,7 @@ class Run:
             system_prompt=self.rollout.system_prompt,
             prompt_version=self.rollout.prompt_version,
             recent_returns=self._episode_counter.recent_returns,
-            changed=changes_since(self._given, self.config),
+            changed=changes_since(self.given, self.config),
             best=self._monitor.best,
             generation=self.config.generation,
             seen=self._monitor.seen,

@@ -118,7 +118,10 @@ class Session:
         found: dict[str, Any] = {"history": "all" if history is None else history}
         if self._config.threads is None and parts.loaded.device == "cpu":
             found["measured_threads"] = parts.threads
-        self._config = msgspec.structs.replace(self._config, **found)
+        self._keep(msgspec.structs.replace(self._config, **found))
+
+    def _keep(self, config: RunConfig) -> None:
+        self._config = config
         with contextlib.suppress(OSError):  # then a resumed run finds it again
             self._store.write_config(self._config)
 
@@ -176,6 +179,8 @@ class Session:
         run.report_episodes()
         self._enter(Phase.UPDATING)
         run.update(should_stop=lambda: self._should_end_update(run))
+        if run.given is not self._config:
+            self._keep(run.given)  # with what its first batch has decided
         self._enter(Phase.ROLLING_OUT)
         if self._is_followed and (probed := run.action_probes.probe_again()) is not None:
             self._emit(probed)

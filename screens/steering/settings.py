@@ -111,7 +111,9 @@ class SettingsDialog(ModalScreen[None]):
         if scheduled is not None and name not in state.settings and f"{scheduled:.3g}" != began:
             text = f"{scheduled:.3g} (began at {began})"
         pending = f"  → {one_line(value_text(requested[name]))}, pending" if name in requested else ""
-        mark = "  changed" if name in state.settings and not pending else ""
+        mark = "  measured" if config.measured.get(name) else ""
+        mark = "  changed" if name in state.settings else mark
+        mark = "" if pending else mark
         return Content.assemble(
             f"{SETTINGS[name].title:<26}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent")
         )
@@ -123,7 +125,9 @@ class SettingsDialog(ModalScreen[None]):
 
     def _show_chosen(self) -> None:
         text = SETTINGS[self._chosen]
-        meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
+        measured = "" if self._chosen in self._state.settings else self._config.measured.get(self._chosen, "")
+        why = f" Measured: {measured}." if measured else ""
+        meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.{why}", ASIDE))
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()

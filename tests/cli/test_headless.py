@@ -24,6 +24,7 @@ from llamagym_tui.protocol.events import (
     PromptChanged,
     RolledBack,
     SettingsChanged,
+    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
@@ -332,6 +333,7 @@ NOTICES: list[Event] = [
     WarningRaised(message="The disk is nearly full."),
     RolledBack(update=7, path="run/good", reason="requested"),
     SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
+    SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"}),
 ]
 
 
@@ -345,6 +347,7 @@ def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     assert "warning: The disk is nearly full." in seen
     assert "rolled back to update 7: requested" in seen
     assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
+    assert "measured: discount 0.99: long" in seen
 
 
 class Terminal(io.StringIO):

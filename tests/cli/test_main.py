@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from llamagym_tui.cli import main
 from llamagym_tui.cli.main import app
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import MEASURED, RunConfig
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.setup.run_config import checked_model
 from tests import fakes
@@ -89,6 +89,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         mode="inference",
         system_prompt="Hit below 13.",
         on_collapse="rollback",
+        measured=dict.fromkeys(MEASURED, ""),
     )
     assert options == {"json_output": True, "debug": False}
 
@@ -96,7 +97,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
 def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headless: Headless, data: Path) -> None:
     assert run("train", "blackjack").exit_code == 0
     [(config, _)] = headless.calls
-    assert config == RunConfig(agent="blackjack", run_dir=config.run_dir)
+    assert config == RunConfig(agent="blackjack", run_dir=config.run_dir, measured=dict.fromkeys(MEASURED, ""))
     assert Path(config.run_dir).parent == data / "runs"
 
 
@@ -310,7 +311,8 @@ def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(main, "_require_terminal", lambda agent: None)
     assert run("blackjack", "--seed", "4", "--run-dir", str(tmp_path / "run")).exit_code == 1
     assert run().exit_code == 0
-    assert opened == [RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4), None]
+    measured = dict.fromkeys(MEASURED, "")
+    assert opened == [RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), seed=4, measured=measured), None]
 
 
 def test_agents_are_listed() -> None:

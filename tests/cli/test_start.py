@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from llamagym_tui.cli import main, start
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import MEASURED, RunConfig
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_built_in_name_alone_opens_what_typer_would_open(
         terminal(monkeypatch, is_there=is_there)
         assert ended_with(["blackjack"]) == 0
     short, long = (msgspec.structs.replace(config, run_dir="") for config in opened)
-    assert short == long == RunConfig(agent="blackjack", run_dir="")
+    assert short == long == RunConfig(agent="blackjack", run_dir="", measured=dict.fromkeys(MEASURED, ""))
 
 
 @pytest.mark.parametrize(("words", "code"), [(["generic"], 2), (["blackjak"], 2), (["agents"], 0), (["--version"], 0)])

@@ -22,13 +22,14 @@ from llamagym_tui.protocol.events import (
     RunFinished,
     SessionFailed,
     SettingsChanged,
+    SettingsMeasured,
     UpdateFinished,
     WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.returns import MAX_GROUPS, RECENT
 from llamagym_tui.state import run
-from llamagym_tui.state.reduce import MAX_MARKS, reduce, trainer_lost
+from llamagym_tui.state.reduce import MAX_MARKS, measured_text, reduce, trainer_lost
 from llamagym_tui.state.run import RunState, requested
 from llamagym_tui.state.transcript import MAX_ENTRIES, Notice
 from tests import fakes
@@ -259,6 +260,15 @@ def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
     state = after(SettingsChanged(changes={"n_envs": 8}, update=2, episodes=9), state=state)
     assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
     assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]
+
+
+def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note_of_what_is_unusual():
+    values, reasons = {"ppo.gamma": 0.99, "ppo.lam": 1.0}, {"ppo.gamma": "discount 0.99: a", "ppo.lam": "lambda 1: b"}
+    state = started(SettingsMeasured(values=values, reasons=reasons))
+    assert (state.config.ppo.gamma, state.config.measured, state.settings) == (0.99, reasons, {})
+    assert state.transcript.entries[-1].fact == Notice("Measured in the first batch: discount 0.99: a.")
+    usual = SettingsMeasured(values=dict.fromkeys(values, 1.0), reasons=reasons)
+    assert measured_text(usual) == "discount 0.99: a"
 
 
 def test_the_run_knows_how_many_episodes_were_dropped():

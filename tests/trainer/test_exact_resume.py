@@ -22,16 +22,17 @@ from msgspec.structs import replace
 from llamagym_tui.agent import ActionReading, Agent, read_action
 from llamagym_tui.config import PPOConfig, RunConfig, turns_kept
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.protocol.commands import AnyCommand, SaveCheckpoint, Stop
+from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, SaveCheckpoint, Stop
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodeFinished,
     EpisodeStarted,
     Event,
+    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.run_store import RunStore, read_events
+from llamagym_tui.run_store import RunStore, read_config, read_events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
@@ -143,10 +144,14 @@ class Stage:
     make_policy: Callable[..., Policy]
     config: RunConfig
 
-    def play(self, name: str, *, killed_at: int | None = None, resume: bool = False) -> tuple[list[Event], Session]:
-        """A run until `UPDATES` updates are made, or until so many checkpoints are."""
+    def play(
+        self, name: str, *, killed_at: int | None = None, resume: bool = False, first: AnyCommand | None = None
+    ) -> tuple[list[Event], Session]:
+        """A run until `UPDATES` updates are made, or until so many checkpoints are; a command may come `first`."""
         config = replace(self.config, run_dir=f"{self.config.run_dir}/{name}", resume=resume)
         commands: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
+        if first is not None:
+            commands.put(first)
         events: list[Event] = []
 
         def sink(event: Event) -> None:
@@ -343,4 +348,46 @@ def test_nothing_that_a_run_holds_is_forgotten_by_a_checkpoint(stage, monkeypatc
     with pytest.raises(AssertionError):  # it did not end well
         stage.play("run", resume=True)
     found = sorted(set(differences(before.active_run, resumed[0], "run", set())))
-    assert found == ["run._given.resume", "run.config.resume"]
+    assert found == ["run.config.resume", "run.given.resume"]
+
+
+def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monkeypatch):
+    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SHORT", 1)
+    names = ["ppo.gamma", "ppo.lam", "ppo.whole_episodes"]
+    ppo = replace(PPO, batch_size=32)
+    stage.config = replace(stage.config, history=0, ppo=ppo, measured=dict.fromkeys(names, ""))
+    events, session = stage.play("straight")
+    (measured,) = [event for event in events if isinstance(event, SettingsMeasured)]
+    assert measured.values == {"ppo.gamma": 0.98, "ppo.lam": 0.95, "ppo.whole_episodes": False}
+    (first,) = [event for event in events if isinstance(event, UpdateFinished) and event.update == 1]
+    assert events.index(measured) < events.index(first)
+    assert session.active_run.ppo.config == replace(ppo, gamma=0.98, lam=0.95, whole_episodes=False)
+    begun = stage.config
+    for killed_at in (1, 2, 3):
+        stage.config, name = begun, f"killed {killed_at}"
+        stage.play(name, killed_at=killed_at)
+        written = read_config(Path(stage.config.run_dir, name))
+        assert (written.ppo, written.measured) == (session.active_run.ppo.config, measured.reasons)
+        stage.config = replace(begun, ppo=written.ppo, measured=written.measured)
+        again, _ = stage.play(name, resume=True)
+        assert not [event for event in again if isinstance(event, SettingsMeasured)]
+        assert stage.learnt(name) == stage.learnt("straight")
+
+
+def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, monkeypatch):
+    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SHORT", 1)
+    stage.config = replace(stage.config, measured=dict.fromkeys(("ppo.gamma", "ppo.lam"), ""))
+    at_first = ChangeSettings(changes={"ppo.gamma": 0.5})
+    events, session = stage.play("changed", first=at_first)
+    (measured,) = [event for event in events if isinstance(event, SettingsMeasured)]
+    assert measured.values == {"ppo.lam": 0.95}
+    assert session.active_run.config.measured == measured.reasons
+    assert session.active_run.ppo.config.gamma == 0.5
+
+
+def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage):
+    names = ("ppo.gamma", "ppo.lam", "ppo.whole_episodes")
+    stage.play("fixed")
+    stage.config = replace(stage.config, measured=dict.fromkeys(names, ""))
+    stage.play("measured")
+    assert stage.learnt("measured") == stage.learnt("fixed")

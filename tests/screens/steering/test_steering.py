@@ -19,6 +19,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     RolledBack,
     SettingsChanged,
+    SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
@@ -29,6 +30,7 @@ from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_actions import steering_allowed
+from llamagym_tui.screens.steering.setting_texts import SETTINGS
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.reduce import reduce
@@ -102,6 +104,23 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
         assert "pending" not in shown(pilot)
         await pilot.press("escape")
         await sees(pilot, "ppo.lr 0.0001: from now on")
+
+
+async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_until_it_is_changed(make_app: MakeApp):
+    client = fakes.FakeClient(fakes.opening_events(), confirms=False)
+    app = make_app(client)
+    async with rolling_out(app, SMALL) as pilot:
+        reasons = {"ppo.gamma": "discount 0.99: episodes have 87 turns on average"}
+        client.emit(SettingsMeasured(values={"ppo.gamma": 0.99}, reasons=reasons))
+        await sees(pilot, "Measured in the first batch: discount 0.99")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
+        app.screen.query_one(OptionList).highlighted = list(SETTINGS).index("ppo.gamma")
+        await sees(pilot, "0.99          measured")
+        await sees(pilot, "Measured: discount 0.99:")
+        client.emit(SettingsChanged(changes={"ppo.gamma": 0.9}, update=1, episodes=9))
+        await sees(pilot, "0.9           changed")
+        assert "Measured:" not in shown(pilot)
 
 
 async def test_a_wrong_value_is_told_while_it_is_typed_and_never_asked_for(make_app: MakeApp):

@@ -1,0 +1,65 @@
+"""Settings that follow from the first batch, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.config import MEASURED, PPOConfig, flat
+from llamagym_tui.engine.learning.measured_settings import measured_settings
+from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
+
+
+def an_episode(turns: int, total: float = 0.0, steps: int = 1, earlier: int = 0) -> Trajectory:
+    each = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=total / turns, steps=steps) for _ in range(turns)]
+    return Trajectory([Segment((), turns=each[earlier:])], "terminated", earlier=each[:earlier])
+
+
+def values(*episodes: Trajectory) -> dict[str, object]:
+    return {name.removeprefix("ppo."): found.value for name, found in measured_settings(episodes).items()}
+
+
+@pytest.mark.parametrize("turns", [1, 2, 12])
+def test_short_episodes_keep_exactly_the_defaults(turns: int):
+    found = measured_settings([an_episode(turns, 1.0), an_episode(turns, -1.0)])
+    assert tuple(found) == MEASURED
+    defaults = flat(PPOConfig())
+    assert {name: each.value for name, each in found.items()} == {n: defaults[n.removeprefix("ppo.")] for n in MEASURED}
+
+
+def test_long_episodes_are_discounted_scaled_and_cut_and_a_batch_is_several_times_as_long():
+    # 200 turns on average: a discount of 1 - 1/200, and 8 * 200 turns, in whole 256s.
+    assert values(an_episode(100, 40.0), an_episode(300, 60.0, earlier=40)) == {
+        "gamma": 0.995,
+        "lam": 0.95,
+        "reward_scale": None,
+        "batch_size": 1792,
+        "whole_episodes": False,
+    }
+
+
+@pytest.mark.parametrize(("turns", "gamma", "size"), [(13, 0.98, 1024), (87, 0.989, 1024), (5000, 0.999, 8192)])
+def test_neither_looks_ahead_too_short_nor_waits_too_long(turns: int, gamma: float, size: int):
+    found = values(an_episode(turns))
+    assert (found["gamma"], found["batch_size"]) == (gamma, size)
+
+
+def test_the_discount_looks_ahead_in_steps_of_the_environment_the_batch_counts_turns():
+    found = measured_settings([an_episode(20, steps=5)])
+    assert found["ppo.gamma"] == (0.99, "discount 0.99: episodes have 20 turns on average, of 100 steps")
+    assert found["ppo.batch_size"].value == 1024
+
+
+def test_returns_of_short_episodes_are_scaled_once_they_spread_widely():
+    assert values(an_episode(2, 20.0), an_episode(2, 0.0))["reward_scale"] is None
+    assert values(an_episode(2, 19.0), an_episode(2, 0.0))["reward_scale"] == 1.0
+
+
+def test_each_has_its_reason():
+    reasons = [found.reason for found in measured_settings([an_episode(87, 20.0), an_episode(87, 0.0)]).values()]
+    assert reasons == [
+        "discount 0.989: episodes have 87 turns on average",
+        "lambda 0.95: what comes long after an action says little about it",
+        "running reward scale: returns spread by 10",
+        "batch size 1,024: 11.8 times an episode's turns",
+        "updates come in the middle of episodes: a batch is 11.8 times as long",
+    ]

@@ -1,0 +1,81 @@
+"""Whose settings a run has: given ones, else the agent's, else those that its first batch decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llamagym_tui.config import MEASURED, PPOConfig, RunConfig
+from llamagym_tui.errors import UsageError
+from llamagym_tui.setup.run_config import run_config
+
+OWN = """
+from llamagym_tui import Agent
+
+class Mine(Agent):
+    env_id = "Taxi-v4"
+    run_settings = {run_settings}
+    def get_system_prompt(self): return ""
+    def format_observation(self, observation): return ""
+    def extract_action(self, response): return 0
+"""
+
+
+def of(agent: str, *assignments: str) -> RunConfig:
+    return run_config(agent=agent, run_dir=None, resume=False, assignments=assignments)
+
+
+def an_agent(folder: Path, run_settings: str) -> str:
+    (folder / "mine.py").write_text(OWN.replace("{run_settings}", run_settings), encoding="utf-8")
+    return str(folder / "mine.py")
+
+
+def a_run(folder: Path, config: dict[str, Any]) -> None:
+    (folder / "model").mkdir()
+    (folder / "events.jsonl").write_bytes(b"")
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+
+
+def test_what_is_not_given_is_measured():
+    assert of("blackjack").measured == dict.fromkeys(MEASURED, "")
+    given = of("blackjack", "ppo.gamma=1", "ppo.batch_size=64")
+    assert set(MEASURED) - set(given.measured) == {"ppo.gamma", "ppo.batch_size"}
+    assert (given.ppo.gamma, given.ppo.batch_size) == (1.0, 64)
+
+
+def test_an_agents_own_settings_hold_unless_others_are_given(tmp_path: Path):
+    agent = an_agent(tmp_path, "{'ppo.gamma': 0.9, 'ppo.lr': 1e-4, 'n_envs': 8}")
+    config = of(agent, "ppo.lr=1e-3")
+    assert (config.ppo.gamma, config.ppo.lr, config.n_envs) == (0.9, 1e-3, 8)
+    assert "ppo.gamma" not in config.measured
+    assert "ppo.lam" in config.measured
+    assert run_config(agent=agent, run_dir=None, resume=False, n_envs=4).n_envs == 4
+
+
+@pytest.mark.parametrize("name", ["ppo.gama", "agent", "gamma"])
+def test_an_agents_own_setting_that_there_is_not_is_refused_by_its_name(tmp_path: Path, name: str):
+    with pytest.raises(UsageError, match=f"Mine.run_settings has '{name}', which is no setting of a run"):
+        of(an_agent(tmp_path, f"{{'{name}': 1}}"))
+
+
+def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_path: Path):
+    measured = {"ppo.gamma": "discount 0.99: long", "ppo.lam": "lambda 0.95: long"}
+    earlier = RunConfig(
+        agent="blackjack", run_dir=str(tmp_path), ppo=PPOConfig(gamma=0.99, lam=0.95), measured=measured
+    )
+    a_run(tmp_path, msgspec.to_builtins(earlier))
+    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    assert (again.ppo, again.measured) == (earlier.ppo, measured)
+    other = run_config(agent=None, run_dir=tmp_path, resume=True, assignments=["ppo.gamma=0.5"])
+    assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
+
+
+def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):
+    values = msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
+    del values["measured"], values["ppo"]["whole_episodes"]
+    a_run(tmp_path, values)
+    again = run_config(agent=None, run_dir=tmp_path, resume=True)
+    assert (again.measured, again.ppo) == ({}, PPOConfig())
