@@ -87,7 +87,7 @@ class BabyAIAgent(Agent):
 
     history = 0
     env_id = "minigrid:BabyAI-GoToRedBallNoDists-v0"
-    more_ids = ("BabyAI-", "MiniGrid-")
+    more_ids = "BabyAI-|MiniGrid-"
     extra = "minigrid"
     title = "BabyAI"
     description = "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."

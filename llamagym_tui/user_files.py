@@ -38,6 +38,19 @@ def runs_dir() -> Path:
     return data_dir() / "runs"
 
 
+CACHE_VARIABLE = "LLAMAGYM_TUI_CACHE"
+"""Environment variable that replaces the user's cache folder."""
+
+
+def cache_dir() -> Path:
+    """The user's cache folder of this program, for what can be made again; not made."""
+    if override := os.environ.get(CACHE_VARIABLE):
+        return Path(override)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False))
+
+
 CONFIG_VARIABLE = "LLAMAGYM_TUI_CONFIG"
 """Environment variable that replaces the user's configuration folder."""
 PREFERENCES_FILE = "preferences.json"

@@ -24,8 +24,8 @@ class AgentBase(ABC):
 
     env_id: ClassVar[str] = ""
     """Gymnasium id of the environment that it plays."""
-    more_ids: ClassVar[tuple[str, ...]] = ()
-    """Beginnings of other ids that go to it on the command line, where it ships with this program."""
+    more_ids: ClassVar[str] = ""
+    """Pattern of other ids, at their beginning, that go to it on the command line; for agents that ship."""
     extra: ClassVar[str] = ""
     """Package that its environment needs, and extra of this program that brings it; empty: none."""
     env_kwargs: ClassVar[Mapping[str, Any]] = {}

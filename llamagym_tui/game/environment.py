@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,14 @@ MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
 
 MOST_COMBINATIONS = 64
 """Of several decisions in one action, as far as each has a name."""
+GAME_FILE = re.compile(r".+\.z[1-8]")
+"""Path of a text game."""
 TURNS_WITHOUT_LIMIT = 200
 """Of an episode at most, where neither the environment nor the run has a limit."""
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    """An environment by its Gymnasium id.
+    """An environment by its Gymnasium id; or a text game, by its file or a challenge of TextWorld's (``tw-simple``).
 
     Raises:
         EnvError: it cannot be made.
@@ -35,7 +38,12 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, A
     import gymnasium
 
     try:
-        return gymnasium.make(env_id, disable_env_checker=True, **env_kwargs)
+        made_of: Any = env_id
+        if env_id.startswith("tw-") or GAME_FILE.fullmatch(env_id):
+            from llamagym_tui.game.text_game import spec_of
+
+            made_of = spec_of(env_id)
+        return gymnasium.make(made_of, disable_env_checker=True, **env_kwargs)
     except Exception as error:  # an environment's constructor may raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error

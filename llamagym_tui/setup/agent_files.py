@@ -20,6 +20,7 @@ from types import ModuleType
 from llamagym_tui.config import LARGEST
 from llamagym_tui.errors import AgentFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import GAME_FILE
 from llamagym_tui.user_files import file_content
 
 
@@ -36,6 +37,8 @@ def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
     module = _executed(path, source)
     agent_class = _chosen(module, path, class_name)
     _require_complete(agent_class, path, source)
+    if GAME_FILE.fullmatch(agent_class.env_id):
+        agent_class.env_id = str(path.parent / Path(agent_class.env_id).expanduser())
     return agent_class
 
 

@@ -20,7 +20,7 @@ from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import make_env
+from llamagym_tui.game.environment import GAME_FILE, make_env
 
 if TYPE_CHECKING:
     import gymnasium
@@ -100,14 +100,14 @@ def absolute_spec(spec: str) -> str:
     """The same spec for a process with another working directory, a built-in name as its file has it."""
     file = agent_file(spec)
     if file is None:
-        return _as_built_in(spec)
+        return str(Path(spec).expanduser().absolute()) if GAME_FILE.fullmatch(spec) else _as_built_in(spec)
     return f"{file.path}:{file.class_name}" if file.class_name else str(file.path)
 
 
 def agent_name(spec: str) -> str:
     """A short name for files and headers: ``blackjack``, ``cliff`` for ``./cliff.py``, ``CartPole-v1``."""
     file = agent_file(spec)
-    name = file.path.stem if file else _as_built_in(spec)
+    name = file.path.stem if file else Path(spec).stem if GAME_FILE.fullmatch(spec) else _as_built_in(spec)
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "agent"
 
 
@@ -164,13 +164,18 @@ def _numbered(space: Any) -> tuple[str, ...]:
 def _agent_for(env_id: str) -> type[AgentBase] | None:
     """The agent that ships for a kind of ids, as it plays this one; None: there is none."""
     for agent in built_in().values():
-        module = agent.env_id.rpartition(":")[0]
-        name = env_id.removeprefix(f"{module}:")
-        if name.startswith(agent.more_ids):
-            if not missing(agent):
+        module, colon, _ = agent.env_id.rpartition(":")
+        name = absolute_spec(env_id.removeprefix(f"{module}:"))
+        if agent.more_ids and re.match(agent.more_ids, name):
+            if f"{module}{colon}{name}" == agent.env_id:
+                return agent
+            if GAME_FILE.fullmatch(name) and not Path(name).is_file():
+                raise UsageError(f"There is no game file {name}; check the path.")
+            if module and not missing(agent):
                 importlib.import_module(module)
                 _require_known(name)
-            return type(agent.__name__, (agent,), {"env_id": f"{module}:{name}", "title": name, "baselines": {}})
+            own = {"env_id": f"{module}{colon}{name}", "env_kwargs": {}, "title": agent_name(name), "baselines": {}}
+            return type(agent.__name__, (agent,), own)
     return None
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
+from llamagym_tui.agents.textworld import TextWorldAgent
+from llamagym_tui.demos.expert_play import expert_episodes
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observed, reply_of
+from llamagym_tui.game.text_game import made
 from llamagym_tui.setup.catalog import find_agent
 from tests.text_env import ROOMS, ChestEnv
 
@@ -41,7 +47,7 @@ def test_the_guides_world_of_minigrid_is_told_and_played(tmp_path: Path) -> None
 
 def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path: Path) -> None:
     code = code_of("A text game")
-    (tmp_path / "text_game.py").write_text(code.replace("my_games:TextGame-v0", "LlamaChest-v0"), encoding="utf-8")
+    (tmp_path / "text_game.py").write_text(code.replace("my_game.z8", "LlamaChest-v0"), encoding="utf-8")
     agent = find_agent(str(tmp_path / "text_game.py"))()
     text, actions = observed(agent, *ChestEnv().reset())
     assert (text, actions) == ("You are in a hall.\nCommands: take key, go north.", tuple(ROOMS["hall"][1]))
@@ -60,3 +66,16 @@ def test_the_guides_text_game_names_reads_and_plays_admissible_commands(tmp_path
     for command in ("take key", "go north", "open chest"):
         game.act(next(choice.action for choice in game.choices if choice.name == command))
     assert (game.over, game.score) == (True, 1.0)
+
+
+def test_the_guides_text_game_plays_a_file_of_textworlds_next_to_it(tmp_path: Path) -> None:
+    pytest.importorskip("textworld")
+    for file in made("tw-simple", TextWorldAgent.env_kwargs).parent.iterdir():
+        shutil.copy(file, tmp_path / file.name.replace("game.", "my_game."))
+    (tmp_path / "text_game.py").write_text(code_of("A text game"), encoding="utf-8")
+    agent = find_agent(str(tmp_path / "text_game.py"))()
+    assert agent.env_id == str(tmp_path / "my_game.z8")
+    (episode,) = expert_episodes(agent, "game", episodes=1, seed=0, clock=lambda: datetime.now(UTC))
+    assert (episode.episode_return, episode.length, episode.end) == (8.0, 9, "terminated")
+    assert episode.messages[1]["content"].endswith("Commands: " + ", ".join(episode.admissible[0]) + ".")
+    assert [agent.read(message["content"]).action for message in episode.messages[2::2]] == list(episode.actions)
