@@ -19,7 +19,7 @@ import numpy as np
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
-from llamagym_tui.game.observed import Info, action_named, admissible_actions, expert_action, names_by_turn
+from llamagym_tui.game.observed import Info, expert_action, random_action
 from llamagym_tui.setup import catalog
 
 Value = Callable[[Sequence[float], int], float]
@@ -71,13 +71,8 @@ def main(name: str, episodes: int = 2000) -> None:
         print(f"expert   {exact(env, by_expert):.4f}")
         print(f"optimal  {exact(env, lambda actions, state: max(actions)):.4f}")
     else:
-        rng = random.Random(SEED)
-
-        def any_action(observation: Any, info: Info) -> Any:
-            names = admissible_actions(agent, observation, info) if names_by_turn(agent) else None
-            return action_named(agent, rng.choice(names)) if names else env.action_space.sample()
-
-        for player, act in (("random", any_action), ("expert", partial(expert_action, agent, env=env))):
+        by_chance = partial(random_action, agent, env=env, rng=random.Random(SEED))
+        for player, act in (("random", by_chance), ("expert", partial(expert_action, agent, env=env))):
             mean, error = played(env, act, episodes)
             print(f"{player}   {mean:.2f} ± {1.96 * error:.2f} over {episodes} episodes")
 

@@ -29,7 +29,6 @@ from llamagym_tui.app.leaving import Leaving, run_to_end
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
@@ -75,7 +74,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         self,
         config: RunConfig | None = None,
         *,
-        agent_class: type[AgentBase] | None = None,
         client_factory: Callable[[], Client] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
@@ -86,7 +84,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
         Args:
             config: of the run. None: home.
-            agent_class: the agent that `config` names; None: looked up when it is needed.
             client_factory: makes the trainer client; None: a process.
             clock: time of day in UTC, for demonstrations and run folders.
             next_seed: seeds of a person's episodes; None: at random.
@@ -99,7 +96,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         )
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
-        self._agent = RunAgent(config.agent if config else "", agent_class, config=config)
+        self._agent = RunAgent(config.agent if config else "", config=config)
         self._client_factory = client_factory or _trainer_process
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
@@ -269,9 +266,9 @@ def _trainer_process() -> Client:
     return TrainerClient()
 
 
-def open_playground(config: RunConfig, *, agent_class: type[AgentBase] | None = None) -> int:
+def open_playground(config: RunConfig) -> int:
     """Open the playground of a run; the exit code, 0 unless the run failed."""
-    return run_app(LlamaGymApp(config, agent_class=agent_class, tour=True))
+    return run_app(LlamaGymApp(config, tour=True))
 
 
 def open_home() -> int:

@@ -7,6 +7,7 @@ signature takes, so that agents written for the observation alone run unchanged.
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -69,6 +70,12 @@ def names_by_turn(agent: AgentBase) -> bool:
 def action_named(agent: AgentBase, name: str) -> Any:
     """The action of a name: its index, or the name itself."""
     return agent.action_names.index(name) if name in agent.action_names else name
+
+
+def random_action(agent: AgentBase, observation: Any, info: Info, env: Any, rng: random.Random) -> Any:
+    """Any of the actions that are admissible now; where none are named, any of the environment's."""
+    names = admissible_actions(agent, observation, info)
+    return action_named(agent, rng.choice(names)) if names else env.action_space.sample()
 
 
 def reply_of(agent: AgentBase, name: str) -> str:

@@ -30,8 +30,11 @@ INFOS = (
 )  # fmt: skip
 """What `info` has, of a game file as far as TextWorld knows it."""
 MAY_CHANGE = ("admissible_commands", "description", "inventory", "score")
-ABOUT_THE_GAME = {"quit", "q", "restart", "restore", "save", "undo", "script", "transcript"}
-"""First words of commands to the interpreter, which would leave the episode."""
+NOT_OF_THE_GAME = {
+    "quit", "q", "restart", "restore", "save", "undo", "oops", "script", "unscript", "noscript", "transcript",
+    "recording", "replay", "then",
+}  # fmt: skip
+"""Words of commands to the interpreter, which would leave the episode or write files, and of several in one."""
 MOST_LETTERS = 200
 """Of a command."""
 TURNS = 50
@@ -70,14 +73,16 @@ class TextGame(gymnasium.Env[str, str]):
         return _text(state), dict(self._info)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        command = " ".join(str(action).encode("ascii", "replace").decode().split())[:MOST_LETTERS]
-        if (command.lower().split() or ["q"])[0] in ABOUT_THE_GAME or command.startswith("tw-"):
+        known = self._info.get("admissible_commands", ())
+        # Other signs are keys of the interpreter's, or begin another command.
+        words = re.findall(r"[a-z0-9'-]+", str(action)[:MOST_LETTERS].lower())
+        command = action if action in known else " ".join(words)
+        if action not in known and (not words or words[0].startswith("tw-") or NOT_OF_THE_GAME & set(words)):
             return "That is no command.", 0.0, False, False, {**self._info, "invalid_action": True}
         state, _, done = self._game.step(command)
         before, self._info = self._info, _info(state)
-        known = before.get("admissible_commands", [command])
-        changed = any(self._info.get(name) != before.get(name) for name in MAY_CHANGE)
-        info = self._info if command in known or changed or done else {**self._info, "invalid_action": True}
+        changed = done or any(self._info.get(name) != before.get(name) for name in MAY_CHANGE)
+        info = self._info if changed or not known or command in known else {**self._info, "invalid_action": True}
         return _text(state), float(info.get("score", 0) - before.get("score", 0)), bool(done), False, dict(info)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
-from llamagym_tui.game.observed import observation_text
+from llamagym_tui.game.observed import observation_text, random_action
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -157,7 +158,7 @@ def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> t
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
     """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will report it."""
-    env, until = agent_env(agent), time.monotonic() + SECONDS
+    env, until, rng = agent_env(agent), time.monotonic() + SECONDS, random.Random(config.seed)
     episodes: list[list[str]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):
         env.action_space.seed(config.seed)
@@ -165,7 +166,8 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
             episodes.append([observation_text(agent, observation, info)])
             for _ in range((config.max_turns or turn_limit(env)) - 1):
-                observation, _, terminated, truncated, info = env.step(env.action_space.sample())
+                action = random_action(agent, observation, info, env, rng)
+                observation, _, terminated, truncated, info = env.step(action)
                 if terminated or truncated or time.monotonic() > until:
                     break
                 episodes[-1].append(observation_text(agent, observation, info))

@@ -11,7 +11,7 @@ import pytest
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.game.environment import make_env
-from llamagym_tui.game.observed import action_named, drawn_by, observed, reply_of
+from llamagym_tui.game.observed import action_named, drawn_by, observed, random_action, reply_of
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.probes.policy_map import lay_out
 
@@ -39,8 +39,7 @@ def observations_of(agent: Agent) -> list[tuple[Any, dict[str, Any]]]:
     env.action_space.seed(3)
     shown = [env.reset(seed=3)]
     for _ in range(STEPS):
-        names = observed(agent, *shown[-1]).actions
-        action = action_named(agent, rng.choice(names)) if names else env.action_space.sample()
+        action = random_action(agent, *shown[-1], env, rng)
         observation, _, terminated, truncated, info = env.step(action)
         shown.append(env.reset() if terminated or truncated else (observation, info))
     env.close()
