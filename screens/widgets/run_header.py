@@ -58,7 +58,7 @@ class RunHeader(StateText):
         state = self.state
         agent = one_line(PurePath(state.agent).name or state.agent)
         model = one_line(PurePath(state.model).name or state.model)
-        env = [one_line(state.run.env_id)] if state.run and state.run.env_id != state.agent else []
+        env = [one_line(state.run.env_id.rpartition(":")[2])] if state.run and state.run.env_id != state.agent else []
         return [[agent, *env, model], [agent, model], [agent]]
 
     def _progress(self) -> Content:

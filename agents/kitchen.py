@@ -1,0 +1,190 @@
+"""Kitchen-v0: fetch vegetables, chop them, put them on the plate, and serve what was ordered.
+
+An action is a whole errand: walking there and the work take several steps, of which `action_steps` in the environment's
+`info` counts each, so that the discount counts time. Rules and map are here; `_kitchen_env` makes a Gymnasium
+environment of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from llamagym_tui.agent import ActionReading, Agent, fields, read_action
+
+if TYPE_CHECKING:
+    from llamagym_tui.agent import PolicyMap
+
+MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
+"""Tomatoes, onions, bin, board, plate and hatch."""
+STANDS = {"tomatoes": (1, 1), "onions": (1, 3), "board": (2, 3), "plate": (3, 1), "hatch": (3, 2), "bin": (2, 1)}
+"""Row and column from which each is in reach."""
+PLACES = tuple(STANDS)
+VEGETABLES = ("tomato", "onion")
+ON_PLATE = ("nothing", "tomato", "onion", "tomato and onion")
+HANDS = ("nothing", *(f"{how} {what}" for how in ("raw", "chopped") for what in VEGETABLES))
+SIZES = (len(ON_PLATE), len(PLACES), len(HANDS), len(ON_PLATE))
+"""Of order, place, hands and plate in an observation."""
+GET, CHOP, PLATE, SERVE, THROW_AWAY = range(1, 6)
+"""The first two actions get a vegetable."""
+GOALS = ("tomatoes", "onions", "board", "plate", "hatch", "bin")
+WORK = (1, 1, 3, 1, 1, 1)
+"""Where each action leads, and the steps that it takes there."""
+STEP_COST, PLATED, SERVED = 0.01, 0.2, 1.0
+"""What a step costs, and what an ordered vegetable on the plate and the right dish earn."""
+
+
+class State(NamedTuple):
+    order: int
+    """Index into `ON_PLATE`: what the dish has to be."""
+    place: int
+    hands: int
+    plate: int
+
+    @classmethod
+    def of(cls, observation: Any) -> State:
+        return cls(*fields(int(observation), SIZES))
+
+    @property
+    def number(self) -> int:
+        found = 0
+        for value, size in zip(self, SIZES, strict=True):
+            found = found * size + value
+        return found
+
+    @property
+    def possible(self) -> tuple[bool, ...]:
+        """Of each action, whether it can be done."""
+        free = self.hands == 0
+        return (free, free, 0 < self.hands < 3, self.hands > 2, free and self.plate > 0, not free)
+
+
+class Errand(NamedTuple):
+    """What an action leads to."""
+
+    state: State
+    steps: int
+    reward: float
+    is_over: bool
+
+
+def errand(state: State, action: int) -> Errand:
+    """What an action leads to; one that cannot be done is a lost step."""
+    if not state.possible[action]:
+        return Errand(state, 1, -STEP_COST, False)
+    goal, place, steps = PLACES.index(GOALS[action]), state.place, WORK[action]
+    if action == SERVE:
+        place, steps = PLACES.index("plate"), steps + distance(place, PLACES.index("plate")) + 1
+    steps += distance(place, goal)
+    hands, plate, earned = 0, state.plate, 0.0
+    if action <= GET:
+        hands = 1 + action
+    elif action == CHOP:
+        hands = state.hands + 2
+    elif action == PLATE:
+        plate |= (new := state.hands - 2)
+        earned = PLATED * bool(new & state.order & ~state.plate)
+    elif action == SERVE:
+        earned = SERVED * (plate == state.order)
+    return Errand(State(state.order, goal, hands, plate), steps, earned - STEP_COST * steps, action == SERVE)
+
+
+def distance(place: int, other: int) -> int:
+    (row, column), (to_row, to_column) = STANDS[PLACES[place]], STANDS[PLACES[other]]
+    return abs(row - to_row) + abs(column - to_column)
+
+
+def states() -> Iterator[State]:
+    """Every state, in the order of their numbers; an order of nothing never comes up."""
+    return (State(*values) for values in product(*map(range, SIZES)))
+
+
+@cache
+def least_steps() -> dict[State, float]:
+    """Steps until the right dish is served, at least; infinite where it cannot be any more."""
+    found = dict.fromkeys(states(), math.inf)
+    while True:
+        better = {state: min(map(steps_by(found, state), range(len(GOALS)))) for state in found}
+        if better == found:
+            return found
+        found = better
+
+
+def steps_by(least: Mapping[State, float], state: State) -> Any:
+    """Of an action, the steps until the right dish is served if it comes first."""
+
+    def steps(action: int) -> float:
+        to, steps, reward, is_over = errand(state, action)
+        return steps + (least[to] if not is_over else 0 if reward > 0 else math.inf)
+
+    return steps
+
+
+class KitchenAgent(Agent):
+    """Plays ``Kitchen-v0``; an observation is order, place, hands and plate in one number."""
+
+    history = 0
+    env_id = "llamagym_tui.agents._kitchen_env:Kitchen-v0"
+    title = "Kitchen"
+    description = "Cook what was ordered: fetch, chop, plate, serve."
+    picture = " #  T  #  O  #\n X     @     B\n P           #\n #  #  H  #  #"
+    action_names = ("get tomato", "get onion", "chop", "plate", "serve", "throw away")
+    action_keys: ClassVar[Mapping[str, int]] = {"t": 0, "o": 1, "c": 2, "p": 3, "s": 4, "x": 5}
+    baselines: ClassVar[Mapping[str, float]] = {"random": -0.2121, "optimal": 1.0761}
+    """Exact mean returns within 20 turns; ``python -m benchmarks.world_baselines kitchen`` computes them."""
+    run_settings: ClassVar[Mapping[str, Any]] = {"ppo.gamma": 0.99}
+    """Errands differ in time, which counts although episodes have few of them."""
+
+    def get_system_prompt(self) -> str:
+        return (
+            "You are a cook. Serve exactly what was ordered, in little time. Get what the order needs, chop it, put it "
+            'on the plate, then serve. Reply with {"action": 0} to get tomato, {"action": 1} to get onion, '
+            '{"action": 2} to chop, {"action": 3} to plate, {"action": 4} to serve or {"action": 5} to throw away.'
+        )
+
+    def format_observation(self, observation: Any) -> str:
+        order, place, hands, plate = State.of(observation)
+        return (
+            f"Order: {ON_PLATE[order]}. Plate: {ON_PLATE[plate]}. Hands: {HANDS[hands]}. "
+            f"You stand at the {PLACES[place]}."
+        )
+
+    def draw(self, observation: Any) -> str:
+        """The map with the cook as ``@``: T tomatoes, O onions, B board, P plate, H hatch, X bin."""
+        order, place, hands, plate = State.of(observation)
+        lines = [list(line) for line in MAP]
+        row, column = STANDS[PLACES[place]]
+        lines[row][column] = "@"
+        words = ("", f"order: {ON_PLATE[order]}", f"plate: {ON_PLATE[plate]}", f"hands: {HANDS[hands]}", "")
+        return "\n".join(f"{' '.join(line)}   {word}".rstrip() for line, word in zip(lines, words, strict=True))
+
+    def extract_action(self, response: str) -> ActionReading:
+        return read_action(response, self.action_names)
+
+    def expert(self, observation: Any) -> int | None:
+        """The first action of a quickest way to the right dish; None where there is none any more."""
+        return next(iter(self.first_actions(observation)), None)
+
+    def first_actions(self, observation: Any) -> list[int]:
+        """The first actions of all quickest ways."""
+        state, least = State.of(observation), least_steps()
+        if math.isinf(least[state]):
+            return []
+        by = steps_by(least, state)
+        return [action for action in range(len(GOALS)) if by(action) == least[state]]
+
+    def policy_map(self) -> PolicyMap:
+        """What is done at the plate, by what is on it and in the hands."""
+        from llamagym_tui.agent import Panel, PolicyMap
+
+        here = PLACES.index("plate")
+        panels = []
+        for order in range(1, len(ON_PLATE)):
+            cells = [
+                [State(order, here, hands, on).number for on in range(len(ON_PLATE))] for hands in range(len(HANDS))
+            ]
+            panels.append(Panel(ON_PLATE[order], list(HANDS), ["-", "T", "O", "T+O"], cells, "hands", "plate"))
+        return PolicyMap(panels, signs="TOCPSX", best=self.first_actions)
