@@ -145,7 +145,6 @@ def _config(
     history: str | None = None,
     **options: Any,
 ) -> RunConfig:
-    """The settings of a run by its `OPTIONS`."""
     from llamagym_tui.setup.run_config import env_kwargs, prompt_text, run_config, thread_count, turns_in_prompt
 
     return run_config(

@@ -65,7 +65,6 @@ class Progress(ABC):
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
     def take(self, event: Event) -> None:
-        """Show an event of a session."""
         match event:
             case PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
@@ -148,8 +147,6 @@ class _Lines(Progress):
 
 
 class _Bar(Progress):
-    """A bar that is redrawn in place."""
-
     def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         from rich import progress
         from rich.console import Console

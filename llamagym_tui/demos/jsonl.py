@@ -26,8 +26,6 @@ BLOCK = 2**16
 
 
 class Line(NamedTuple):
-    """One line of a file."""
-
     number: int
     """From 1."""
     content: bytes

@@ -9,8 +9,6 @@ Role = Literal["system", "user", "assistant"]
 
 
 class ChatMessage(TypedDict):
-    """One message of a conversation."""
-
     role: Role
     content: str
     weight: NotRequired[Literal[0, 1]]
@@ -24,7 +22,6 @@ Conversation = list[ChatMessage]
 
 
 def system(content: str) -> ChatMessage:
-    """A system message."""
     return {"role": "system", "content": content}
 
 

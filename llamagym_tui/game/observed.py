@@ -89,7 +89,6 @@ def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> A
 
 
 def drawn_by(agent: AgentBase, observation: Any, info: Info) -> str:
-    """The agent's drawing of a state."""
     return str(_called(agent.draw, observation, info=info))
 
 

@@ -75,8 +75,6 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """A reply under inspection."""
-
     found: events.TurnInspected | None = None
     """The last answer with tokens."""
     refused: events.TurnInspected | None = None

@@ -32,7 +32,6 @@ class Wheel:
 
     @property
     def is_persons_turn(self) -> bool:
-        """Whether the person can act now."""
         return self.taken is not None and self.awaited is not None and self.acted is None and self.requested is None
 
     def requesting(self, command: AnyCommand) -> Wheel:

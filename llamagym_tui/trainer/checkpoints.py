@@ -71,8 +71,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints:
-    """The checkpoints of one run."""
-
     def __init__(self, builders: Builders, run_dir: Path) -> None:
         self._files = builders.checkpoint_files
         self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s

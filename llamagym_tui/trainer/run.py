@@ -181,7 +181,6 @@ class Run:
             self.save_or_warn(requested=False)
 
     def set_mode(self, mode: Mode) -> None:
-        """Train, or only play, from now on."""
         if mode == "train" and self.rollout.mode != "train":
             self._begin_batch()  # playing in between was not for the batch
         self.rollout.mode = mode

@@ -44,8 +44,6 @@ log = logging.getLogger(__name__)
 
 
 class Session:
-    """One run."""
-
     def __init__(
         self,
         config: RunConfig,

@@ -30,8 +30,6 @@ HOW_READ = {
 
 
 class Piece(NamedTuple):
-    """A stretch of text and the name of its style."""
-
     text: str
     style: str
 

@@ -9,15 +9,12 @@ from bisect import bisect_right
 
 
 class LineIndex:
-    """Numbers of lines of consecutive entries."""
-
     def __init__(self) -> None:
         self.first = 0
         """Number of the first line."""
         self._ends: list[int] = []
 
     def __len__(self) -> int:
-        """Entries."""
         return len(self._ends)
 
     @property

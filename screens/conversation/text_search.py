@@ -12,8 +12,6 @@ MAX_MATCHES = 10_000
 
 
 class Match(NamedTuple):
-    """A place where the text stands."""
-
     serial: int
     """Of the entry."""
     nth: int

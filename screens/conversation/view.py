@@ -35,8 +35,6 @@ KEPT = 512
 
 
 class ConversationView(ScrollView, can_focus=True):
-    """A conversation, drawn line by line."""
-
     ALLOW_SELECT = True
     HELP = (
         "The conversation of environment and agent: env is the observation, agent the reply as it was sampled, action "
@@ -285,7 +283,6 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
 
     def find_next(self, by: int) -> None:
-        """Go to the next match, or the one before."""
         if self._search is not None and len(self._search) and self._blocks:
             left = self._search.current
             self._search.step(by)
@@ -352,7 +349,6 @@ class ConversationView(ScrollView, can_focus=True):
         return lines
 
     def line_at(self, number: int) -> Content | None:
-        """The line of a number; None if there is none."""
         if not self._blocks or number not in self.line_numbers:
             return None
         at = self._index.find(number)

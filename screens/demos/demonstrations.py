@@ -166,7 +166,6 @@ class DemonstrationsScreen(Screen[None]):
             self._delete([self._chosen])
 
     def action_delete_shown(self) -> None:
-        """Delete all that are shown, if that is confirmed."""
         shown = list(self._shown)
 
         def answered(yes: bool | None) -> None:

@@ -86,7 +86,6 @@ class WarmStartDialog(ModalScreen[None]):
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
-        """Show another state of the run."""
         self._state = state
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
@@ -139,7 +138,6 @@ class WarmStartDialog(ModalScreen[None]):
         self.app.push_screen(dialog("warm start?", question(facts), yes="train", no="leave it"), answered)
 
     def action_cancel(self) -> None:
-        """Ask for the end of the training."""
         self.post_message(CommandAsked(CancelWarmStart()))
 
     def action_close(self) -> None:

@@ -121,7 +121,6 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
 
 
 def _evaluations(found: WarmStartEvaluated) -> Content:
-    """Both evaluations, side by side."""
     both = (found.before, found.after)
     figures = {
         RETURN: [evaluated_return(each).text for each in both],

@@ -36,8 +36,6 @@ PLUS_MINUS = "Half the width of a mean return's 95 % confidence interval: 1.96 s
 
 
 class Row(NamedTuple):
-    """A line of help."""
-
     name: str
     meaning: str
     id: str = ""

@@ -69,7 +69,6 @@ def visible(text: str) -> str:
 
 
 def awaited_text(state: RunState) -> str:
-    """What the inspector waits for."""
     if not state.live:
         return "there is no trainer to answer."
     if (doing := LONG_WORK.get(state.phase)) is None:

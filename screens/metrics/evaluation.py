@@ -132,7 +132,6 @@ class EvaluationDialog(ModalScreen[None]):
 
     @on(Input.Submitted)
     def begin(self) -> None:
-        """Ask for the evaluation."""
         episodes = self._episodes()
         if episodes is not None and self._may_begin():
             greedy = self.query_one(GreedyBox).value
@@ -145,7 +144,6 @@ class EvaluationDialog(ModalScreen[None]):
         return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
 
     def action_cancel(self) -> None:
-        """Ask for the end of the evaluation."""
         self.post_message(CommandAsked(CancelEvaluation()))
 
     def action_close(self) -> None:

@@ -26,8 +26,6 @@ DIM = "$foreground 60%"
 
 
 class AgentList(OptionList):
-    """Agents, one to choose."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
     ]

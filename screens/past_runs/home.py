@@ -27,8 +27,6 @@ RECENT_RUNS = 20
 
 
 class HomeScreen(Fitted, Screen[None]):
-    """Chooses what to play."""
-
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,15 +39,11 @@ class HomeScreen(Fitted, Screen[None]):
 
     @dataclass
     class AgentChosen(Message):
-        """An agent is to be watched."""
-
         spec: str
         model: str
 
     @dataclass
     class DemonstrationsRequested(Message):
-        """The demonstrations of an agent are to be looked at."""
-
         spec: str
 
     def __init__(self, agents: dict[str, type[AgentBase]]) -> None:

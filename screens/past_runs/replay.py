@@ -52,8 +52,6 @@ def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | 
 
 
 class ReplayScreen(PlaygroundScreen):
-    """A run, recorded."""
-
     CSS_PATH = "../playground/playground.tcss"
     BINDING_GROUP_TITLE = "Replay"
     SHOWS_DIM_KEYS = False
@@ -84,8 +82,6 @@ class ReplayScreen(PlaygroundScreen):
 
     @dataclass
     class Shown(Message):
-        """Another moment of the run is to be seen."""
-
         state: RunState
 
     @dataclass

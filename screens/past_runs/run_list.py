@@ -53,14 +53,10 @@ class RunList(OptionList):
 
     @dataclass
     class ReplayRequested(Message):
-        """A run is to be watched."""
-
         row: RunRow
 
     @dataclass
     class ResumeRequested(Message):
-        """A run is to go on."""
-
         row: RunRow
 
     class Changed(Message):

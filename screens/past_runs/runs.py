@@ -37,8 +37,6 @@ class RunsScreen(Screen[None]):
 
     @dataclass
     class CompareRequested(Message):
-        """Two runs are to be compared."""
-
         first: RunRow
         second: RunRow
 

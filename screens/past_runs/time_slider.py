@@ -39,8 +39,6 @@ class TimeSlider(Widget):
 
     @dataclass
     class Sought(Message):
-        """Another time is requested."""
-
         at_s: float
 
     def __init__(self, player: Player) -> None:
@@ -52,7 +50,6 @@ class TimeSlider(Widget):
         )
 
     def show(self) -> None:
-        """Show what the player does now."""
         player, recording = self._player, self._player.recording
         shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
         if shown != self._drawn:
@@ -61,7 +58,6 @@ class TimeSlider(Widget):
 
     @property
     def bar(self) -> Bar:
-        """Where the bar lies at the present width."""
         start = len(self._left())
         return Bar(start, max(1, self.content_size.width - start - len(self._right())))
 

@@ -37,14 +37,11 @@ def steering_allowed(action: str, state: RunState) -> bool | None:
 
 
 class Steering(Base):
-    """Actions that steer a run, for a screen that knows a run state."""
-
     _state: RunState
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
     def action_metrics(self) -> None:
-        """Open the charts of all figures."""
         from llamagym_tui.screens.metrics.metrics import MetricsScreen
 
         self.app.push_screen(MetricsScreen(self._state))
@@ -56,23 +53,19 @@ class Steering(Base):
         self.app.push_screen(PolicyMapScreen(self._state))
 
     def action_settings(self) -> None:
-        """Open the settings; each change is requested as it is entered."""
         from llamagym_tui.screens.steering.settings import SettingsDialog
 
         self.app.push_screen(SettingsDialog(self._state, self._typed_settings))
 
     def action_evaluate(self) -> None:
-        """Open the evaluations; one begins when it is requested there."""
         from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 
         self.app.push_screen(EvaluationDialog(self._state))
 
     def action_checkpoint(self) -> None:
-        """Ask for a checkpoint."""
         self.post_message(CommandAsked(SaveCheckpoint()))
 
     def action_roll_back(self) -> None:
-        """Ask for a roll back, if the person means it."""
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 
         question = (

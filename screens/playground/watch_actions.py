@@ -41,8 +41,6 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
 
 
 class WatchingActions(Base):
-    """Actions of whoever watches, for a screen that knows a run state."""
-
     _state: RunState
     _panels: Panels | None
 
@@ -51,12 +49,9 @@ class WatchingActions(Base):
         raise NotImplementedError
 
     def action_advance(self, unit: Literal["turn", "update"]) -> None:
-        """Go on by one turn, or to the next update."""
         self.post_message(CommandAsked(Step(unit=unit)))
 
     def action_pace(self, way: Literal["slower", "faster"]) -> None:
-        """Play slower, or faster."""
-
         def pace(state: RunState) -> SetPace:
             return SetPace(turn_s=state.watching.slower() if way == "slower" else state.watching.faster())
 
@@ -73,13 +68,11 @@ class WatchingActions(Base):
         self.post_message(CommandAsked(other))
 
     def action_inspect(self) -> None:
-        """Open the reply that is looked at, token by token."""
         from llamagym_tui.screens.inspector.inspector import open_inspector
 
         open_inspector(self.query_one(ConversationView), self._state)
 
     def action_watch_next(self, kind: Literal["failure", "best", "worst"]) -> None:
-        """Watch the next failure, or an episode of the last batch."""
         self.post_message(CommandAsked(WatchNext(kind=kind)))
 
     def action_take_wheel(self) -> None:

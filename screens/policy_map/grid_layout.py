@@ -30,8 +30,6 @@ SIZES = (CellSize(9, 3), CellSize(7, 3), CellSize(5, 2), CellSize(5, 1), CellSiz
 
 
 class Place(NamedTuple):
-    """Where a panel stands."""
-
     x: int
     y: int
     label: int
@@ -41,8 +39,6 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where everything stands."""
-
     panels: tuple[Place, ...]
     cell: CellSize
     optimal_width: int

@@ -28,7 +28,6 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def seconds(value: float, decimals: int = 0) -> str:
-    """A duration."""
     return f"{value:,.{decimals}f} s"
 
 

@@ -54,8 +54,6 @@ class Level(NamedTuple):
 
 
 class BandPoint(NamedTuple):
-    """A place of the band."""
-
     x: float
     y: float
     """Its middle."""
@@ -64,8 +62,6 @@ class BandPoint(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What a chart shows."""
-
     curves: Sequence[Curve]
     """At least one point among them."""
     band: Sequence[BandPoint] = ()

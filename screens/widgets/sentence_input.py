@@ -16,8 +16,6 @@ class OneLineInput(Input):
 
 
 class SentenceInput(OneLineInput):
-    """One row, without a frame."""
-
     DEFAULT_CSS = """
     SentenceInput, SentenceInput:focus {
         height: 1;

@@ -9,8 +9,6 @@ from llamagym_tui.state.run import RunState
 
 
 class StateText(Widget):
-    """A text of fixed height, drawn from the run state."""
-
     def __init__(self, state: RunState, *, id: str) -> None:
         super().__init__(id=id)
         self.state = state

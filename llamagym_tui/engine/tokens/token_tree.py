@@ -35,7 +35,6 @@ class TokenTree:
 
     @classmethod
     def of(cls, ids: Sequence[int]) -> TokenTree:
-        """A tree of one sequence."""
         tree = cls()
         tree.insert(ids)
         return tree
