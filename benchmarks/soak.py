@@ -244,7 +244,7 @@ def trainer(count: int) -> None:
     out = sys.stdout.buffer
     opening = [events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()), RUN]
     for event in itertools.chain(opening, [events.PhaseChanged(phase="rolling_out")], itertools.islice(mix(1), count)):
-        wire.write_frame(out, wire.encode_event(event))
+        wire.write_frame(out, wire.encoded(event))
     while wire.read_frame(sys.stdin.buffer) is not None:
         pass
 

@@ -120,7 +120,7 @@ def trainer() -> None:
 
     def send(event: events.AnyEvent) -> None:
         with lock:
-            wire.write_frame(out, wire.encode_event(event))
+            wire.write_frame(out, wire.encoded(event))
 
     def listen() -> None:
         while (payload := wire.read_frame(sys.stdin.buffer)) is not None:

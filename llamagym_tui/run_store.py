@@ -94,11 +94,6 @@ class RunStore:
         """Everything that the trainer's libraries print."""
         return self.run_dir / LOG_FILE
 
-    @property
-    def model_dir(self) -> Path:
-        """The model as transformers or PEFT load it, and what else a resumed run needs."""
-        return self.run_dir / MODEL_DIR
-
     def write_config(self, config: RunConfig) -> None:
         """Write the settings, all or nothing.
 
@@ -260,19 +255,6 @@ def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
     return event_log.read(Path(run_dir) / EVENTS_FILE)
 
 
-def last_system_prompt(run_dir: str | Path) -> str | None:
-    """The system prompt that was active at a run's end; None if it never started.
-
-    Raises:
-        RunStoreError: as `read_events`.
-    """
-    prompt = None
-    for event in read_events(run_dir):
-        if isinstance(event, RunStarted | PromptChanged):
-            prompt = event.system_prompt
-    return prompt
-
-
 def last_settings(run_dir: str | Path) -> RunConfig:
     """The settings that a run had at its end: those it was begun or resumed with, and what was changed live since.
 
@@ -283,6 +265,8 @@ def last_settings(run_dir: str | Path) -> RunConfig:
     for event in read_events(run_dir):
         if isinstance(event, RunStarted):
             settings = given  # the events of a resumed run repeat the changes that it has kept
+        if isinstance(event, RunStarted | PromptChanged):
+            settings = msgspec.structs.replace(settings, system_prompt=event.system_prompt)
         elif isinstance(event, SettingsChanged):
             settings = changed(settings, event.changes)
     return settings

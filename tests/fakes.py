@@ -287,7 +287,7 @@ class FakeClient:
 
 
 def _tell(event: AnyEvent) -> None:
-    wire.write_frame(sys.stdout.buffer, wire.encode_event(event))
+    wire.write_frame(sys.stdout.buffer, wire.encoded(event))
 
 
 def main(script: str, log: str) -> int:

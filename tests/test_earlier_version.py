@@ -76,7 +76,7 @@ def test_its_history_is_known_when_it_is_resumed(run_dir: Path) -> None:
     assert past.fault == ""
     state = past.recalled_in(initial_state(config))
     assert (state.episodes, state.updates, len(state.history.samples)) == (EPISODES, UPDATES, UPDATES)
-    assert run_store.last_system_prompt(run_dir) == "Hit below 13."
+    assert run_store.last_settings(run_dir).system_prompt == "Hit below 13."
     assert run_store.last_settings(run_dir).ppo.clip_range == 0.1
 
 

@@ -38,7 +38,7 @@ def test_a_new_folder_holds_the_settings_and_takes_events(tmp_path: Path) -> Non
     assert run_store.read_config(store.run_dir) == settings
     assert list(run_store.read_events(store.run_dir)) == [PhaseChanged(phase="loading")]
     assert run_store.is_run(store.run_dir)
-    assert (store.log_path.name, store.model_dir.name) == ("trainer.log", "model")
+    assert store.log_path.name == "trainer.log"
 
 
 def test_a_folder_with_only_a_log_is_free(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_prompt_at_the_end_is_the_last_confirmed_one(tmp_path: Path) -> None
     for event in [started("first"), PromptChanged(prompt_version=1, system_prompt="second")]:
         store.append(event)
     store.close()
-    assert run_store.last_system_prompt(tmp_path) == "second"
+    assert run_store.last_settings(tmp_path).system_prompt == "second"
 
 
 def test_new_folders_have_time_and_agent_in_their_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,6 @@ COPIED_S = 2.0
 class PersonalApp(App[None]):
     CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
     """Without colour a cursor is underlined."""
-    ENABLE_COMMAND_PALETTE = True
     _literal_lines = LiteralLines()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(

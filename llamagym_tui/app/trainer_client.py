@@ -20,7 +20,7 @@ from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import TrainerDied, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished, SessionFailed
-from llamagym_tui.protocol.wire import decode_event, encode_command, framed, read_frame_async
+from llamagym_tui.protocol.wire import decode_event, encoded, framed, read_frame_async
 from llamagym_tui.user_files import growing_file, make_folder
 
 BUFFER_BYTES = 1024 * 1024
@@ -103,7 +103,7 @@ class TrainerClient:
         if self._process is None or self._process.stdin is None or not self.running:
             return
         with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(framed(encode_command(command)))
+            self._process.stdin.write(framed(encoded(command)))
 
     async def events(self) -> AsyncGenerator[AnyEvent]:
         """The trainer's events, in order, until its process has ended.

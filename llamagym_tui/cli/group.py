@@ -34,18 +34,10 @@ class AgentOrCommand(TyperGroup):
         _refuse_misspelt(word, [name for name, command in self.commands.items() if not command.hidden])
         return "AGENT", play, args
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *places: Any, **options: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         try:
-            outcome = super().main(words, prog_name, complete_var, False, windows_expand_args, **extra)
+            outcome = super().main(words, *places, **options | {"standalone_mode": False})
         except typer.Abort:
             _end("Interrupted.", FAILED)
         except TyperException as error:

@@ -111,17 +111,9 @@ def evaluate(
         progress_on(terminal, episodes=episodes) as progress,
     ):
         found = _evaluated(config, episodes, greedy, progress)
-    figures = {
-        "agent": catalog.agent_name(agent_spec),
-        "model": model,
-        "episodes": found.episodes,
-        "mean_return": found.mean_return,
-        "return_stderr": found.return_stderr,
-        "parse_failure_rate": found.parse_failure_rate,
-        "truncated": found.truncated,
-        "dropped": found.dropped,
-        "elapsed_s": round(found.elapsed_s, 3),
-    }
+    figures = {"agent": catalog.agent_name(agent_spec), "model": model, **msgspec.to_builtins(found)}
+    del figures["is_complete"]
+    figures["elapsed_s"] = round(found.elapsed_s, 3)
     echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy))
     return 0
 
@@ -330,7 +322,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
         model=model,
         run_dir="",
         mode="inference",
-        system_prompt=run_store.last_system_prompt(folder) if is_same_agent else None,
+        system_prompt=trained.system_prompt if is_same_agent else None,
         history=history if is_same_agent else "own",
         max_turns=trained.max_turns if is_same_agent else None,
         full_finetuning=True if bits == "none" and dtype == "float32" else None,

@@ -25,6 +25,8 @@ from llamagym_tui.state.reduce import warm_start_text
 
 FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies")
 """Of the demonstrations, in the line of JSON."""
+TRAINED = ("demonstrations", "tokens", "steps", "first_loss", "last_loss")
+"""Of the training; each null if nothing was trained."""
 
 
 def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debug: bool = False) -> int:
@@ -76,11 +78,7 @@ class _Script:
             "seed": self._config.seed,
             "sft_data": self._config.sft_data,
             "facts": {name: getattr(self._read, name, None) for name in FACTS},
-            "demonstrations": trained.demonstrations if trained else 0,
-            "tokens": trained.tokens if trained else 0,
-            "steps": trained.steps if trained else 0,
-            "first_loss": trained.first_loss if trained else None,
-            "last_loss": trained.last_loss if trained else None,
+            **{name: getattr(trained, name, None) for name in TRAINED},
             "elapsed_s": round(trained.elapsed_s, 3) if trained else 0.0,
             "cancelled": trained is None or trained.cancelled,
             "before": _figures_of(self._before),

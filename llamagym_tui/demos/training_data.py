@@ -30,10 +30,6 @@ class TrainingData(NamedTuple):
         """The conversations with their weights, as `sft` takes them."""
         return [demo.lesson for demo in self.demonstrations]
 
-    def under_another_prompt(self, system_prompt: str) -> int:
-        """How many episodes were recorded under another system prompt than this one."""
-        return sum(demo.system_prompt != system_prompt for demo in self.demonstrations)
-
 
 def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingData:
     """Read demonstrations to train an agent on; without a path, those that ship for it.

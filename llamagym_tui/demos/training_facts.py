@@ -40,7 +40,7 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
         turns=len(turns),
         actions=dict.fromkeys(agent.action_names, 0) | dict(named.most_common()),
         prompts=len({demo.system_prompt for demo in data.demonstrations}),
-        under_present_prompt=len(data.demonstrations) - data.under_another_prompt(system_prompt),
+        under_present_prompt=sum(demo.system_prompt == system_prompt for demo in data.demonstrations),
         free_replies=len(free),
         free_reply=free[0][:LONGEST_EXAMPLE] if free else "",
     )

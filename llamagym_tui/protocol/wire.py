@@ -27,9 +27,9 @@ _commands: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyComm
 M = TypeVar("M")
 
 
-def encode_event(event: Event) -> bytes:
-    """The payload of a frame with an event."""
-    return _encoder.encode(event)
+def encoded(message: Event | Command) -> bytes:
+    """The payload of a frame."""
+    return _encoder.encode(message)
 
 
 def decode_event(payload: bytes) -> AnyEvent:
@@ -39,11 +39,6 @@ def decode_event(payload: bytes) -> AnyEvent:
         WireError: the payload is no event of this protocol.
     """
     return _decode(_events, payload, "event", "trainer")
-
-
-def encode_command(command: Command) -> bytes:
-    """The payload of a frame with a command."""
-    return _encoder.encode(command)
 
 
 def decode_command(payload: bytes) -> AnyCommand:

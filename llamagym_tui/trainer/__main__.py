@@ -22,7 +22,7 @@ from typing import BinaryIO
 from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
-from llamagym_tui.protocol.wire import decode_command, encode_event, read_frame, write_frame
+from llamagym_tui.protocol.wire import decode_command, encoded, read_frame, write_frame
 from llamagym_tui.trainer.descriptors import quiet_libraries, take_over_wire
 from llamagym_tui.trainer.event_pipe import EventPipe
 
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
     try:
-        write_frame(wire.events, encode_event(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid())))
+        write_frame(wire.events, encoded(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid())))
     except OSError:
         log.exception("nobody listens")
         return 1

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from llamagym_tui.protocol.events import EpisodeStarted, Event, EventsLeftOut, ObservationShown, WatchedEvent
-from llamagym_tui.protocol.wire import encode_event, framed
+from llamagym_tui.protocol.wire import encoded, framed
 
 MOST_WAITING = 1024 * 1024
 """Bytes that wait before the conversation is left out; so many are compressed together."""
@@ -52,7 +52,7 @@ class EventPipe:
             if self._fault is not None:
                 raise self._fault
             for each in self._gap.around(event, self._waiting):
-                frame = framed(encode_event(each))
+                frame = framed(encoded(each))
                 self._tail += frame
                 self._waiting += len(frame)
             if len(self._tail) > MOST_WAITING:

@@ -21,7 +21,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
 
     CSS_PATH = "keep_rule.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stay", "Back", tooltip="Leave the rule as it is.", id="keep_rule.stay"),
+        Binding("escape", "dismiss", "Back", tooltip="Leave the rule as it is.", id="keep_rule.stay"),
     ]
 
     def __init__(self, rule: float | None) -> None:
@@ -45,6 +45,3 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
     def apply(self, message: Input.Submitted) -> None:
         if message.validation_result is None or message.validation_result.is_valid:
             self.dismiss((float(message.value) if message.value else None,))
-
-    def action_stay(self) -> None:
-        self.dismiss(None)

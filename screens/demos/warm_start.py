@@ -53,7 +53,7 @@ class WarmStartDialog(ModalScreen[None]):
         ),
         Binding("r", "app.restart", "Restart", tooltip="Start the trainer again.", id="restart"),
         Binding("F", "app.undo_warm_start", "Take back", tooltip=UNDO, id="warm_start.undo"),
-        Binding("escape,q", "close", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
+        Binding("escape,q", "dismiss", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
     ]
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
@@ -139,6 +139,3 @@ class WarmStartDialog(ModalScreen[None]):
 
     def action_cancel(self) -> None:
         self.post_message(CommandAsked(CancelWarmStart()))
-
-    def action_close(self) -> None:
-        self.dismiss()

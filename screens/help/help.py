@@ -83,7 +83,7 @@ class HelpRows(Widget):
         return table
 
 
-class HelpDialog(Fitted, ModalScreen[None]):
+class HelpDialog(Fitted[None], ModalScreen[None]):
     """Keys, then figures."""
 
     CSS_PATH = "../widgets/dialogs.tcss"

@@ -68,7 +68,7 @@ class EvaluationDialog(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
         Binding("e", "cancel", "Cancel it", tooltip="End it without a result.", priority=True, id="evaluation.cancel"),
     ]
 
@@ -145,9 +145,6 @@ class EvaluationDialog(ModalScreen[None]):
 
     def action_cancel(self) -> None:
         self.post_message(CommandAsked(CancelEvaluation()))
-
-    def action_close(self) -> None:
-        self.dismiss()
 
 
 def interval(mean: MeanReturn) -> str:

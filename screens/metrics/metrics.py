@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -29,12 +28,12 @@ class FigureList(OptionList):
     HELP = "Figures of the last update. ↑ and ↓ choose the one whose chart is shown; ok and out: whether it is healthy."
 
 
-class MetricsScreen(Fitted, Screen[None]):
+class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,m,q", "back", "Back", tooltip="Back to the conversation.", id="metrics.back"),
+        Binding("escape,m,q", "dismiss", "Back", tooltip="Back to the conversation.", id="metrics.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
 
@@ -83,9 +82,6 @@ class MetricsScreen(Fitted, Screen[None]):
     def choose(self, event: OptionList.OptionHighlighted) -> None:
         if event.option.id is not None:
             self.query_one(FigureChart).show(self._state, event.option.id)
-
-    def action_back(self) -> None:
-        self.dismiss()
 
 
 def _line(state: RunState, field: str) -> Content:

@@ -12,7 +12,6 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import Resize, ScreenResume
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from llamagym_tui.game.agent_base import AgentBase
@@ -26,7 +25,7 @@ RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""
 
 
-class HomeScreen(Fitted, Screen[None]):
+class HomeScreen(Fitted[None]):
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.events import Resize, ScreenResume
-from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
 
-class PlaygroundScreen(Steering, WatchingActions, Fitted, Screen[None]):
+class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = KEYS

@@ -6,18 +6,11 @@ run state, `steering_allowed`, which keys and command palette share.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import RollBack, SaveCheckpoint
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.state.run import RunState
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
-
-    Base = Screen[None]
-else:
-    Base = object
 
 
 def steering_allowed(action: str, state: RunState) -> bool | None:
@@ -36,7 +29,7 @@ def steering_allowed(action: str, state: RunState) -> bool | None:
             return True
 
 
-class Steering(Base):
+class Steering(Screen[None]):
     _state: RunState
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""

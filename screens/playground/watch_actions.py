@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from textual.screen import Screen
+
 from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
-
     from llamagym_tui.screens.playground.panels import Panels
-
-    Base = Screen[None]
-else:
-    Base = object
 
 
 def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
@@ -40,13 +36,9 @@ def watching_allowed(action: str, parameters: tuple[object, ...], state: RunStat
     return True if able else None
 
 
-class WatchingActions(Base):
+class WatchingActions(Screen[None]):
     _state: RunState
     _panels: Panels | None
-
-    def show(self, state: RunState) -> None:
-        """Show another state of the run."""
-        raise NotImplementedError
 
     def action_advance(self, unit: Literal["turn", "update"]) -> None:
         self.post_message(CommandAsked(Step(unit=unit)))

@@ -1,4 +1,4 @@
-"""A mixin for screens that are laid out once before they are shown, for the present size of the terminal.
+"""Screens that are laid out once before they are shown, for the present size of the terminal.
 
 Textual lays out a new screen up to three times: without a size, for the size, and with the style classes of that
 size. When two sizes are reported at once, by a terminal that does not know its own, it alternates without end.
@@ -6,21 +6,13 @@ size. When two sizes are reported at once, by a terminal that does not know its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.events import Resize
+from textual.screen import Screen, ScreenResultType
 
 from llamagym_tui.screens.widgets.look import size_classes
 
-if TYPE_CHECKING:
-    from textual.screen import Screen
 
-    Base = Screen[object]
-else:
-    Base = object
-
-
-class Fitted(Base):
+class Fitted(Screen[ScreenResultType]):
     def on_mount(self) -> None:
         self.add_class(*size_classes(self.app.size), update=False)
 

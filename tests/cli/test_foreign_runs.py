@@ -229,7 +229,6 @@ def looked_at(folder: Path) -> None:
             recording.read_on()
         Player(recording).jump(recording.duration_s)
         run_store.last_settings(folder)
-        run_store.last_system_prompt(folder)
     except LlamaGymError:
         pass
     model_registry.find(str(folder))

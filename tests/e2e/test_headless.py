@@ -50,7 +50,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
     assert -1 <= figures["evaluation"]["mean_return"] <= 1
     assert "Traceback" not in trained.stderr
     assert {"config.json", "events.jsonl", "trainer.log", "model"} <= {path.name for path in run_dir.iterdir()}
-    assert run_store.last_system_prompt(run_dir) == "Hit below 13."
+    assert run_store.last_settings(run_dir).system_prompt == "Hit below 13."
 
     evaluated = subprocess.run(
         command(

@@ -103,7 +103,7 @@ def check_folder(trainer: TrainerProcess, model: str) -> None:
     assert [e for e in kept if isinstance(e, UpdateFinished)] == trainer.of(UpdateFinished)
     assert kept[-1] == trainer.events[-1]
     assert not any(isinstance(event, TokensStreamed) for event in kept)
-    assert run_store.last_system_prompt(trainer.run_dir) == "Hit below 13."
+    assert run_store.last_settings(trainer.run_dir).system_prompt == "Hit below 13."
     assert "Traceback" not in trainer.log_path.read_text()
 
 

@@ -70,7 +70,7 @@ def subclasses(kind: type) -> set[type]:
 def test_every_event_arrives_as_it_was_sent(kind: type[Event]) -> None:
     event = example(kind)
     pipe = io.BytesIO()
-    wire.write_frame(pipe, wire.encode_event(event))
+    wire.write_frame(pipe, wire.encoded(event))
     pipe.seek(0)
     arrived = wire.decode_event(wire.read_frame(pipe) or b"")
     assert type(arrived) is kind
@@ -81,7 +81,7 @@ def test_every_event_arrives_as_it_was_sent(kind: type[Event]) -> None:
 def test_every_command_arrives_as_it_was_sent(kind: type[Command]) -> None:
     command = example(kind)
     pipe = io.BytesIO()
-    wire.write_frame(pipe, wire.encode_command(command))
+    wire.write_frame(pipe, wire.encoded(command))
     pipe.seek(0)
     arrived = wire.decode_command(wire.read_frame(pipe) or b"")
     assert type(arrived) is kind
@@ -114,12 +114,12 @@ def test_a_record_is_made_by_the_names_of_its_fields_and_never_changed(kind: typ
 
 def test_floats_that_are_no_numbers_survive() -> None:
     event = TokensStreamed(at_s=math.inf, episode=0, turn=0, text="")
-    assert wire.decode_event(wire.encode_event(event)).at_s == math.inf
+    assert wire.decode_event(wire.encoded(event)).at_s == math.inf
 
 
 def test_start_run_carries_the_whole_configuration() -> None:
     config = RunConfig(agent="blackjack", run_dir="/runs/1", seed=3, episodes=7)
-    arrived = wire.decode_command(wire.encode_command(StartRun(protocol=1, config=config)))
+    arrived = wire.decode_command(wire.encoded(StartRun(protocol=1, config=config)))
     assert isinstance(arrived, StartRun)
     assert arrived.config == config
 
@@ -127,7 +127,7 @@ def test_start_run_carries_the_whole_configuration() -> None:
 def test_a_setting_out_of_range_does_not_get_over_the_wire() -> None:
     config = RunConfig(agent="blackjack", run_dir="r", n_envs=0)  # structs check nothing when made
     with pytest.raises(WireError, match="n_envs"):
-        wire.decode_command(wire.encode_command(StartRun(protocol=1, config=config)))
+        wire.decode_command(wire.encoded(StartRun(protocol=1, config=config)))
 
 
 class Trickle(io.RawIOBase):
@@ -205,8 +205,8 @@ def test_a_library_that_prints_to_the_pipe_is_noticed() -> None:
         msgspec.msgpack.encode({"type": "Nonsense"}),
         msgspec.msgpack.encode({"type": "PhaseChanged", "phase": "dancing"}),
         msgspec.msgpack.encode({"type": "PhaseChanged"}),
-        wire.encode_event(PhaseChanged(phase="loading"))[:-1],
-        wire.encode_event(PhaseChanged(phase="loading")) + b"\x00",
+        wire.encoded(PhaseChanged(phase="loading"))[:-1],
+        wire.encoded(PhaseChanged(phase="loading")) + b"\x00",
         b"\x82\xa4type\xacPhaseChanged\xa5phase\xa2\xc3\x28",  # not UTF-8
         b"\x82\xa4type\xacPhaseChanged\xa1x" + b"\x91" * 100_000,  # a nest without a floor
     ],
@@ -218,13 +218,13 @@ def test_a_payload_of_nonsense_is_an_error(payload: bytes) -> None:
 
 def test_an_event_is_no_command_and_a_command_no_event() -> None:
     with pytest.raises(WireError, match="no command"):
-        wire.decode_command(wire.encode_event(PhaseChanged(phase="loading")))
+        wire.decode_command(wire.encoded(PhaseChanged(phase="loading")))
     with pytest.raises(WireError, match="no event"):
-        wire.decode_event(wire.encode_command(Stop()))
+        wire.decode_event(wire.encoded(Stop()))
 
 
 def test_asyncio_reads_the_same_frames() -> None:
-    payloads = [wire.encode_command(SetSystemPrompt(system_prompt="x" * 200_000)), wire.encode_command(Evaluate())]
+    payloads = [wire.encoded(SetSystemPrompt(system_prompt="x" * 200_000)), wire.encoded(Evaluate())]
     assert asyncio.run(read_async(b"".join(map(wire.framed, payloads)))) == payloads
 
 
@@ -243,4 +243,4 @@ def test_the_largest_event_of_a_busy_run_fits() -> None:
         returns=[-1.0] * 100_000, lengths=[2] * 100_000, parse_failures=0, mode="train", prompt_version=0,
         policy_version=0, episodes=100_000, env_steps=200_000, episodes_per_s=1.0,
     )  # fmt: skip
-    assert wire.decode_event(wire.encode_event(counted)) == counted
+    assert wire.decode_event(wire.encoded(counted)) == counted

@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 from textual.events import Resize
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.fitted import Fitted
@@ -13,7 +12,7 @@ from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS
 from tests.screens.steps import sees, until
 
 
-class Sheet(Fitted, Screen[None]):
+class Sheet(Fitted[None]):
     """A screen that notes for what it is laid out, apart from what its widgets ask for."""
 
     def __init__(self) -> None:
