@@ -69,8 +69,8 @@ def _executed(path: Path, source: str) -> ModuleType:
             exec(compile(source, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
-        line = _line_in(path, error)
-        raise AgentFileError(f"{path}, line {line}: {type(error).__name__}: {_first_line(error)}") from error
+        line, message = _line_in(path, error), str(error) or "no message"
+        raise AgentFileError(f"{path}, line {line}: {type(error).__name__}: {message.splitlines()[0]}") from error
     return module
 
 
@@ -88,10 +88,6 @@ def _line_in(path: Path, error: BaseException) -> int:
     """The deepest line of the file on the way to an error."""
     lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     return lines[-1] if lines else 1
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or "no message").splitlines()[0]
 
 
 def _chosen(module: ModuleType, path: Path, class_name: str | None) -> type[AgentBase]:

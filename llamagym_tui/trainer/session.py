@@ -158,7 +158,7 @@ class Session:
         if run.step():
             self._pace.turn_made(began_at)
         ended = self._step_unit == "turn" and not rollout.awaits_person
-        if run.is_batch_full:
+        if rollout.mode == "train" and rollout.batch_ready:
             self._update(run)
             ended = self._step_unit is not None
         self._map_policy(run)
@@ -253,10 +253,8 @@ class Session:
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
             case commands.WarmStart(sft_data=sft_data):
-                read = partial(training_data, run.agent, sft_data)
-                refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")
-                if (data := refused(read, UsageError, DemoFileError)) is not None:
-                    self._warm_start(run, data, command.episodes)
+                with refusing("warm_start", UsageError, DemoFileError, prefix="No warm start: "):
+                    self._warm_start(run, training_data(run.agent, sft_data), command.episodes)
             case commands.UndoWarmStart():
                 run.undo_warm_start()
             case commands.CancelEvaluation() | commands.CancelWarmStart():

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual import on, work
@@ -104,7 +105,7 @@ class ReplayScreen(PlaygroundScreen):
 
     def on_mount(self) -> None:
         self._read()
-        self.set_interval(TICK_S, self._tick)
+        self.set_interval(TICK_S, partial(self._do, self.player.tick))
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         """Paint what has been played behind another screen."""
@@ -118,9 +119,6 @@ class ReplayScreen(PlaygroundScreen):
             await asyncio.sleep(0)
         if recording.fault:
             self.notify(recording.fault, severity="error", timeout=30)
-
-    def _tick(self) -> None:
-        self._do(self.player.tick)
 
     def _do(self, what: Callable[[], None]) -> None:
         """Let the player do something and show the result."""

@@ -87,16 +87,13 @@ class DrawingPlaces:
         user_files.save_preferences(folder, replace(user_files.load_preferences(folder), drawing=on))
 
     def show(self, state: RunState, screen: Screen[None]) -> None:
-        on = self.is_on(screen) and _has_drawings(state)
+        # Of a recorded run only what it holds is known; in a live one a drawing may come.
+        has_drawings = state.view.drawn is not None or (state.live and state.run is not None and state.run.draws)
+        on = self.is_on(screen) and has_drawings
         beside = screen.size.width >= WIDE and screen.size.height >= HIGH
         for place, used in ((self.side, beside), (self.pane, not beside)):
             place.show(state)
             place.set_class(on and used, "-shown")
-
-
-def _has_drawings(state: RunState) -> bool:
-    """Whether there is a drawing, or one will come; of a recorded run only what it holds is known."""
-    return state.view.drawn is not None or (state.live and state.run is not None and state.run.draws)
 
 
 def _title(state: RunState) -> Content:

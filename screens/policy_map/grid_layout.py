@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut
-from llamagym_tui.protocol.policy_map import MapPanel
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 
 GAP = 2
@@ -95,14 +94,11 @@ def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, ac
     made = Places((), field, optimal_width, with_optimal, across)
     x = y = 0
     for panel in layout.panels:
-        place = Place(x, y, _label_width(panel), len(panel.rows), len(panel.columns))
+        label = min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1
+        place = Place(x, y, label, len(panel.rows), len(panel.columns))
         panels.append(place)
         if across:
             x += made.width_of(place) + APART
         else:
             y += 1 + place.rows * field.height
     return made._replace(panels=tuple(panels))
-
-
-def _label_width(panel: MapPanel) -> int:
-    return min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1

@@ -35,7 +35,8 @@ class ReplayBuffer:
             size: episodes kept at most; 0 empties the buffer.
         """
         for trajectory in trajectories:
-            if _is_example(trajectory) and trajectory.episode_return >= min_return:
+            is_example = all(turn.is_trained and not turn.parse_failed for turn in trajectory.turns)
+            if is_example and trajectory.episode_return >= min_return:
                 key = _key(trajectory)
                 self.kept.pop(key, None)  # so that it is among the newest again
                 self.kept[key] = trajectory
@@ -57,10 +58,6 @@ class ReplayBuffer:
         rows = batch_rows(list(self.kept.values()))
         rng.shuffle(rows)
         return [_up_to(rows[at::count], turns) for at in range(count)]
-
-
-def _is_example(trajectory: Trajectory) -> bool:
-    return all(turn.is_trained and not turn.parse_failed for turn in trajectory.turns)
 
 
 def _key(trajectory: Trajectory) -> Key:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.user_files import file_content
+
+MATRICES = ("Linear", "Conv1D")
+"""Linear layers, the latter GPT-2's transposed ones: both have (a, b) weights, and an adapter has a + b a rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def counted_shape(config: Any) -> ModelShape:
         linears=tuple(
             (name, *module.weight.shape)
             for name, module in lm.named_modules()
-            if _is_matrix(module) and id(module) not in apart
+            if type(module).__name__ in MATRICES and id(module) not in apart
         ),
     )
 
@@ -113,11 +115,6 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
         base = json.loads(file_content(adapter))["base_model_name_or_path"]
         return AutoConfig.from_pretrained(base, local_files_only=Path(base).is_dir()), True
     return AutoConfig.from_pretrained(source, local_files_only=local), False
-
-
-def _is_matrix(module: nn.Module) -> bool:
-    """A linear layer, or GPT-2's transposed kind of one; both have (a, b) weights, and an adapter has a + b a rank."""
-    return type(module).__name__ in ("Linear", "Conv1D")
 
 
 def _is_target(name: str, targets: str | Sequence[str]) -> bool:
