@@ -21,15 +21,8 @@ from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress, progress_on
 from llamagym_tui.config import History, Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
-from llamagym_tui.protocol.events import (
-    EpisodesCounted,
-    EvaluationFinished,
-    Event,
-    RunFinished,
-    RunStarted,
-    UpdateFinished,
-)
 from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error
 from llamagym_tui.run_store import RunStore
@@ -42,7 +35,7 @@ if TYPE_CHECKING:
 class Report(Protocol):
     """Keeps what matters of a session's events, and sums it up."""
 
-    def take(self, event: Event) -> None: ...
+    def take(self, event: events.Event) -> None: ...
 
     def figures(self) -> dict[str, Any]:
         """The line of JSON."""
@@ -122,23 +115,23 @@ class _Summary:
     """What a run began as, and ended as; how well it plays is the evaluation of the policy that it ended with."""
 
     def __init__(self) -> None:
-        self._started: RunStarted | None = None
-        self._finished: RunFinished | None = None
-        self._evaluation: EvaluationFinished | None = None
-        self._updated: UpdateFinished | None = None
+        self._started: events.RunStarted | None = None
+        self._finished: events.RunFinished | None = None
+        self._evaluation: events.EvaluationFinished | None = None
+        self._updated: events.UpdateFinished | None = None
         self._dropped = 0
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._started = event
-            case RunFinished():
+            case events.RunFinished():
                 self._finished = event
-            case EvaluationFinished():
+            case events.EvaluationFinished():
                 self._evaluation = event
-            case UpdateFinished():
+            case events.UpdateFinished():
                 self._updated = event
-            case EpisodesCounted():
+            case events.EpisodesCounted():
                 self._dropped = event.dropped
             case _:
                 pass

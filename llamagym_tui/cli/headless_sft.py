@@ -11,15 +11,8 @@ from typing import Any
 
 from llamagym_tui.cli import headless
 from llamagym_tui.config import RunConfig
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, WarmStart
-from llamagym_tui.protocol.events import (
-    DemonstrationsRead,
-    EvaluationFinished,
-    Event,
-    PhaseChanged,
-    RunStarted,
-    WarmStartFinished,
-)
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
 
@@ -48,24 +41,24 @@ class _Script:
         self._config, self._hands = config, hands
         evaluation: list[AnyCommand] = [Evaluate(episodes=hands, greedy=True)] if hands else []
         self._next: list[AnyCommand] = [*evaluation, WarmStart(sft_data=config.sft_data), *evaluation, Stop()]
-        self._read: DemonstrationsRead | None = None
-        self._trained: WarmStartFinished | None = None
-        self._before: EvaluationFinished | None = None
-        self._after: EvaluationFinished | None = None
+        self._read: events.DemonstrationsRead | None = None
+        self._trained: events.WarmStartFinished | None = None
+        self._before: events.EvaluationFinished | None = None
+        self._after: events.EvaluationFinished | None = None
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self.queue.put(Pause())
-            case PhaseChanged(phase="paused") if self._next:
+            case events.PhaseChanged(phase="paused") if self._next:
                 self.queue.put(self._next.pop(0))
-            case DemonstrationsRead():
+            case events.DemonstrationsRead():
                 self._read = event
-            case WarmStartFinished():
+            case events.WarmStartFinished():
                 self._trained = event
-            case EvaluationFinished() if self._trained is None:
+            case events.EvaluationFinished() if self._trained is None:
                 self._before = event
-            case EvaluationFinished():
+            case events.EvaluationFinished():
                 self._after = event
             case _:
                 pass
@@ -100,6 +93,6 @@ class _Script:
         return f"{warm_start_text(self._trained)}.{played} Continue with `{go_on}`."
 
 
-def _figures_of(evaluation: EvaluationFinished | None) -> dict[str, float] | None:
+def _figures_of(evaluation: events.EvaluationFinished | None) -> dict[str, float] | None:
     names = ("episodes", "mean_return", "return_stderr", "parse_failure_rate")
     return None if evaluation is None else {name: getattr(evaluation, name) for name in names}

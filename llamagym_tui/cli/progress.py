@@ -13,21 +13,7 @@ from contextlib import suppress
 from typing import Self, TextIO
 
 from llamagym_tui.demos.training_facts import fact_lines
-from llamagym_tui.protocol.events import (
-    DemonstrationsRead,
-    EpisodesCounted,
-    EvaluationCancelled,
-    Event,
-    PhaseChanged,
-    RolledBack,
-    RunStarted,
-    SettingsChanged,
-    SettingsMeasured,
-    UpdateFinished,
-    WarmStartFinished,
-    WarmStartProgressed,
-    WarningRaised,
-)
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted
 from llamagym_tui.state.reduce import measured_text, warm_start_text
@@ -64,33 +50,33 @@ class Progress(ABC):
     @abstractmethod
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         match event:
-            case PhaseChanged(phase="loading" | "warm_starting"):
+            case events.PhaseChanged(phase="loading" | "warm_starting"):
                 self.show(event.detail)
-            case PhaseChanged(phase="evaluating") | PhaseChanged(phase="rolling_out") if event.detail:
+            case events.PhaseChanged(phase="evaluating") | events.PhaseChanged(phase="rolling_out") if event.detail:
                 self.update(event.detail)
-            case WarmStartProgressed(step=step, steps=steps):
+            case events.WarmStartProgressed(step=step, steps=steps):
                 self.update(f"warm start: step {step:,} of {steps:,}, loss {event.loss:.3f}", step, steps)
-            case RunStarted(updates=earlier):
+            case events.RunStarted(updates=earlier):
                 self._updates = earlier or 0
-            case UpdateFinished():
+            case events.UpdateFinished():
                 self._updates = event.update
-            case EpisodesCounted():
+            case events.EpisodesCounted():
                 self._show_play(event)
-            case WarningRaised():
+            case events.WarningRaised():
                 self.notify(f"warning: {event.message}")
-            case DemonstrationsRead():
+            case events.DemonstrationsRead():
                 self.notify(f"warm start: {'; '.join(f'{name} {text}' for name, text in fact_lines(event).items())}")
-            case EvaluationCancelled(why=why) if why:
+            case events.EvaluationCancelled(why=why) if why:
                 self.notify(f"warning: {why}")
-            case WarmStartFinished():
+            case events.WarmStartFinished():
                 self.notify(f"warm start: {warm_start_text(event)}")
-            case RolledBack():
+            case events.RolledBack():
                 self.notify(f"rolled back to update {event.update:,}: {event.reason}")
-            case SettingsChanged():
+            case events.SettingsChanged():
                 self.notify("changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items()))
-            case SettingsMeasured():
+            case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
             case _:
                 pass
@@ -99,7 +85,7 @@ class Progress(ABC):
         """Show how many episodes an evaluation has played."""
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
 
-    def _show_play(self, event: EpisodesCounted) -> None:
+    def _show_play(self, event: events.EpisodesCounted) -> None:
         if self._began_at is None:
             self._began_at = self._clock()
         self._returns.extend(event.returns)

@@ -22,16 +22,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 import msgspec
 
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EpisodesCounted,
-    EpisodeStarted,
-    Event,
-    EventsLeftOut,
-    PhaseChanged,
-    TokensStreamed,
-    WatchedEvent,
-)
+from llamagym_tui.protocol import events
 from llamagym_tui.protocol.grouped_episodes import apart, grouped
 from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
 
@@ -61,7 +52,7 @@ MOST_RETRY_S = 30.0
 
 _WHOLE = re.compile(rb"\.0(?=[,\]])")
 """What a whole number does not need."""
-_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_decoder: msgspec.json.Decoder[events.AnyEvent] = msgspec.json.Decoder(events.AnyEvent)
 
 
 class ConversationBudget:
@@ -77,17 +68,17 @@ class ConversationBudget:
         self._left_out = 0
         self._marked_at_s = math.inf
 
-    def kept(self, event: Event) -> list[Event]:
+    def kept(self, event: events.Event) -> list[events.Event]:
         """What belongs into the file when an event comes: itself or nothing, now and then a mark of what did not."""
-        if isinstance(event, TokensStreamed):
+        if isinstance(event, events.TokensStreamed):
             return []
-        if isinstance(event, PhaseChanged) and event.phase == "updating" and event.detail:
+        if isinstance(event, events.PhaseChanged) and event.phase == "updating" and event.detail:
             return []
-        if not isinstance(event, WatchedEvent):
+        if not isinstance(event, events.WatchedEvent):
             return [event]
-        marks: list[Event] = []
+        marks: list[events.Event] = []
         self._marked_at_s = min(self._marked_at_s, event.at_s)  # a resumed run goes on in the middle
-        if isinstance(event, EpisodeStarted):
+        if isinstance(event, events.EpisodeStarted):
             self._earn(event.at_s)
             self._kept_episode = event.episode if self._budget > 0 else None
             if self._left_out and event.at_s - self._marked_at_s >= MARK_EVERY_S:
@@ -103,8 +94,8 @@ class ConversationBudget:
         self._budget = min(CONVERSATION_BURST, self._budget + earned)
         self._at_s = at_s
 
-    def _mark(self, at_s: float) -> EventsLeftOut:
-        mark = EventsLeftOut(at_s=at_s, count=self._left_out, since_s=self._marked_at_s, reason="long_run")
+    def _mark(self, at_s: float) -> events.EventsLeftOut:
+        mark = events.EventsLeftOut(at_s=at_s, count=self._left_out, since_s=self._marked_at_s, reason="long_run")
         self._left_out, self._marked_at_s = 0, at_s
         return mark
 
@@ -127,10 +118,10 @@ class EventLog:
         self._retry_s = 0.0
         """Seconds until the next attempt; 0 while writing works."""
         self._waiting = bytearray()
-        self._lost: EventsLeftOut | None = None
+        self._lost: events.EventsLeftOut | None = None
         """What did not even find room to wait."""
 
-    def append(self, event: Event) -> str:
+    def append(self, event: events.Event) -> str:
         """Add an event, if it is of those that are kept; a sentence for people where writing fails, or works again."""
         if self._file.closed:
             return ""
@@ -139,17 +130,17 @@ class EventLog:
         is_full = len(self._waiting) > FLUSH_BYTES and not self._retry_s
         return self.flush() if is_full or self._clock() >= self._flush_at else ""
 
-    def _add(self, event: Event) -> None:
-        is_watched = isinstance(event, WatchedEvent)
+    def _add(self, event: events.Event) -> None:
+        is_watched = isinstance(event, events.WatchedEvent)
         room = MOST_WAITING if is_watched else 32 * MOST_WAITING
         if len(self._waiting) < room and not (is_watched and self._lost):
             self._waiting += self._line(event)
             return
         count, since_s = (self._lost.count, self._lost.since_s) if self._lost else (0, event.at_s)
-        self._lost = EventsLeftOut(at_s=event.at_s, count=count + 1, since_s=since_s, reason="full_disk")
+        self._lost = events.EventsLeftOut(at_s=event.at_s, count=count + 1, since_s=since_s, reason="full_disk")
 
-    def _line(self, event: Event) -> bytes:
-        if isinstance(event, EpisodesCounted):  # numbers only, and most of a long run's bytes
+    def _line(self, event: events.Event) -> bytes:
+        if isinstance(event, events.EpisodesCounted):  # numbers only, and most of a long run's bytes
             return _WHOLE.sub(b"", self._encoder.encode(grouped(event))) + b"\n"
         return self._encoder.encode(event) + b"\n"
 
@@ -186,7 +177,7 @@ class EventLog:
 class Logged(NamedTuple):
     """An event as it stands in a log."""
 
-    event: AnyEvent
+    event: events.AnyEvent
     end: int
     """Byte after its line: where to read on."""
 
@@ -206,7 +197,7 @@ def last_stamp(path: Path) -> float:
     return 0.0
 
 
-def read(path: Path) -> Iterator[AnyEvent]:
+def read(path: Path) -> Iterator[events.AnyEvent]:
     """The events of a log, in order; a torn last line is left out.
 
     Raises:
@@ -260,17 +251,17 @@ class Pieces:
             yield logged
 
 
-def _event(path: Path, offset: int, line: bytes) -> AnyEvent:
+def _event(path: Path, offset: int, line: bytes) -> events.AnyEvent:
     try:
         try:
             event = _decoder.decode(line)
         except msgspec.ValidationError:
             if b"null" not in line:
                 raise
-            event = msgspec.convert(_with_nan(msgspec.json.decode(line), AnyEvent), AnyEvent)
+            event = msgspec.convert(_with_nan(msgspec.json.decode(line), events.AnyEvent), events.AnyEvent)
         if _MAYBE_HUGE.search(line) and _largest(msgspec.to_builtins(event)) > LARGEST:
             raise ValueError("it has a number too large")
-        return apart(event) if isinstance(event, EpisodesCounted) else event
+        return apart(event) if isinstance(event, events.EpisodesCounted) else event
     except (ValueError, RecursionError) as error:
         number = 1
         with regular_file(path) as file:
@@ -291,8 +282,8 @@ def _with_nan(value: Any, kind: Any) -> Any:
         return [_with_nan(item, get_args(kind)[0]) for item in value]
     if not isinstance(value, dict):
         return value
-    if kind is AnyEvent:
-        kind = next((each for each in get_args(AnyEvent) if each.__name__ == value.get("type")), None)
+    if kind is events.AnyEvent:
+        kind = next((each for each in get_args(events.AnyEvent) if each.__name__ == value.get("type")), None)
     is_record = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     types = {field.name: field.type for field in msgspec.structs.fields(kind)} if is_record else {}
     return {key: _with_nan(item, types.get(key)) for key, item in value.items()}

@@ -15,20 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, Value, flat
-from llamagym_tui.protocol import event_log
-from llamagym_tui.protocol.events import (
-    AnyEvent,
-    EpisodesCounted,
-    EvaluationFinished,
-    RunFinished,
-    RunStarted,
-    SessionFailed,
-    SettingsChanged,
-    UpdateFinished,
-    WarmStartEvaluated,
-    WarmStartFinished,
-    WarmStartUndone,
-)
+from llamagym_tui.protocol import event_log, events
 from llamagym_tui.returns import MAX_GROUPS, Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
@@ -56,7 +43,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     session_s: float = 0.0
     """Seconds of the last session."""
     returns: ReturnSeries = field(default_factory=ReturnSeries)
-    evaluation: EvaluationFinished | None = None
+    evaluation: events.EvaluationFinished | None = None
     """The last one."""
     changes: dict[str, Value] = field(default_factory=dict)
     """Settings that were changed live and hold at the end, by their dotted names."""
@@ -79,12 +66,12 @@ def summary_of(run_dir: Path) -> RunSummary:
     Raises:
         RunStoreError: the events cannot be read.
     """
-    events = run_dir / EVENTS_FILE
+    log = run_dir / EVENTS_FILE
     kept = _kept(run_dir)
-    if kept.offset > (events.stat().st_size if events.exists() else 0):
+    if kept.offset > (log.stat().st_size if log.exists() else 0):
         kept = RunSummary()  # the file was replaced by a shorter one
     summary = kept
-    for logged in event_log.read_from(events, kept.offset):
+    for logged in event_log.read_from(log, kept.offset):
         summary = replace(_after(summary, logged.event), offset=logged.end)
     if summary != kept:
         # A folder of someone else's is read all the same.
@@ -118,36 +105,36 @@ def _kept(run_dir: Path) -> RunSummary:
     return kept if kept.version == VERSION and is_sound else RunSummary()
 
 
-def _after(summary: RunSummary, event: AnyEvent) -> RunSummary:
+def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
     restarted = event.at_s < summary.session_s
     spent = event.at_s if restarted else event.at_s - summary.session_s
     summary = replace(summary, played_s=summary.played_s + spent, session_s=event.at_s)
     match event:
-        case RunStarted():
+        case events.RunStarted():
             before = summary.episodes if event.episodes is None else event.episodes
             return replace(
                 summary, title=event.agent, baselines=event.baselines, changes={}, ending="open", episodes=before
             )
-        case EpisodesCounted():
+        case events.EpisodesCounted():
             return replace(
                 summary,
                 episodes=event.episodes,
                 env_steps=event.env_steps,
                 returns=summary.returns.counted(event.returns, event.episodes),
             )
-        case UpdateFinished():
+        case events.UpdateFinished():
             return replace(summary, updates=event.update)
-        case EvaluationFinished():
+        case events.EvaluationFinished():
             return replace(summary, evaluation=event)
-        case WarmStartFinished() | WarmStartUndone():
+        case events.WarmStartFinished() | events.WarmStartUndone():
             return replace(summary, evaluation=None)  # it was of another policy
-        case WarmStartEvaluated(after=after):
+        case events.WarmStartEvaluated(after=after):
             return replace(summary, evaluation=after)
-        case SettingsChanged():
+        case events.SettingsChanged():
             return replace(summary, changes={**summary.changes, **event.changes})
-        case SessionFailed():
+        case events.SessionFailed():
             return replace(summary, ending="failed")
-        case RunFinished():
+        case events.RunFinished():
             return replace(summary, ending="finished")
     return summary
 

@@ -19,13 +19,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
-from llamagym_tui.engine.model.load_faults import (
-    not_shared,
-    only_pickled,
-    require_causal_lm,
-    require_reachable,
-    sentence,
-)
+from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
@@ -126,9 +120,9 @@ def load_model_and_tokenizer(
     except ModelLoadError:
         raise
     except Exception as error:
-        raise ModelLoadError(sentence(name, path, error)) from error
+        raise ModelLoadError(load_faults.sentence(name, path, error)) from error
     trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
-    warning = None if backbone.shares else not_shared(name, model.plain_because)
+    warning = None if backbone.shares else load_faults.not_shared(name, model.plain_because)
     return LoadedModel(model, tokenizer, name, where, parameters, trainable, warning)
 
 
@@ -151,7 +145,7 @@ def local_path(name: str) -> Path | None:
                 raise ModelLoadError(f"The model in {name!r} is not loaded: {error.strerror}.") from error
             return folder
     for folder in folders:
-        if pickled := only_pickled(folder):
+        if pickled := load_faults.only_pickled(folder):
             raise pickled
     if path.exists() or name.startswith((".", "/", "~", os.sep)) or name.count("/") > 1:
         raise ModelLoadError(f"No model in {name!r}: a folder with config.json and safetensors is needed.")
@@ -182,9 +176,9 @@ def _require_loadable(name: str, path: Path | None) -> None:
         name = json.loads(file_content(_adapter_config(path)))["base_model_name_or_path"]
         path = Path(name) if Path(name).is_dir() else None
     if path is None:
-        require_reachable(name)
+        load_faults.require_reachable(name)
     config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
-    require_causal_lm(name, config)
+    load_faults.require_causal_lm(name, config)
 
 
 def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> None:
