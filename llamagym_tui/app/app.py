@@ -33,7 +33,8 @@ from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS, self_contained
+from llamagym_tui.screens.widgets.look import self_contained
+from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted

@@ -13,7 +13,7 @@ from textual.events import Resize
 from textual.screen import Screen
 from textual.widget import Widget
 
-from llamagym_tui.screens.widgets.too_small import is_too_small
+from llamagym_tui.screens.widgets.sizes import is_too_small
 
 
 class FocusKeeper(App[None]):

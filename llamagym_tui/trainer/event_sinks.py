@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
 
 Sink = Callable[[Event], str | None]
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -55,6 +57,16 @@ class EventEmitter:
             yield
         except errors as error:
             self.warn(f"{prefix}{error}", refused=refused)
+
+    def attempt(
+        self, refused: Refused, action: Callable[[], T], *errors: type[Exception], prefix: str = ""
+    ) -> T | None:
+        """What an action results in, which is done whole or not at all; None, with that warning: it is not done."""
+        try:
+            return action()
+        except errors as error:
+            self.warn(f"{prefix}{error}", refused=refused)
+            return None
 
     def throttled(self) -> Callable[[Event], None]:
         """An `emit` that drops what comes less than `PROGRESS_EVERY_S` after its last event, or after now."""

@@ -191,16 +191,21 @@ class Run:
 
     def change(self, requested: Mapping[str, Value]) -> None:
         """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
-        with self._emitter.refusing("settings", ConfigError, EnvError, prefix="Nothing was changed: "):
-            changes = with_final_values(requested)
-            config = self._checked(changed(self.config, changes))
-            self.report_episodes()  # what was played by the settings before
-            if self._checkpoints.has_news(self._counters()):
-                self.save_or_warn()
-            if config.n_envs != self.config.n_envs:
-                self.rollout.resize(config.n_envs)
+        changes = with_final_values(requested)
+        attempt = partial(self._emitter.attempt, "settings", prefix="Nothing was changed: ")
+        config = attempt(lambda: self._checked(changed(self.config, changes)), ConfigError)
+        if config is None:
+            return
+        self.report_episodes()  # what was played by the settings before
+        if self._checkpoints.has_news(self._counters()):
+            self.save_or_warn()
+        if config.n_envs == self.config.n_envs or attempt(lambda: self._resized(config.n_envs), EnvError):
             self._apply(config)
             self._emit_changes(changes)
+
+    def _resized(self, n_envs: int) -> bool:
+        self.rollout.resize(n_envs)
+        return True
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
@@ -240,10 +245,10 @@ class Run:
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
-        try:
-            path = self._checkpoints.roll_back(self.policy, self.ppo)
-        except RunStoreError as error:
-            self._emitter.warn(str(error), refused="roll_back")
+        path = self._emitter.attempt(
+            "roll_back", lambda: self._checkpoints.roll_back(self.policy, self.ppo), RunStoreError
+        )
+        if path is None:
             return False
         self.report_episodes()  # of the policy that is left
         self.rollout.restart()
@@ -275,8 +280,8 @@ class Run:
         if self.undo_update is None:
             self._emitter.warn("There is no warm start to take back.", refused="undo_warm_start")
             return
-        with self._emitter.refusing("undo_warm_start", RunStoreError):
-            self._checkpoints.undo_warm_start(self.policy, self.ppo)
+        undo = partial(self._checkpoints.undo_warm_start, self.policy, self.ppo)
+        if self._emitter.attempt("undo_warm_start", undo, RunStoreError) is not None:
             self.undo_update = None
             self._warned_at.clear()
             self._emit(events.WarmStartUndone(update=self.ppo.updates))

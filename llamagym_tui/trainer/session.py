@@ -30,7 +30,6 @@ from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
-from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
 from llamagym_tui.trainer.run import Run
@@ -73,7 +72,10 @@ class Session:
         self._evaluates_end = evaluates_end and config.final_episodes > 0
         self._emitter = EventEmitter([store.append, *sinks], clock, began_s=store.last_at_s)
         self._emit = self._emitter.emit
-        self._pace = Pace(clock)
+        self._turn_s = 0.0
+        """Seconds between two turns of the watched environment; 0: full speed."""
+        self._turn_began_at = -math.inf
+        """Of the watched environment's last turn, by the clock."""
         self._step_unit: Unit | None = None
         """What ends the `Step` under way; None: there is none."""
         self._exits = contextlib.ExitStack()
@@ -150,13 +152,14 @@ class Session:
         if self._is_followed or is_driven:
             rollout.begin_episodes()
             self._probe_actions(run)
-        if self._step_unit != "turn" and not is_driven and (left_s := self._pace.left_s):
+        began_at = self._clock()
+        left_s = self._turn_began_at + self._turn_s - began_at
+        if self._step_unit != "turn" and not is_driven and left_s > 0:
             self._map_policy(run)
             self.inbox.wait(left_s)
             return
-        began_at = self._clock()
         if run.step():
-            self._pace.turn_made(began_at)
+            self._turn_began_at = began_at
         ended = self._step_unit == "turn" and not rollout.awaits_person
         if rollout.mode == "train" and rollout.batch_ready:
             self._update(run)
@@ -187,7 +190,7 @@ class Session:
     @property
     def _is_followed(self) -> bool:
         """Whether the run is slow enough for a person to read every event."""
-        return self._step_unit is not None or self._pace.turn_s > 0
+        return self._step_unit is not None or self._turn_s > 0
 
     def _should_end_update(self, run: Run) -> bool:
         """Whether the run should stop; a pause waits for the end of the update, to change nothing of what is learnt.
@@ -216,7 +219,7 @@ class Session:
             case commands.Step(unit=unit):
                 self._step(unit, run)
             case commands.SetPace(turn_s=turn_s):
-                self._pace.turn_s = turn_s
+                self._turn_s = turn_s
                 self._emit(events.PaceChanged(turn_s=turn_s))
             case commands.Watch(env=env):
                 rollout.spectator.watch(env)
@@ -253,8 +256,10 @@ class Session:
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
             case commands.WarmStart(sft_data=sft_data):
-                with refusing("warm_start", UsageError, DemoFileError, prefix="No warm start: "):
-                    self._warm_start(run, training_data(run.agent, sft_data), command.episodes)
+                read = partial(training_data, run.agent, sft_data)
+                refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")
+                if (data := refused(read, UsageError, DemoFileError)) is not None:
+                    self._warm_start(run, data, command.episodes)
             case commands.UndoWarmStart():
                 run.undo_warm_start()
             case commands.CancelEvaluation() | commands.CancelWarmStart():

@@ -23,9 +23,9 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
-from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import moved_key
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
+from llamagym_tui.screens.widgets.sizes import Fitted
 from llamagym_tui.user_files import config_dir
 
 if TYPE_CHECKING:

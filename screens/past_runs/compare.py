@@ -17,7 +17,7 @@ from llamagym_tui.returns import evaluated_return, signed, thinned
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
-from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
 
 NAMES = ("A", "B")

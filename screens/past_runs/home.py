@@ -17,9 +17,8 @@ from textual.widgets import OptionList, Static
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
-from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 
 RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""

@@ -19,7 +19,7 @@ from llamagym_tui.returns import evaluated_return
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.user_files import runs_dir
 
 

@@ -25,8 +25,8 @@ from llamagym_tui.screens.play.wheel_texts import agent_text, choices_at, choice
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
-from llamagym_tui.screens.widgets.too_small import TooSmall
 from llamagym_tui.state.run import RunState
 
 

@@ -22,10 +22,9 @@ from llamagym_tui.screens.playground.keys import KEYS
 from llamagym_tui.screens.playground.steer_actions import Steering, steering_allowed
 from llamagym_tui.screens.playground.watch_actions import WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.fitted import Fitted
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
-from llamagym_tui.screens.widgets.too_small import TooSmall
+from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:

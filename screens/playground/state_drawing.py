@@ -16,8 +16,8 @@ from llamagym_tui import user_files
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.widgets.look import WIDE
 from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 

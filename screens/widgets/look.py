@@ -1,20 +1,12 @@
-"""How the app looks: theme, colours of charts, sizes at which screens change their layout, exported pictures."""
+"""How the app looks: theme, colours of charts, exported pictures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from textual.geometry import Size
 from textual.theme import Theme
 
-from llamagym_tui.screens.widgets.too_small import MIN_HEIGHT, MIN_WIDTH
-
-WIDE = 120
-"""Cells from which chart and figures stand next to the conversation."""
-WIDTHS: list[tuple[int, str]] = [(0, "-too-narrow"), (MIN_WIDTH, "-narrow"), (WIDE, "-wide")]
-HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
-"""Style classes of every screen, by size of the terminal."""
 ASIDE = "$foreground 60%"
 """Style of text that is less important."""
 
@@ -40,12 +32,6 @@ THEME = Theme(
         "footer-background": "#1d242f",
     },
 )
-
-
-def size_classes(size: Size) -> list[str]:
-    width = max(step for step in WIDTHS if step[0] <= size.width)
-    height = max(step for step in HEIGHTS if step[0] <= size.height)
-    return [width[1], height[1]]
 
 
 def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:

@@ -17,9 +17,7 @@ from llamagym_tui.protocol.events import (
     WatchChanged,
 )
 from llamagym_tui.state.watching import TURN_S, Watching, watched_text
-from llamagym_tui.trainer.pace import Pace
 from llamagym_tui.trainer.rollout.spectator import Spectator
-from tests.fake_parts import Clock
 
 ENVS = 3
 
@@ -180,18 +178,6 @@ def test_only_turns_that_were_told_as_they_were_played_count_for_the_pace():
     table.play(1, 1, 1.0)
     table.spectator.watch(1)
     assert table.spectator.turns == 1
-
-
-def test_the_next_turn_is_due_after_the_seconds_of_the_pace():
-    clock = Clock()
-    pace = Pace(clock)
-    pace.turn_s = 1.5
-    assert pace.left_s == 0.0
-    pace.turn_made(clock.now)
-    clock.now += 1.0
-    assert pace.left_s == 0.5
-    clock.now += 9.0
-    assert pace.left_s == 0.0
 
 
 def test_what_is_asked_for_is_active_only_when_it_is_confirmed():

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, StateDrawn
 from llamagym_tui.screens.playground.return_chart import ReturnChart
-from llamagym_tui.screens.widgets.look import WIDE
+from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.look import WIDE
+from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES, at_sizes

@@ -7,8 +7,7 @@ from textual.events import Resize
 from textual.geometry import Size
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.fitted import Fitted
-from llamagym_tui.screens.widgets.look import HEIGHTS, WIDTHS
+from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS, Fitted
 from tests.screens.steps import sees, until
 
 
