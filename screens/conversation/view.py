@@ -23,9 +23,16 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
 
-from llamagym_tui.screens.conversation.line_index import LineIndex
 from llamagym_tui.screens.conversation.text_search import Match, TextSearch
-from llamagym_tui.screens.conversation.typesetting import GUTTER, NARROWEST, Block, Highlight, Typesetter, block
+from llamagym_tui.screens.conversation.typesetting import (
+    GUTTER,
+    NARROWEST,
+    Block,
+    Highlight,
+    LineIndex,
+    Typesetter,
+    block,
+)
 from llamagym_tui.state.transcript import Entry, Reply
 
 CURRENT = Style(bold=True, reverse=True)

@@ -18,6 +18,7 @@ from llamagym_tui.protocol.events import (
     EpisodesCounted,
     EpisodeStarted,
     Event,
+    EventsLeftOut,
     ObservationShown,
     PhaseChanged,
     TokensStreamed,
@@ -183,7 +184,7 @@ def test_conversations_of_a_day_take_less_than_four_times_those_of_half_an_hour(
 def test_what_a_long_run_does_not_keep_is_counted_in_its_log(tmp_path: Path) -> None:
     events = [event for index in range(13_000) for event in episode(index, at_s=index / 10, turns=4)]
     kept = written(tmp_path / "events.jsonl", events)
-    marks = [event for event in kept if isinstance(event, event_log.EventsLeftOut)]
+    marks = [event for event in kept if isinstance(event, EventsLeftOut)]
     assert [mark.at_s // 600 for mark in marks] == [1, 2]
     assert marks[0].since_s == 0.0
     assert marks[1].since_s == marks[0].at_s
@@ -229,5 +230,5 @@ def test_the_marks_of_a_resumed_run_begin_where_it_goes_on() -> None:
     kept = [
         each for at in range(7000) for event in episode(at, 5000.0 + at / 10, turns=4) for each in budget.kept(event)
     ]
-    (mark,) = [event for event in kept if isinstance(event, event_log.EventsLeftOut)]
+    (mark,) = [event for event in kept if isinstance(event, EventsLeftOut)]
     assert (mark.since_s, mark.at_s) == (5000.0, 5600.0)

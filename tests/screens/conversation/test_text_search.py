@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from llamagym_tui.screens.conversation.line_index import LineIndex
 from llamagym_tui.screens.conversation.text_search import MAX_MATCHES, Match, TextSearch
+from llamagym_tui.screens.conversation.typesetting import LineIndex
 
 
 class Pages:
