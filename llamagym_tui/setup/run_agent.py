@@ -1,4 +1,4 @@
-"""The agent of a run in the UI process: its prompting without a model, its demonstrations, its table.
+"""The agent of a run in the UI process: its prompting without a model, and where its demonstrations are.
 
 Nothing is looked up before it is needed, so that neither the agent's file nor gymnasium delays the first frame.
 Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
@@ -6,8 +6,6 @@ Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +14,6 @@ from llamagym_tui.game.agent_base import AgentBase
 
 if TYPE_CHECKING:
     from llamagym_tui.config import RunConfig
-    from llamagym_tui.demos.human_game import HumanGame
-    from llamagym_tui.demos.writer import DemoWriter
 
 
 class RunAgent:
@@ -89,15 +85,3 @@ class RunAgent:
         from llamagym_tui.demos.files import default_path
 
         return default_path(self.name)
-
-    def table(
-        self,
-        writer: DemoWriter,
-        *,
-        system_prompt: Callable[[], str],
-        next_seed: Callable[[], int],
-        clock: Callable[[], datetime],
-    ) -> HumanGame:
-        from llamagym_tui.demos.human_game import HumanGame
-
-        return HumanGame(self.agent, self.name, writer, system_prompt=system_prompt, next_seed=next_seed, clock=clock)

@@ -408,6 +408,3 @@ class ConversationView(ScrollView, can_focus=True):
         text = "\n".join(line.plain.rstrip() for line in shown if line is not None)
         moved = (Offset(place.x if place.y >= first else 0, max(0, place.y - first)) for place in (start, end))
         return Selection(*moved).extract(text), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()

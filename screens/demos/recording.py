@@ -71,8 +71,15 @@ class DemoRecorder:
             LlamaGymError: the agent cannot be made.
         """
         if self.game is None:
-            self.game = self._agent.table(
-                self.writer, system_prompt=system_prompt, next_seed=self._next_seed, clock=self._clock
+            from llamagym_tui.demos.human_game import HumanGame
+
+            self.game = HumanGame(
+                self._agent.agent,
+                self._agent.name,
+                self.writer,
+                system_prompt=system_prompt,
+                next_seed=self._next_seed,
+                clock=self._clock,
             )
         return self.game
 

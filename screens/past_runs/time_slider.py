@@ -26,10 +26,6 @@ class Bar(NamedTuple):
     """Cells before it."""
     width: int
 
-    def share_at(self, x: int) -> float:
-        """How far along the bar a cell of the row is, within 0 and 1."""
-        return min(max((x - self.start) / max(1, self.width - 1), 0.0), 1.0)
-
 
 class TimeSlider(Widget):
     ALLOW_SELECT = False
@@ -92,5 +88,6 @@ class TimeSlider(Widget):
         self.release_mouse()
 
     def _seek(self, x: int) -> None:
-        share = self.bar.share_at(x - self.gutter.left)
-        self.post_message(self.Sought(share * self._player.recording.duration_s))
+        bar, duration_s = self.bar, self._player.recording.duration_s
+        share = (x - self.gutter.left - bar.start) / max(1, bar.width - 1)
+        self.post_message(self.Sought(min(max(share, 0.0), 1.0) * duration_s))

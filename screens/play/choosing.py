@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 ASIDE = "$foreground 60%"
@@ -47,10 +48,12 @@ class ChoosingScreen(Screen[ScreenResultType]):
                 event.prevent_default()
                 self.action_choose(index)
                 return
-        self.other_key(event)
 
-    def other_key(self, event: Key) -> None:
-        """A key that is none of the agent's."""
+    def action_reason(self) -> None:
+        """Begin a sentence, or leave it as it is."""
+        sentence = self.query_one(SentenceInput)
+        sentence.display = True
+        (self.query_one(ConversationView) if self.writing else sentence).focus()
 
     @on(DescendantFocus)
     def _focus_moved(self) -> None:

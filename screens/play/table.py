@@ -16,7 +16,6 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Key
 from textual.widgets import Input, Static
 
 from llamagym_tui.demos.human_game import HumanGame
@@ -42,6 +41,7 @@ class HumanTableScreen(ChoosingScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Take", tooltip="Take the chosen action.", priority=True, id="table.take"),
         Binding("enter", "next", "Next", tooltip="Begin the next episode.", priority=True, id="table.next"),
+        Binding("space", "next", "Next", tooltip="Begin the next episode.", show=False),
         Binding("backspace", "take_back", "Take back", tooltip="Undo the choice before it is taken.", id="table.undo"),
         Binding("backspace", "discard", "Discard", tooltip="Take the episode out of your file.", id="table.discard"),
         Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
@@ -94,11 +94,6 @@ class HumanTableScreen(ChoosingScreen[None]):
             self._opened = True
             if self._game.over and not self._game.returns:
                 self._game.deal()
-
-    def other_key(self, event: Key) -> None:
-        """Space is a second key for the next episode."""
-        if event.key == "space":
-            self.action_next()
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -156,11 +151,6 @@ class HumanTableScreen(ChoosingScreen[None]):
             await asyncio.to_thread(self._game.discard)
 
     action_keep = action_discard
-
-    def action_reason(self) -> None:
-        """Begin a sentence, or leave it as it is."""
-        (self.query_one(ConversationView) if self.writing else self.query_one(SentenceInput)).focus()
-        self.draw()
 
     def action_hint(self) -> None:
         self._hints = not self._hints

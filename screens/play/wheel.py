@@ -111,14 +111,6 @@ class WheelScreen(ChoosingScreen[None]):
         )
         self.post_message(CommandAsked(act))
 
-    def action_reason(self) -> None:
-        """Begin a sentence, or leave it as it is."""
-        if self.writing:
-            self.action_end_reason()
-        else:
-            self.query_one(SentenceInput).display = True
-            self.query_one(SentenceInput).focus()
-
     def action_end_reason(self) -> None:
         self.query_one(ConversationView).focus()
 
@@ -128,7 +120,7 @@ class WheelScreen(ChoosingScreen[None]):
     def action_let_go(self) -> None:
         """Leave the sentence; or let the agent act again. A second press does not wait for the trainer."""
         if self.writing:
-            self.action_end_reason()
+            self.action_reason()
             return
         # Posted by the app: a dismissed screen posts nothing. Not sent where nobody has or wants the wheel.
         self.app.post_message(CommandAsked(LetGo()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ class Reference:
         temperature = self.policy.generation.temperature
         backbone = self.frozen_copy or self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
-        with self._adapter_at_start():
+        with self.in_place() if self.frozen_copy is None else nullcontext():
             for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
                 logprobs[part.decisions] = part.score(part.encode(backbone), temperature).logprobs
         return logprobs
@@ -46,26 +46,14 @@ class Reference:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The policy has the reference's weights meanwhile."""
-        pairs: list[tuple[nn.Parameter, Tensor]] = []
+        pairs = self.adapter_start
         if self.frozen_copy is not None:
             pairs = list(zip(self.policy.model.causal_lm.parameters(), self.frozen_copy.lm.parameters(), strict=True))
         now = [weight.data for weight, _ in pairs]
-        with self._adapter_at_start():
-            for weight, then in pairs:
-                weight.data = then.data
-            try:
-                yield
-            finally:
-                for (weight, _), data in zip(pairs, now, strict=True):
-                    weight.data = data
-
-    @contextmanager
-    def _adapter_at_start(self) -> Iterator[None]:
-        now = [weight.data for weight, _ in self.adapter_start]
-        for weight, then in self.adapter_start:
-            weight.data = then
+        for weight, then in pairs:
+            weight.data = then.data
         try:
             yield
         finally:
-            for (weight, _), data in zip(self.adapter_start, now, strict=True):
+            for (weight, _), data in zip(pairs, now, strict=True):
                 weight.data = data
