@@ -55,7 +55,11 @@ class PersonalApp(App[None]):
         self.register_theme(THEME)
         kept = user_files.load_preferences(self._config_dir).theme
         if self.no_color:
-            _draw_scroll_bars_without_colour()
+            from textual.scrollbar import ScrollBar
+
+            from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender
+
+            ScrollBar.renderer = PlainScrollBarRender
         self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
 
     def on_mount(self) -> None:
@@ -129,11 +133,3 @@ class PersonalApp(App[None]):
             self.screen.dismiss()
         else:
             self.push_screen(FocusHelp(self.screen))
-
-
-def _draw_scroll_bars_without_colour() -> None:
-    from textual.scrollbar import ScrollBar
-
-    from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender
-
-    ScrollBar.renderer = PlainScrollBarRender

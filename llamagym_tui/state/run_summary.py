@@ -32,11 +32,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     version: int = VERSION
     offset: int = 0
     """Bytes of the events that it was made of."""
-    title: str = ""
-    """The agent's, empty if the run never started."""
     baselines: dict[str, float] = field(default_factory=dict)
     episodes: int = 0
-    env_steps: int = 0
     updates: int = 0
     played_s: float = 0.0
     """Seconds over all sessions, loading included."""
@@ -112,16 +109,10 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
     match event:
         case events.RunStarted():
             before = summary.episodes if event.episodes is None else event.episodes
-            return replace(
-                summary, title=event.agent, baselines=event.baselines, changes={}, ending="open", episodes=before
-            )
+            return replace(summary, baselines=event.baselines, changes={}, ending="open", episodes=before)
         case events.EpisodesCounted():
-            return replace(
-                summary,
-                episodes=event.episodes,
-                env_steps=event.env_steps,
-                returns=summary.returns.counted(event.returns, event.episodes),
-            )
+            returns = summary.returns.counted(event.returns, event.episodes)
+            return replace(summary, episodes=event.episodes, returns=returns)
         case events.UpdateFinished():
             return replace(summary, updates=event.update)
         case events.EvaluationFinished():

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -169,10 +169,10 @@ class CollapseMonitor:
         self.seen.broken_in_a_row = 0
         peak = self._peak(stats)
         self._remember(stats)
-        format_signs = [sign for find in (self._failing, self._rambling, self._repeating) if (sign := find())]
+        format_signs = list(self._format_signs())
         others = [sign for sign in (peak, _skipping(stats)) if sign]
         if self._fall() >= FALL:
-            company = [*format_signs, *others, *(sign for find in (self._settled, self._uniform) if (sign := find()))]
+            company = [*format_signs, *others, *self._signs_of_sameness()]
             return _verdict("collapsed" if company else "warning", [self._falling(), *company])
         if len(format_signs) > 1 or any(sign.flagrant for sign in format_signs):
             return _verdict("collapsed", [*format_signs, *others])
@@ -226,31 +226,23 @@ class CollapseMonitor:
         assert self.seen.best is not None
         return Sign("fall", f"the mean return fell from {self.seen.best.mean:.3f} to {self._recent().mean:.3f}")
 
-    def _failing(self) -> Sign | None:
+    def _format_signs(self) -> Iterator[Sign]:
+        """Signs of a format that dissolves."""
         rate = self._short(lambda past: past.parse_failure_rate)
         rise = rate - self.seen.lowest_failures
-        if rise <= PARSE_RISE:
-            return None
-        words = f"{rate:.0%} of replies name no action, {self.seen.lowest_failures:.0%} before"
-        return Sign("parse failures", words, rise > PARSE_FLAGRANT)
-
-    def _rambling(self) -> Sign | None:
+        if rise > PARSE_RISE:
+            words = f"{rate:.0%} of replies name no action, {self.seen.lowest_failures:.0%} before"
+            yield Sign("parse failures", words, rise > PARSE_FLAGRANT)
         start, now = _mean([past.entropy for past in self.seen.first]), self._short(lambda past: past.entropy)
         explored = self._short(lambda past: past.action_entropy) - _mean(
             [past.action_entropy for past in self.seen.first]
         )
-        if now - start - max(0.0, explored) <= max(ENTROPY_RISE, start):
-            return None
-        return Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
-
-    def _repeating(self) -> Sign | None:
-        if not self.seen.repeats:
-            return None
+        if now - start - max(0.0, explored) > max(ENTROPY_RISE, start):
+            yield Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
         start, now = _mean(self.seen.first_repeats), _mean(self.seen.repeats)
-        if now - start <= REPEAT_RISE:
-            return None
-        words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
-        return Sign("repetition", words, now - start > REPEAT_FLAGRANT)
+        if self.seen.repeats and now - start > REPEAT_RISE:
+            words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
+            yield Sign("repetition", words, now - start > REPEAT_FLAGRANT)
 
     def _peak(self, stats: UpdateStats) -> Sign | None:
         """Compared before the update is remembered."""
@@ -260,19 +252,13 @@ class CollapseMonitor:
             "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self.seen.largest_gradient:.3g} before"
         )
 
-    def _settled(self) -> Sign | None:
+    def _signs_of_sameness(self) -> Iterator[Sign]:
         start, now = _mean([past.action_entropy for past in self.seen.first]), self.seen.history[-1].action_entropy
-        if now >= FADED * start:
-            return None
-        return Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
-
-    def _uniform(self) -> Sign | None:
-        now = self.seen.history[-1].return_std
-        if not now < FADED * self.seen.largest_spread:
-            return None
-        return Sign(
-            "spread", f"all episodes end alike (returns spread {now:.3f}, {self.seen.largest_spread:.2f} before)"
-        )
+        if now < FADED * start:
+            yield Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
+        largest, now = self.seen.largest_spread, self.seen.history[-1].return_std
+        if now < FADED * largest:
+            yield Sign("spread", f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)")
 
 
 def _broken(stats: UpdateStats) -> str:
