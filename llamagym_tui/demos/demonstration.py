@@ -171,12 +171,12 @@ def decode(line: bytes) -> Demonstration:
     return demo
 
 
-def is_whole(line: bytes) -> bool:
+def readable(line: bytes) -> Demonstration | None:
+    """The demonstration in a line; None: it holds none."""
     try:
-        decode(line)
+        return decode(line)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _within(value: Any) -> Iterable[Any]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import Demonstration, is_whole
+from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.files import file_errors
 from llamagym_tui.errors import ActionParseError, DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
@@ -52,7 +52,7 @@ def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
             left[index] = None
             removed.append(Removed(index, content))
         for line in removed:
-            jsonl.append_line(trash_path(path), line.content, is_whole=is_whole)
+            jsonl.append_line(trash_path(path), line.content, is_whole=readable)
         return [line for line in left if line is not None]
 
     _rewrite(path, change)
@@ -157,4 +157,4 @@ def _index(path: Path, lines: Sequence[bytes | None], content: bytes) -> int:
 
 def _rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]]) -> None:
     with file_errors(f"{path} was not changed", "make room, or check its rights"):
-        jsonl.rewrite(path, change, is_whole=is_whole)
+        jsonl.rewrite(path, change, is_whole=readable)

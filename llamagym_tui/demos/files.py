@@ -14,7 +14,7 @@ from typing import NamedTuple
 from filelock import Timeout
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import MOST_LINE, Demonstration, decode, encode, is_whole
+from llamagym_tui.demos.demonstration import MOST_LINE, Demonstration, decode, encode, readable
 from llamagym_tui.demos.faults import Fault, faults
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase
@@ -69,7 +69,7 @@ def append(path: Path, demo: Demonstration) -> None:
     """
     line = encode(demo)
     with file_errors(f"The episode was not saved to {path}", "make room, or check its rights"):
-        jsonl.append_line(path, line, is_whole=is_whole)
+        jsonl.append_line(path, line, is_whole=readable)
 
 
 def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
@@ -143,7 +143,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merged:
         return list(dict.fromkeys(episodes))
 
     with file_errors(f"{output} cannot be written"):
-        jsonl.rewrite(output, change, is_whole=is_whole)
+        jsonl.rewrite(output, change, is_whole=readable)
     different = len(set(episodes))
     return Merged(different, len(episodes) - different)
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedRandom
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock
 
@@ -52,7 +52,7 @@ def lines(path: Path) -> Iterator[Line]:
             yield Line(number, content.rstrip(b"\r\n"), not last.endswith(b"\n"), too_long)
 
 
-def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]) -> None:
+def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any]) -> None:
     """Add one line at the end, on disk when this returns; folders are made.
 
     Args:
@@ -72,7 +72,7 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], bool]
             sync_folder(path.parent)
 
 
-def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], bool]) -> None:
+def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_whole: Callable[[bytes], Any]) -> None:
     """Write a file again from the lines that it has, while no other writer can add one; until it is whole the old one
     stays.
 
@@ -116,7 +116,7 @@ def _add(file: BufferedRandom, blocks: Iterable[bytes]) -> None:
         raise
 
 
-def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], bool]) -> None:
+def _mend_tail(file: BufferedRandom, path: Path, is_whole: Callable[[bytes], Any]) -> None:
     """Make the file end at a line's end."""
     start, end = torn_line_start(file), file.seek(0, os.SEEK_END)
     if start == end:

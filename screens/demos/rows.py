@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from llamagym_tui.demos import jsonl
-from llamagym_tui.demos.demonstration import Demonstration, decode
+from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.demos.files import file_errors
 from llamagym_tui.game.agent_base import AgentBase
@@ -55,7 +55,7 @@ def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
     found: dict[int, list[str]] = {}
     for fault in faults(lines, agent) if lines and check else []:
         found.setdefault(fault.line, []).append(fault.sentence)
-    return [Row(line.number, line.content, _decoded(line.content), tuple(found.get(line.number, ()))) for line in lines]
+    return [Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))) for line in lines]
 
 
 def matching(rows: Sequence[Row], words: str) -> list[Row]:
@@ -92,10 +92,3 @@ def _matches(row: Row, word: str) -> bool:
     if word in (demo.source.casefold(), demo.end):
         return True
     return any(word in message["content"].casefold() for message in demo.messages if message["role"] != "system")
-
-
-def _decoded(content: bytes) -> Demonstration | None:
-    try:
-        return decode(content)
-    except ValueError:
-        return None

@@ -7,12 +7,12 @@ by `config`.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple
 
 import msgspec
 from msgspec import inspect
 
-from llamagym_tui.config import LARGEST, RunConfig, Value, changed
+from llamagym_tui.config import LARGEST, RunConfig, Value, changed, setting_types
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.events import UpdateStats
 
@@ -82,7 +82,7 @@ SCHEDULED = {"ppo.lr": "lr", "ppo.kl_coef": "kl_coef", "ppo.entropy_coef": "entr
 
 def takes(name: str) -> str:
     """What a setting takes, in words."""
-    return _takes(inspect.type_info(_type(name)))
+    return _takes(inspect.type_info(setting_types()[name]))
 
 
 def read(config: RunConfig, name: str, text: str) -> Value:
@@ -93,7 +93,7 @@ def read(config: RunConfig, name: str, text: str) -> Value:
     """
     text = text.strip()
     try:
-        value: Value = msgspec.convert("null" if text.lower() == "none" else text, _type(name), strict=False)
+        value: Value = msgspec.convert("null" if text.lower() == "none" else text, setting_types()[name], strict=False)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(text)
     except ValueError as error:
@@ -110,13 +110,6 @@ def value_text(value: Value) -> str:
 def scheduled_value(name: str, stats: UpdateStats | None) -> float | None:
     """Current value of a scheduled setting; None if it has no schedule, or there was no update."""
     return float(getattr(stats, SCHEDULED[name])) if stats is not None and name in SCHEDULED else None
-
-
-def _type(name: str) -> object:
-    kind: object = RunConfig
-    for part in name.split("."):
-        kind = get_type_hints(kind, include_extras=True)[part]
-    return kind
 
 
 def _takes(kind: inspect.Type) -> str:
