@@ -66,7 +66,7 @@ class DemoFileError(LlamaGymError):
     """A demonstration file is faulty; the message names the line."""
 
 
-class PromptFileError(LlamaGymError):
+class PromptFileError(UsageError):
     """A file with a system prompt cannot be read or written."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.writer import DemoWriter
-from llamagym_tui.errors import EnvError
+from llamagym_tui.errors import EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
@@ -115,7 +115,7 @@ class HumanGame:
             observation, info = env.reset(seed=self._seed)
             text, actions = observed(self._agent, observation, info)
         except Exception as error:
-            raise EnvError(f"{self._agent.env_id} refused to begin an episode: {_reason(error)}.") from error
+            raise EnvError(f"{self._agent.env_id} refused to begin an episode: {described(error)}.") from error
         self._messages = [*opening(prompt), user(text)]
         self._actions, self._rewards, self._admissible = [], [], []
         self._offer(actions)
@@ -147,7 +147,7 @@ class HumanGame:
             text, actions = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
             self.over, self.chosen = True, None
-            raise EnvError(f"{self._agent.env_id} refused the action: {_reason(error)}.") from error
+            raise EnvError(f"{self._agent.env_id} refused the action: {described(error)}.") from error
         self.chosen = None
         turn = TurnFinished(
             episode=len(self.returns),
@@ -244,8 +244,3 @@ class HumanGame:
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         self.over = True
-
-
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return (lines[0] if lines else type(error).__name__).rstrip(".")

@@ -14,7 +14,7 @@ import msgspec
 
 from llamagym_tui import run_store
 from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, place_of, setting_types
-from llamagym_tui.errors import UntrustedAgent, UsageError
+from llamagym_tui.errors import PromptFileError, UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import catalog, trust
@@ -148,19 +148,22 @@ def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
 
 
 def prompt_text(path: Path | None) -> str | None:
-    """The system prompt in a file, or None if no file was named.
+    """The system prompt in a file, or None if no file was named. Raises what `read_prompt` raises."""
+    return None if path is None else read_prompt(path).strip()
+
+
+def read_prompt(path: Path) -> str:
+    """The prompt in a file, without the line end at its end.
 
     Raises:
-        UsageError: the file cannot be read as text.
+        PromptFileError: it cannot be read as text, or is too large for a prompt.
     """
-    if path is None:
-        return None
     try:
-        return file_text(path.expanduser()).strip()
+        return file_text(path.expanduser()).rstrip("\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
+        raise PromptFileError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
     except OSError as error:
-        raise UsageError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
+        raise PromptFileError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
 
 
 def thread_count(text: str | None) -> int | None:

@@ -31,20 +31,6 @@ class Draft:
         self.path.unlink(missing_ok=True)
 
 
-def read_prompt(path: Path) -> str:
-    """The prompt in a file, without the line end at its end.
-
-    Raises:
-        PromptFileError: it cannot be read as text, or is too large for a prompt.
-    """
-    try:
-        return file_text(path.expanduser()).rstrip("\n")
-    except UnicodeDecodeError as error:
-        raise PromptFileError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
-    except OSError as error:
-        raise PromptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
 def write_prompt(path: Path, text: str) -> None:
     """Write a prompt; the old file stays until the new one is whole, and folders are made.
 

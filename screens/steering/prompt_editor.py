@@ -24,11 +24,12 @@ from textual.widgets import Input, OptionList, Static, TextArea
 
 from llamagym_tui.errors import PromptFileError
 from llamagym_tui.protocol.literal import literal, one_line
-from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write_prompt
+from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
+from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
 

@@ -15,9 +15,10 @@ from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering import prompt_editor
-from llamagym_tui.screens.steering.prompt_draft import Draft, read_prompt, write_prompt
+from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 from llamagym_tui.screens.steering.version_list import word_diff
+from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.user_files import MOST_TEXT
 from tests import fakes
 from tests.screens.conftest import MakeApp
