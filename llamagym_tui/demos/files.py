@@ -91,7 +91,7 @@ def read(path: Path) -> list[Demonstration]:
         DemoFileError: the file is not there, or a line is faulty; the message names it.
     """
     demos = []
-    for line in _lines(path):
+    for line in lines_of(path):
         try:
             demos.append(decode(line.content))
         except ValueError as error:
@@ -110,22 +110,7 @@ def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
     Raises:
         DemoFileError: the file cannot be read at all.
     """
-    return faults(_lines(path), agent)
-
-
-def reworded(path: Path, agent: AgentBase) -> list[Fault]:
-    """Observations that the agent words differently now, by line: warnings, no faults. Unreadable lines have none.
-
-    Raises:
-        DemoFileError: the file cannot be read at all.
-    """
-    from llamagym_tui.demos import wording
-
-    numbered = {}
-    for line in _lines(path):
-        with contextlib.suppress(ValueError):
-            numbered[line.number] = decode(line.content)
-    return wording.reworded(numbered, agent)
+    return faults(lines_of(path), agent)
 
 
 def merge(paths: Sequence[Path], output: Path) -> Merged:
@@ -158,7 +143,8 @@ def summaries(place: Path) -> list[DemoFile]:
     return [_summary(path) for path in files]
 
 
-def _lines(path: Path) -> Iterator[jsonl.Line]:
+def lines_of(path: Path) -> Iterator[jsonl.Line]:
+    """Its lines, faulty ones too; raises DemoFileError if the file cannot be read."""
     with file_errors(f"{path} cannot be read", "check the path and its rights"):
         yield from jsonl.lines(path)
 
@@ -168,7 +154,7 @@ def _summary(path: Path) -> DemoFile:
     unreadable: list[int] = []
     fault = ""
     try:
-        for line in _lines(path):
+        for line in lines_of(path):
             try:
                 returns.append(decode(line.content).episode_return)
             except ValueError:

@@ -8,11 +8,13 @@ never get. What cannot be played again is not compared.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import Fault, short
+from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.game.observed import observation_text
@@ -21,22 +23,28 @@ if TYPE_CHECKING:
     import gymnasium
 
 
-def reworded(numbered: Mapping[int, Demonstration], agent: AgentBase) -> list[Fault]:
-    """A warning for the first observation of each episode that the agent words differently.
+def reworded(path: Path, agent: AgentBase) -> list[Fault]:
+    """A warning for the first observation of each episode of a file that the agent words differently.
 
-    `numbered` has demonstrations by their line; those of other environments, or without a seed, are left out.
+    Unreadable lines are left out, and so are episodes of other environments, or without a seed.
+
+    Raises:
+        DemoFileError: the file cannot be read at all.
     """
     found: list[Fault] = []
     env: gymnasium.Env[Any, Any] | None = None
-    for line, demo in numbered.items():
-        if demo.env_id != agent.env_id or demo.env_kwargs != dict(agent.env_kwargs) or demo.seed is None:
+    for line in lines_of(path):
+        demo = readable(line.content)
+        if demo is None or demo.seed is None:
+            continue
+        if demo.env_id != agent.env_id or demo.env_kwargs != dict(agent.env_kwargs):
             continue
         env = env or agent_env(agent)
         pairs = zip(_played_again(env, demo, agent), demo.observations, strict=False)
         for turn, (now, then) in enumerate(pairs, start=1):
             if now != then:
                 words = f"the agent now writes {short(now)} where the file has {short(then)}"
-                found.append(Fault(line, f"Turn {turn}: {words}; record it again to train on the new text."))
+                found.append(Fault(line.number, f"Turn {turn}: {words}; record it again to train on the new text."))
                 break
     if env is not None:
         env.close()

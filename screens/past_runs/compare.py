@@ -35,7 +35,7 @@ class CompareScreen(Screen[None]):
         Binding("down", "scroll(1)", "More below", key_display="↓", priority=True, id="compare.down", tooltip=DOWN),
         Binding("up", "scroll(-1)", "Up", show=False, priority=True, id="compare.up", tooltip=UP),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("escape", "leave", "Back", id="compare.leave", tooltip="Back to the runs."),
+        Binding("escape", "dismiss", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
 
     def __init__(self, first: RunRow, second: RunRow) -> None:
@@ -75,9 +75,6 @@ class CompareScreen(Screen[None]):
 
     def action_scroll(self, by: int) -> None:
         self.query_one("#compare-facts").scroll_relative(y=by, animate=False)
-
-    def action_leave(self) -> None:
-        self.dismiss()
 
     def _lay_out(self) -> None:
         table = self.query_one("#compare-table", Static)

@@ -32,7 +32,7 @@ class RunsScreen(Screen[None]):
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
         Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
+        Binding("escape", "dismiss", "Back", id="runs.leave", tooltip="Back."),
     ]
 
     @dataclass
@@ -100,9 +100,6 @@ class RunsScreen(Screen[None]):
     def action_compare(self) -> None:
         if pair := self._pair():
             self.post_message(self.CompareRequested(*pair))
-
-    def action_leave(self) -> None:
-        self.dismiss()
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""

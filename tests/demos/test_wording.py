@@ -14,6 +14,7 @@ from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.cli.main import app
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.expert_play import expert_episodes
+from llamagym_tui.demos.wording import reworded
 from llamagym_tui.run_store import utc_now
 
 
@@ -33,12 +34,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_unchanged_observations_give_no_warning(path: Path):
-    assert demo_files.reworded(path, BlackjackAgent()) == []
+    assert reworded(path, BlackjackAgent()) == []
 
 
 def test_each_episode_with_other_observations_is_reported_once_by_its_line(path: Path):
     first = [next(m["content"] for m in demo.messages if m["role"] == "user") for demo in demo_files.read(path)]
-    found = demo_files.reworded(path, Reworded())
+    found = reworded(path, Reworded())
     assert [warning.line for warning in found] == [
         number for number, text in enumerate(first, start=1) if not text.startswith("Your total: 21")
     ]
@@ -49,15 +50,15 @@ def test_each_episode_with_other_observations_is_reported_once_by_its_line(path:
 def test_lines_that_cannot_be_played_again_are_left_out(path: Path):
     demo_files.write(path, [replace(demo, seed=None) for demo in demo_files.read(path)])
     path.write_bytes(path.read_bytes() + b"{}\n")
-    assert demo_files.reworded(path, Reworded()) == []
-    assert demo_files.reworded(path, FrozenLakeAgent()) == []
+    assert reworded(path, Reworded()) == []
+    assert reworded(path, FrozenLakeAgent()) == []
 
 
 def test_an_action_that_the_environment_refuses_ends_no_comparison(path: Path):
     first, *others = demo_files.read(path)
-    before = [warning for warning in demo_files.reworded(path, Reworded()) if warning.line > 1]
+    before = [warning for warning in reworded(path, Reworded()) if warning.line > 1]
     demo_files.write(path, [replace(first, actions=[7] * len(first.actions)), *others])
-    assert [warning for warning in demo_files.reworded(path, Reworded()) if warning.line > 1] == before != []
+    assert [warning for warning in reworded(path, Reworded()) if warning.line > 1] == before != []
 
 
 def test_check_warns_and_reports_no_fault(path: Path, tmp_path: Path):
