@@ -8,45 +8,20 @@ the engine.
 from __future__ import annotations
 
 import contextlib
-import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Best, Finding, Seen
+from llamagym_tui.trainer.generators import Generators
 
 RETRY_S = 5.0
 """Seconds after which a checkpoint that could not be written is tried again."""
-
-
-class Generators(msgspec.Struct, frozen=True):
-    """States of the random generators that a process shares; environments and agents of users may draw from them."""
-
-    python: tuple[int, tuple[int, ...], float | None]
-    numpy: list[Any]
-    torch: bytes
-
-    @staticmethod
-    def now() -> Generators:
-        import torch
-
-        version, internal, gauss = random.getstate()
-        kind, keys, *rest = np.random.get_state()
-        shared = [kind, list(map(int, keys)), *rest]
-        return Generators((version, internal, gauss), shared, bytes(torch.get_rng_state().tolist()))
-
-    def restore(self) -> None:
-        import torch
-
-        random.setstate(self.python)
-        np.random.set_state(tuple(self.numpy))
-        torch.set_rng_state(torch.tensor(list(self.torch), dtype=torch.uint8))
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):

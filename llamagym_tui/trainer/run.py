@@ -26,9 +26,10 @@ from llamagym_tui.config import (
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
-from llamagym_tui.trainer.checkpoints import Checkpoints, Counters, Generators
+from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
 from llamagym_tui.trainer.collapse import CollapseMonitor, Verdict
 from llamagym_tui.trainer.event_sinks import EventEmitter
+from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
