@@ -122,7 +122,8 @@ class EnvProcess:
 
 
 def _serve(connection: Connection, make: Callable[[], gymnasium.Env[Any, Any]]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is the trainer's
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the trainer's matter; what this process starts does not inherit it
+        signal.signal(getattr(signal, name, signal.SIGINT), lambda number, frame: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     made: gymnasium.Env[Any, Any] | EpisodeFault
     try:

@@ -175,11 +175,14 @@ def test_what_cannot_be_sent_is_reported(make):
     assert "its observation or info cannot be sent to another process (--parallel-envs off" in warnings(emitted)[0]
 
 
-def test_a_process_ends_with_its_rollout(make):
+def test_a_process_ends_with_its_rollout_and_not_before(make):
     rollout, _ = make(with_kwargs(MortalAgent), episode_limit=3)
     rollout.step()
     pids = [slot.env.call(pid_of) for slot in rollout.slots]
     assert len(set(pids)) == 3
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pids[0], number)
+    assert rollout.slots[0].env.call(pid_of) == pids[0], "these are for the trainer"
     rollout.close()
     assert all(is_gone(pid) for pid in pids)
 
