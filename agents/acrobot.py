@@ -70,7 +70,7 @@ class AcrobotAgent(Agent):
         states = [[(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins]
         rows, columns = ([f"{number:+}" for number in axis] for axis in (spins, joint_spins))
         panel = Panel("straight", rows, columns, states, "spin", "joint spin")
-        return PolicyMap([panel], signs="↻·↺", best=lambda observation: ())  # the expert is not the best there is
+        return PolicyMap([panel], signs="↻·↺")
 
 
 def _angles(observation: Any) -> tuple[float, float, float, float]:

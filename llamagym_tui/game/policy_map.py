@@ -44,4 +44,5 @@ class PolicyMap(NamedTuple):
     signs: Sequence[str] = ()
     """A character for each action; empty: the first letters of their names, or their numbers."""
     best: Callable[[Any], Collection[int]] | None = None
-    """All best actions on an observation. None: the one of `Agent.expert`, if there is one."""
+    """All best actions on an observation. None: the one of `Agent.expert`, if there is one; it is called the expert's
+    unless the agent has a baseline named ``optimal``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from textual.app import App
 from textual.color import Color
 from textual.style import Style
@@ -11,7 +13,21 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell
 
 DIFFERS = "×"
-"""Marks a cell in which the policy differs from the optimal strategy."""
+"""Marks a cell in which the policy differs from the best actions that are known."""
+
+
+class Best(NamedTuple):
+    """How it is put whose actions those are."""
+
+    name: str
+    takes: str
+    short: str
+
+
+BEST = {
+    "optimal": Best("the optimal strategy", "optimal is", "optimal"),
+    "expert": Best("the expert's play", "the expert takes", "the expert"),
+}
 UNKNOWN = "·"
 """Shown where it is not known what the policy does."""
 LEVELS = 10

@@ -1,5 +1,5 @@
 """The policy map (key `g`, bound in `playground.keys`): what the policy does in every state that its agent
-lists, live, next to the optimal strategy.
+lists, live, next to optimal play or the expert's.
 
 It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the
 trainer computes the map often; once it is closed, rarely again.
@@ -20,7 +20,7 @@ from llamagym_tui.protocol.commands import WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, RunStarted
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
-from llamagym_tui.screens.policy_map.cell_text import DIFFERS
+from llamagym_tui.screens.policy_map.cell_text import BEST, DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -38,9 +38,9 @@ LONG = 4
 class PolicyMapScreen(Screen[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
-    HELP = "What the policy does in each state, as the first turn of an episode, next to the optimal strategy."
+    HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "swap", "Optimal", tooltip="Show the optimal strategy in place of the policy.", id="map.optimal"),
+        Binding("o", "swap", "Best", tooltip="Show what is best in place of the policy.", id="map.optimal"),
         Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
@@ -112,7 +112,7 @@ class PolicyMapScreen(Screen[None]):
         if not policy.layout.panels:
             return Content(why_no_map(self._state))
         if self.query_one(PolicyGrid).optimal_instead:
-            lines = [Content.styled("the optimal strategy; o shows the policy again", "bold")]
+            lines = [Content.styled(f"{BEST[policy.layout.best_is].name}; o shows the policy again", "bold")]
         elif policy.mapped is None:
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
@@ -156,7 +156,7 @@ def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
     """How far the policy agrees with the optimal strategy, the longest text first."""
     count, layout = policy.count, policy.layout
     if not count.states:
-        return [Content("no optimal strategy is known")]
+        return [Content("no best action is known")]
     panels = ""
     if len(layout.panels) > 1:
         pairs = zip(layout.panels, policy.counts, strict=True)
@@ -187,8 +187,8 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
     if not cell.cell.best:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)
-    verdict = "agrees, optimal is" if cell.agrees else f"{DIFFERS} differs, optimal is"
-    return Content.assemble((f"{verdict} {best}", "bold"), f": {', '.join(parts)}")
+    verdict = "agrees" if cell.agrees else f"{DIFFERS} differs"
+    return Content.assemble((f"{verdict}, {BEST[layout.best_is].takes} {best}", "bold"), f": {', '.join(parts)}")
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:
@@ -201,7 +201,8 @@ def legend(layout: PolicyMapLaidOut) -> Content:
         else "the most probable action"
     )
     axes = next((f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), "")
-    parts = [f"{named}, each state as a first turn", signs, f"{DIFFERS} differs from optimal", one_line(axes)]
+    differs = f"{DIFFERS} differs from {BEST[layout.best_is].short}"
+    parts = [f"{named}, each state as a first turn", signs, differs, one_line(axes)]
     return Content.styled(" · ".join(part for part in parts if part), ASIDE)
 
 

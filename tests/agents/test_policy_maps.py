@@ -8,6 +8,7 @@ from benchmarks.exact_blackjack import CARDS, STATES, draw, optimal_policy
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import MAPS, FrozenLakeAgent
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
+from llamagym_tui.setup.catalog import find_agent
 from llamagym_tui.trainer.probes.policy_map import lay_out
 
 
@@ -84,6 +85,23 @@ def test_without_signs_actions_have_their_first_letters_or_numbers() -> None:
     agent = Plain()
     agent.action_names = ("stay", "stop")  # type: ignore[misc]
     assert lay_out(agent, states).signs == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("blackjack", "optimal"),  # its expert, as its baseline is that of optimal play
+        ("frozen_lake", "optimal"),
+        ("cart_pole", "expert"),
+        ("mountain_car", "expert"),
+        ("acrobot", "expert"),
+    ],
+)
+def test_best_actions_are_called_optimal_only_where_they_are(name: str, whose: str) -> None:
+    agent = find_agent(name)()
+    layout = lay_out(agent, agent.policy_map())
+    assert layout.best_is == whose
+    assert any(cell.best for row in layout.panels[0].cells for cell in row)
 
 
 def test_a_landmark_is_no_state() -> None:

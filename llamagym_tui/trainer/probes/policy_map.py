@@ -173,7 +173,14 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
     words = [cell.words for panel in panels for row in panel.cells for cell in row if cell.is_state]
     if not 1 <= len(words) <= MOST_STATES or sum(map(len, words)) > MOST_CHARACTERS:
         raise ValueError(f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most")
-    return PolicyMapLaidOut(panels=panels, action_names=names, signs=signs, action=policy_map.action)
+    is_optimal = policy_map.best is not None or "optimal" in agent.baselines
+    return PolicyMapLaidOut(
+        panels=panels,
+        action_names=names,
+        signs=signs,
+        action=policy_map.action,
+        best_is="optimal" if is_optimal else "expert",
+    )
 
 
 def _panel(agent: AgentBase, panel: Panel, best: Callable[[Any], Any] | None, actions: int) -> MapPanel:

@@ -119,7 +119,7 @@ async def test_the_field_under_the_pointer_is_told(make_app: MakeApp):
 async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_place(make_app: MakeApp):
     async with rolling_out(make_app(fakes.FakeClient(blackjack())), NARROW) as pilot:
         await pilot.press("g")
-        await sees(pilot, "o Optimal")
+        await sees(pilot, "o Best")
         await sees(pilot, "   16  3  3  3  3  3  3×")
         await pilot.press("o")
         await sees(pilot, "the optimal strategy; o shows the policy again")
@@ -128,7 +128,7 @@ async def test_where_there_is_no_room_beside_o_shows_the_optimal_strategy_in_pla
         await sees(pilot, "agrees on 224 of 280")
         await pilot.resize_terminal(*WIDE)
         await sees(pilot, "   16  3  3  3  3  3  3× 3× 3× 3× 3×  S S S S S H H H H H")
-        await until(pilot, lambda: "o Optimal" not in shown(pilot))
+        await until(pilot, lambda: "o Best" not in shown(pilot))
 
 
 async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app: MakeApp):
@@ -139,7 +139,7 @@ async def test_a_map_that_comes_while_it_is_waited_for_has_all_its_keys(make_app
         await sees(pilot, "No map: this environment has no policy_map()")
         client.emit(layout, mapped)
         await sees(pilot, "agrees on 224")
-        await sees(pilot, "o Optimal")
+        await sees(pilot, "o Best")
 
 
 async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: MakeApp):
@@ -152,6 +152,17 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
         await sees(pilot, "no action here")
+
+
+async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app: MakeApp):
+    *opening, layout, mapped = lake()
+    events = iter([*opening, replace(layout, best_is="expert"), mapped])
+    async with rolling_out(make_app(fakes.FakeClient(events)), NARROW) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "agrees on 8 of 11 states")
+        await pilot.press("down", "down", "right")
+        await sees(pilot, "agrees, the expert takes down or right: left 5%")
+        await until(pilot, lambda: "optimal" not in shown(pilot))
 
 
 async def test_what_is_too_long_for_a_line_has_more_where_the_map_leaves_them(make_app: MakeApp):
