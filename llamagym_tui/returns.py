@@ -30,7 +30,7 @@ def real_minus(text: str) -> str:
 
 def signed(value: float, decimals: int = 3) -> str:
     """A return as the app shows it: signed, with a real minus sign."""
-    return real_minus(f"{value:+.{decimals}f}")
+    return real_minus(f"{value:+,.{decimals}f}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -169,7 +169,7 @@ class MeanReturn(NamedTuple):
     @property
     def text(self) -> str:
         """As the app shows it, ± half its 95 % confidence interval, which a single episode has not: +0.030 ± 0.059."""
-        half = f" ± {margin(self.stderr):.3f}" if self.episodes > 1 else ""
+        half = f" ± {margin(self.stderr):,.3f}" if self.episodes > 1 else ""
         return f"{signed(self.mean)}{half}"
 
     @property

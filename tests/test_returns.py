@@ -91,6 +91,7 @@ def test_behind_a_plus_minus_stands_half_a_confidence_interval():
     assert mean is not None
     assert mean.text == "+0.000 ± 1.132"
     assert MeanReturn(-0.03, 0.03, 1000).text == "−0.030 ± 0.059"
+    assert MeanReturn(-1594.25, 1000.0, 9).text == "−1,594.250 ± 1,960.000"
     assert MeanReturn(-0.03, 0.03, 1000).interval_text == "−0.089 … +0.029"
     assert margin(0.5) == pytest.approx(0.98)
 

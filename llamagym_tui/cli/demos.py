@@ -86,7 +86,7 @@ def list_files(
         count, numbers = len(file.unreadable), ", ".join(map(str, file.unreadable[:5]))
         more = ", …" if count > 5 else ""
         faulty = f", {counted(count, 'unreadable line')}: {numbers}{more}" if count else ""
-        summed = f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:.3f}{faulty}"
+        summed = f"{file.path}: {counted(file.episodes, 'episode')}, mean return {file.mean_return:,.3f}{faulty}"
         echo(file.fault or summed)
     if not found:
         echo(f"There are no demonstrations in {place}; press h in the playground to make some.", to=sys.stderr)

@@ -200,8 +200,8 @@ def _figures_of(mean: MeanReturn) -> dict[str, Any]:
 
 def return_text(mean: MeanReturn, decimals: int) -> str:
     """A mean return with its 95 % confidence interval, which a single episode does not have."""
-    half = f" ± {margin(mean.stderr):.{decimals}f} (95 %)" if mean.episodes > 1 else ""
-    return f"{mean.mean:.{decimals}f}{half}"
+    half = f" ± {margin(mean.stderr):,.{decimals}f} (95 %)" if mean.episodes > 1 else ""
+    return f"{mean.mean:,.{decimals}f}{half}"
 
 
 def run_session(

@@ -90,7 +90,7 @@ class Progress(ABC):
             self._began_at = self._clock()
         self._returns.extend(event.returns)
         mean = sum(self._returns) / len(self._returns) if self._returns else 0.0
-        play = f"{counted(event.episodes, 'episode')}, mean return {mean:.3f}"
+        play = f"{counted(event.episodes, 'episode')}, mean return {mean:,.3f}"
         dropped = f", {event.dropped:,} dropped" if event.dropped else ""
         self._text = f"{play}, {counted(self._updates, 'update')}, {event.episodes_per_s:.0f}/s{dropped}"
         done = event.episodes if self._episodes else self._clock() - self._began_at

@@ -75,7 +75,7 @@ def _mean_text(row: RunRow) -> str:
     if (mean := row.mean) is None:
         return ""
     decimals = 3 if abs(mean) < 100 else 1 if abs(mean) < 10_000 else 0
-    return signed(mean, decimals)
+    return signed(mean, decimals).replace(",", "")
 
 
 def _count(row: RunRow, name: str) -> int:
