@@ -27,7 +27,7 @@ from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
-from llamagym_tui.game.observed import observation_text, random_action
+from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -85,15 +85,18 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         return None
     if there is None:
         return None
-    prefix, episodes = conversations(agent, config, chat)
+    play = _random_play(agent, config)
+    prefix, episodes = conversations(agent, config, chat, [[shown.text for shown in episode] for episode in play])
     shortest, context = prefix + min(len(prompts[0]) for prompts in episodes), context_of(read)
     if context is not None and shortest > context:
         raise PromptTooLongError(
             f"The system prompt and one observation of {agent.env_id} are {shortest:,} tokens, more than the "
             f"{context:,} that the model reads; shorten them, or take a model with a longer context."
         )
-    actions = len(agent.action_names) if config.generation.policy == "score" else 0
-    choices = [chat.reply_ids(agent.format_action(index)) for index in range(actions)]
+    is_chosen, names = config.generation.policy == "score", {tuple(agent.action_names)}
+    names |= {shown.actions for episode in play for shown in episode if shown.actions}
+    replies = ([chat.reply_ids(reply_of(agent, name)) for name in each] for each in names if is_chosen)
+    choices = max(replies, key=lambda choices: sum(map(len, choices)), default=[])
     base = held_memory(device)
 
     def of(settings: RunConfig) -> Preflight:
@@ -130,19 +133,18 @@ def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -
     return full and not is_adapted, Precision(2 if dtype == "bfloat16" else 4, bits)  # type: ignore[arg-type]
 
 
-def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> tuple[int, list[list[Sequence[int]]]]:
-    """Tokens of the system prompt, and of every prompt after it in episodes of random actions.
+def conversations(
+    agent: AgentBase, config: RunConfig, chat: ChatTokenizer, play: Sequence[Sequence[str]]
+) -> tuple[int, list[list[Sequence[int]]]]:
+    """Tokens of the system prompt, and of every prompt after it in episodes of these observations.
 
     Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
-
-    Raises:
-        EnvError: the environment cannot be made.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
     history, reply = turns_kept(config.history, agent.history), (0,) * config.generation.max_new_tokens
     prefix: tuple[int, ...] = ()
     episodes: list[list[Sequence[int]]] = []
-    for observations in _random_play(agent, config):
+    for observations in play:
         later = [chat.continuation(text, ended=False) for text in observations]
         if history is None:
             prefix, first = chat.opening(system, observations[0])
@@ -156,21 +158,25 @@ def conversations(agent: AgentBase, config: RunConfig, chat: ChatTokenizer) -> t
     return len(prefix), episodes or [[[0]]]
 
 
-def _random_play(agent: AgentBase, config: RunConfig) -> list[list[str]]:
-    """Observations as texts, by episodes; a fault of the environment ends them, and the rollout will report it."""
+def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
+    """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it.
+
+    Raises:
+        EnvError: the environment cannot be made.
+    """
     env, until, rng = agent_env(agent), time.monotonic() + SECONDS, random.Random(config.seed)
-    episodes: list[list[str]] = []
+    episodes: list[list[Observed]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):
         env.action_space.seed(config.seed)
         observation, info = env.reset(seed=config.seed)
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
-            episodes.append([observation_text(agent, observation, info)])
+            episodes.append([shown := observed(agent, observation, info)])
             for _ in range((config.max_turns or turn_limit(env)) - 1):
                 action = random_action(agent, observation, info, env, rng)
                 observation, _, terminated, truncated, info = env.step(action)
                 if terminated or truncated or time.monotonic() > until:
                     break
-                episodes[-1].append(observation_text(agent, observation, info))
+                episodes[-1].append(shown := observed(agent, observation, info))
             if time.monotonic() < until:
                 observation, info = env.reset()
     return episodes

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from transformers import AutoTokenizer, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, RunConfig
+from llamagym_tui.engine.memory import workload_of
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import EnvError, ModelTooLargeError, PromptTooLongError, UsageError
@@ -18,6 +19,7 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
 from llamagym_tui.trainer.preflight import held_as, preflight, would_fit
 from tests.fake_parts import Loaded, Stage
+from tests.text_env import ROOMS, CommandAgent
 from tests.toy_env import CountAgent
 
 GIB = 2**30
@@ -63,14 +65,24 @@ def test_a_half_billion_parameter_model_trains_with_an_adapter_on_24_gib(half_bi
     assert found.warning is None
 
 
-def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_window_of_them(monkeypatch) -> None:
+def test_what_scores_cost_is_known_where_replies_change_with_the_turn(there, monkeypatch) -> None:
+    there(24.0)
+    scored = []
+    monkeypatch.setattr(module, "workload_of", lambda *given: scored.append(given[3]) or workload_of(*given))
+    config = RunConfig(agent="chest", run_dir="", device="cpu", generation=GenerationConfig(policy="score"))
+    assert preflight(config, CommandAgent()) is not None
+    chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
+    names = ROOMS["attic, with key"][1]  # the most tokens that can be admissible, two steps from the start
+    assert [list(each) for each in scored[0]] == [list(chat.reply_ids(name)) for name in names]
+
+
+def test_where_prompts_leave_out_earlier_turns_the_longest_conversation_is_a_window_of_them() -> None:
     chat = ChatTokenizer(AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True))
     agent = catalog.find_agent("blackjack")()
-    monkeypatch.setattr(module, "_random_play", lambda agent, config: [["one", "two", "three"]])
     config = RunConfig(agent="blackjack", run_dir="")
     lengths = {}
     for history in ("all", 0, 1):
-        _, episodes = module.conversations(agent, replace(config, history=history), chat)
+        _, episodes = module.conversations(agent, replace(config, history=history), chat, [["one", "two", "three"]])
         lengths[history] = [[len(prompt) for prompt in prompts] for prompts in episodes]
     first = [len(chat.opening(agent.get_system_prompt(), text).rest) for text in ("one", "two", "three")]
     later = [len(chat.continuation(text, ended=False)) for text in ("one", "two", "three")]
