@@ -51,6 +51,7 @@ class MortalEnv(CountEnv):
 
     def __init__(self, seed: int = -1, fault: str = "", step_s: float = 0.0, shows: Any = None) -> None:
         super().__init__()
+        self.max_steps = 7  # as minigrid's have it
         self.mortal_seed, self.fault, self.step_s, self.shows = seed, fault, step_s, shows
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:

@@ -106,8 +106,8 @@ def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 def turn_limit(env: Any) -> int:
     """Turns after which an environment itself cuts an episode off; of one that never does, a default."""
-    # minigrid's environments count their steps themselves; one in another process does not show it.
-    own = getattr(env.spec, "max_episode_steps", None) or getattr(getattr(env, "unwrapped", None), "max_steps", None)
+    # minigrid's environments count their steps themselves.
+    own = getattr(env.spec, "max_episode_steps", None) or getattr(env.unwrapped, "max_steps", None)
     return own if isinstance(own, int) and own > 0 else TURNS_WITHOUT_LIMIT
 
 

@@ -170,13 +170,13 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
         env.action_space.seed(config.seed)
         observation, info = env.reset(seed=config.seed)
         while time.monotonic() < until and sum(map(len, episodes)) < config.ppo.mini_batch_size:
-            episodes.append([shown := observed(agent, observation, info)])
+            episodes.append([observed(agent, observation, info)])
             for _ in range((config.max_turns or turn_limit(env)) - 1):
                 action = random_action(agent, observation, info, env, rng)
                 observation, _, terminated, truncated, info = env.step(action)
                 if terminated or truncated or time.monotonic() > until:
                     break
-                episodes[-1].append(shown := observed(agent, observation, info))
+                episodes[-1].append(observed(agent, observation, info))
             if time.monotonic() < until:
                 observation, info = env.reset()
     return episodes

@@ -58,6 +58,7 @@ class EnvProcess:
             EnvError: the system allows no more processes.
         """
         self.action_space, self.spec, self.render_mode = like.action_space, like.spec, like.render_mode
+        self.unwrapped = like.unwrapped  # closed, and as it was made
         self._is_sent = False
         """Whether a result is on its way."""
         self._unsent: EpisodeFault | None = None

@@ -19,7 +19,7 @@ import pytest
 
 from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import EnvMaker
+from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.protocol import events
 from llamagym_tui.setup.catalog import find_agent
 from llamagym_tui.trainer.rollout.env_process import EnvProcess, ParallelMaker, agent_env_of
@@ -155,6 +155,7 @@ def test_only_an_environment_that_is_slow_gets_a_process_and_that_is_said_once(m
     (sentence,) = warnings(said)
     assert sentence.startswith("LlamaMortal-v0 takes 12 ms a step: 3 environments step at the same time.")
     assert random.getstate() == before, "the measurement has drawn from it"
+    assert turn_limit(slow.slots[0].env) == turn_limit(fast.slots[0].env) == 7
     slow.resize(4)
     assert in_processes(slow) == {True}
 
