@@ -293,8 +293,8 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     """A character for each action."""
     action: int | None = None
     """The action whose probability is a heat map. None: the most probable action is shown."""
-    best_is: Literal["optimal", "expert"] = "optimal"
-    """Whose the best actions of the cells are: of optimal play, or of the agent's expert."""
+    best_is_experts: bool = False
+    """Whether the best actions of the cells are only the expert's, which need not be optimal."""
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):

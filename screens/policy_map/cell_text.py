@@ -24,10 +24,11 @@ class Best(NamedTuple):
     short: str
 
 
-BEST = {
-    "optimal": Best("the optimal strategy", "optimal is", "optimal"),
-    "expert": Best("the expert's play", "the expert takes", "the expert"),
-}
+BEST = (
+    Best("the optimal strategy", "optimal is", "optimal"),
+    Best("the expert's play", "the expert takes", "the expert"),
+)
+"""By `PolicyMapLaidOut.best_is_experts`."""
 UNKNOWN = "·"
 """Shown where it is not known what the policy does."""
 LEVELS = 10

@@ -21,7 +21,7 @@ from textual.style import Style
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.cell_text import best_text, best_warmth, colours, policy_text, policy_warmth
+from llamagym_tui.screens.policy_map.cell_text import BEST, best_text, best_warmth, colours, policy_text, policy_warmth
 from llamagym_tui.screens.policy_map.grid_layout import GAP, Place, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
 
@@ -162,7 +162,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
             segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
         if self.with_optimal:
-            title = _centred(self.policy.layout.best_is, place.columns * self._places.optimal_width)
+            title = _centred(BEST[self.policy.layout.best_is_experts].short, place.columns * self._places.optimal_width)
             segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
         return segments
 

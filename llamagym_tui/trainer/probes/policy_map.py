@@ -179,7 +179,7 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
         action_names=names,
         signs=signs,
         action=policy_map.action,
-        best_is="optimal" if is_optimal else "expert",
+        best_is_experts=not is_optimal,
     )
 
 

@@ -156,7 +156,7 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
 
 async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app: MakeApp):
     *opening, layout, mapped = lake()
-    events = iter([*opening, replace(layout, best_is="expert"), mapped])
+    events = iter([*opening, replace(layout, best_is_experts=True), mapped])
     async with rolling_out(make_app(fakes.FakeClient(events)), NARROW) as pilot:
         await pilot.press("g")
         await sees(pilot, "agrees on 8 of 11 states")
