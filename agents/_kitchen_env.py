@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from llamagym_tui.agents.kitchen import GOALS, State, errand, states
+from llamagym_tui.agents.kitchen import PLACES, State, errand, states
 
 MOST_TURNS = 20
 
@@ -17,10 +17,10 @@ class Kitchen(gymnasium.Env[Any, Any]):
     """An episode begins anywhere, with free hands, an empty plate and an order, and ends with what is served."""
 
     def __init__(self) -> None:
-        self.every = list(states())
-        self.observation_space, self.action_space = spaces.Discrete(len(self.every)), spaces.Discrete(len(GOALS))
+        self.every = states()
+        self.observation_space, self.action_space = spaces.Discrete(len(self.every)), spaces.Discrete(len(PLACES))
         self.P = {
-            state.number: {action: [self._way(state, action)] for action in range(len(GOALS))} for state in self.every
+            state.number: {action: [self._way(state, action)] for action in range(len(PLACES))} for state in self.every
         }
         starts = np.array([state.order > 0 and not (state.hands or state.plate) for state in self.every], float)
         self.initial_state_distrib = starts / starts.sum()

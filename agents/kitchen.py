@@ -8,7 +8,7 @@ environment of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -21,18 +21,15 @@ if TYPE_CHECKING:
 MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
 """Tomatoes, onions, bin, board, plate and hatch."""
 STANDS = {"tomatoes": (1, 1), "onions": (1, 3), "board": (2, 3), "plate": (3, 1), "hatch": (3, 2), "bin": (2, 1)}
-"""Row and column from which each is in reach."""
+"""Row and column from which each is in reach, in the order of the actions that lead there."""
+WORK = (1, 1, 3, 1, 1, 1)
+"""Steps that each action takes where it leads."""
 PLACES = tuple(STANDS)
-VEGETABLES = ("tomato", "onion")
 ON_PLATE = ("nothing", "tomato", "onion", "tomato and onion")
-HANDS = ("nothing", *(f"{how} {what}" for how in ("raw", "chopped") for what in VEGETABLES))
+HANDS = ("nothing", "raw tomato", "raw onion", "chopped tomato", "chopped onion")
 SIZES = (len(ON_PLATE), len(PLACES), len(HANDS), len(ON_PLATE))
 """Of order, place, hands and plate in an observation."""
-GET, CHOP, PLATE, SERVE, THROW_AWAY = range(1, 6)
-"""The first two actions get a vegetable."""
-GOALS = ("tomatoes", "onions", "board", "plate", "hatch", "bin")
-WORK = (1, 1, 3, 1, 1, 1)
-"""Where each action leads, and the steps that it takes there."""
+CHOP, PLATE, SERVE, THROW_AWAY = range(2, 6)
 STEP_COST, PLATED, SERVED = 0.01, 0.2, 1.0
 """What a step costs, and what an ordered vegetable on the plate and the right dish earn."""
 
@@ -44,16 +41,9 @@ class State(NamedTuple):
     hands: int
     plate: int
 
-    @classmethod
-    def of(cls, observation: Any) -> State:
-        return cls(*fields(int(observation), SIZES))
-
     @property
     def number(self) -> int:
-        found = 0
-        for value, size in zip(self, SIZES, strict=True):
-            found = found * size + value
-        return found
+        return ((self.order * len(PLACES) + self.place) * len(HANDS) + self.hands) * len(ON_PLATE) + self.plate
 
     @property
     def possible(self) -> tuple[bool, ...]:
@@ -71,56 +61,46 @@ class Errand(NamedTuple):
     is_over: bool
 
 
+def state_of(observation: Any) -> State:
+    return State(*fields(int(observation), SIZES))
+
+
 def errand(state: State, action: int) -> Errand:
     """What an action leads to; one that cannot be done is a lost step."""
     if not state.possible[action]:
         return Errand(state, 1, -STEP_COST, False)
-    goal, place, steps = PLACES.index(GOALS[action]), state.place, WORK[action]
-    if action == SERVE:
-        place, steps = PLACES.index("plate"), steps + distance(place, PLACES.index("plate")) + 1
-    steps += distance(place, goal)
-    hands, plate, earned = 0, state.plate, 0.0
-    if action <= GET:
-        hands = 1 + action
-    elif action == CHOP:
-        hands = state.hands + 2
-    elif action == PLATE:
-        plate |= (new := state.hands - 2)
-        earned = PLATED * bool(new & state.order & ~state.plate)
-    elif action == SERVE:
-        earned = SERVED * (plate == state.order)
-    return Errand(State(state.order, goal, hands, plate), steps, earned - STEP_COST * steps, action == SERVE)
+    steps, place = WORK[action], state.place
+    if action == SERVE:  # by way of the plate, which takes a step to take
+        steps, place = steps + distance(place, PLATE) + 1, PLATE
+    steps += distance(place, action)
+    new = state.hands - 2 if action == PLATE else 0
+    hands = (1, 2, state.hands + 2, 0, 0, 0)[action]
+    earned = PLATED * bool(new & state.order & ~state.plate) + SERVED * (action == SERVE and state.plate == state.order)
+    after = State(state.order, action, hands, state.plate | new)
+    return Errand(after, steps, earned - STEP_COST * steps, action == SERVE)
 
 
 def distance(place: int, other: int) -> int:
-    (row, column), (to_row, to_column) = STANDS[PLACES[place]], STANDS[PLACES[other]]
-    return abs(row - to_row) + abs(column - to_column)
+    return sum(abs(here - there) for here, there in zip(STANDS[PLACES[place]], STANDS[PLACES[other]], strict=True))
 
 
-def states() -> Iterator[State]:
+def states() -> list[State]:
     """Every state, in the order of their numbers; an order of nothing never comes up."""
-    return (State(*values) for values in product(*map(range, SIZES)))
+    return [State(*values) for values in product(*map(range, SIZES))]
+
+
+def steps_left(state: State, least: Mapping[State, float]) -> list[float]:
+    """By first action, the steps until the right dish is served; infinite where it cannot be any more."""
+    ways = [errand(state, action) for action in range(len(PLACES))]
+    return [way.steps + (least[way.state] if not way.is_over else 0 if way.reward > 0 else math.inf) for way in ways]
 
 
 @cache
 def least_steps() -> dict[State, float]:
-    """Steps until the right dish is served, at least; infinite where it cannot be any more."""
     found = dict.fromkeys(states(), math.inf)
-    while True:
-        better = {state: min(map(steps_by(found, state), range(len(GOALS)))) for state in found}
-        if better == found:
-            return found
+    while (better := {state: min(steps_left(state, found)) for state in found}) != found:
         found = better
-
-
-def steps_by(least: Mapping[State, float], state: State) -> Any:
-    """Of an action, the steps until the right dish is served if it comes first."""
-
-    def steps(action: int) -> float:
-        to, steps, reward, is_over = errand(state, action)
-        return steps + (least[to] if not is_over else 0 if reward > 0 else math.inf)
-
-    return steps
+    return found
 
 
 class KitchenAgent(Agent):
@@ -146,7 +126,7 @@ class KitchenAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        order, place, hands, plate = State.of(observation)
+        order, place, hands, plate = state_of(observation)
         return (
             f"Order: {ON_PLATE[order]}. Plate: {ON_PLATE[plate]}. Hands: {HANDS[hands]}. "
             f"You stand at the {PLACES[place]}."
@@ -154,7 +134,7 @@ class KitchenAgent(Agent):
 
     def draw(self, observation: Any) -> str:
         """The map with the cook as ``@``: T tomatoes, O onions, B board, P plate, H hatch, X bin."""
-        order, place, hands, plate = State.of(observation)
+        order, place, hands, plate = state_of(observation)
         lines = [list(line) for line in MAP]
         row, column = STANDS[PLACES[place]]
         lines[row][column] = "@"
@@ -170,21 +150,18 @@ class KitchenAgent(Agent):
 
     def first_actions(self, observation: Any) -> list[int]:
         """The first actions of all quickest ways."""
-        state, least = State.of(observation), least_steps()
-        if math.isinf(least[state]):
-            return []
-        by = steps_by(least, state)
-        return [action for action in range(len(GOALS)) if by(action) == least[state]]
+        state = state_of(observation)
+        found, least = steps_left(state, least_steps()), least_steps()[state]
+        return [action for action, steps in enumerate(found) if steps == least < math.inf]
 
     def policy_map(self) -> PolicyMap:
         """What is done at the plate, by what is on it and in the hands."""
         from llamagym_tui.agent import Panel, PolicyMap
 
-        here = PLACES.index("plate")
         panels = []
         for order in range(1, len(ON_PLATE)):
             cells = [
-                [State(order, here, hands, on).number for on in range(len(ON_PLATE))] for hands in range(len(HANDS))
+                [State(order, PLATE, hands, on).number for on in range(len(ON_PLATE))] for hands in range(len(HANDS))
             ]
             panels.append(Panel(ON_PLATE[order], list(HANDS), ["-", "T", "O", "T+O"], cells, "hands", "plate"))
         return PolicyMap(panels, signs="TOCPSX", best=self.first_actions)

@@ -125,9 +125,7 @@ class SettingsDialog(ModalScreen[None]):
 
     def _show_chosen(self) -> None:
         text = SETTINGS[self._chosen]
-        measured = "" if self._chosen in self._state.settings else self._config.measured.get(self._chosen, "")
-        why = f" Measured: {measured}." if measured else ""
-        meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.{why}", ASIDE))
+        meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())
         self.refresh_bindings()
@@ -141,6 +139,8 @@ class SettingsDialog(ModalScreen[None]):
             return Content.styled("pending: the trainer has not confirmed it yet", "$accent")
         if self._editing:
             return Content.styled("enter requests the change", ASIDE)
+        if (why := self._config.measured.get(self._chosen)) and self._chosen not in self._state.settings:
+            return Content.styled(f"measured: {one_line(why)}", ASIDE)
         kept = "the typed value is kept, not requested; " if self._may_apply() else ""
         return Content.styled(f"{kept}enter edits it", ASIDE)
 

@@ -20,6 +20,7 @@ from llamagym_tui.agents.kitchen import (
     State,
     errand,
     least_steps,
+    state_of,
     states,
 )
 
@@ -65,7 +66,7 @@ def test_each_stand_is_on_free_floor_next_to_its_letter() -> None:
 
 def test_numbers_and_states_are_one_to_one() -> None:
     assert [state.number for state in states()] == list(range(480))
-    assert all(State.of(state.number) == state for state in states())
+    assert all(state_of(state.number) == state for state in states())
 
 
 def test_the_quickest_dish_by_hand() -> None:
@@ -92,11 +93,11 @@ def test_an_episode_begins_with_free_hands_and_only_what_can_be_done_is_admissib
     env = gymnasium.make(KitchenAgent.env_id)
     for seed in range(30):
         observation, info = env.reset(seed=seed)
-        state = State.of(observation)
+        state = state_of(observation)
         assert (state.hands, state.plate, state.order > 0) == (0, 0, True)
         assert list(info["action_mask"]) == [1, 1, 0, 0, 0, 0]
     observation, reward, over, _, info = env.step(CHOP)
-    assert (State.of(observation), reward, over) == (state, -0.01, False)
+    assert (state_of(observation), reward, over) == (state, -0.01, False)
     assert (info["invalid_action"], info["action_steps"]) == (True, 1)
     observation, _, _, _, info = env.step(GET_ONION)
     assert list(info["action_mask"]) == [0, 0, 1, 0, 0, 1]

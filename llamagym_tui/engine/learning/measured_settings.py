@@ -1,8 +1,8 @@
 """Settings that follow from a run's first batch: from how long its episodes are, and how far their returns spread.
 
 Short episodes keep PPO's own defaults: each return is then credited to every turn, undiscounted. Over long ones that is
-noise: they get a discount, a lambda, rewards scaled by the spread of returns, and batches of several episodes' length
-that do not wait until all episodes under way have ended. Why these numbers: docs/adr/0016-measured-settings.md.
+noise: they get a discount, a lambda, and batches of several episodes' length that do not wait until all episodes under
+way have ended. Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llamagym_tui.config import PPOConfig, Value
+from llamagym_tui.config import MEASURED, PPOConfig, Value
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 SHORT = 12
@@ -19,8 +19,8 @@ SHORT = 12
 SHORTEST_HORIZON, LONGEST_HORIZON = 50, 1000
 """Steps that a discount looks ahead, whatever the first episodes are: good play may last longer, or shorter."""
 LAMBDA = 0.95
-LARGE_SPREAD = 10.0
-"""Standard deviation of returns from which on those of short episodes are scaled, too."""
+LARGE = 10.0
+"""Mean of returns, or standard deviation, from which on rewards are scaled."""
 EPISODES, LARGEST_BATCH, ROUND = 8, 8192, 256
 """Lengths of an episode that a batch has; turns that it has at most; what it is a multiple of."""
 
@@ -36,29 +36,30 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     turns = _mean([len(each.earlier) + len(each.turns) for each in episodes])
     steps = _mean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
     returns = [each.episode_return for each in episodes]
-    spread = math.sqrt(_mean([(each - _mean(returns)) ** 2 for each in returns]))
+    mean = _mean(returns)
+    spread = math.sqrt(_mean([(each - mean) ** 2 for each in returns]))
     long, defaults = turns > SHORT, PPOConfig()
     horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
     gamma = round(1 - 1 / horizon, 3) if long else defaults.gamma
     lam = LAMBDA if long else defaults.lam
-    is_scaled = long or spread >= LARGE_SPREAD
+    is_scaled = max(spread, abs(mean)) >= LARGE
     several = math.ceil(EPISODES * turns / ROUND) * ROUND
     size = max(defaults.batch_size, min(several, LARGEST_BATCH)) if long else defaults.batch_size
-    lasting = f"episodes have {turns:,.3g} turns on average"
-    if steps != turns:
-        lasting += f", of {steps:,.3g} steps"
+    in_steps = f", of {steps:,.3g} steps" if steps != turns else ""
     credited = "what comes long after an action says little about it" if long else "each turn is credited whole"
     scale = "running reward scale" if is_scaled else "reward scale 1"
     ends = "updates come in the middle of episodes" if long else "updates wait for the end of episodes"
-    return {
-        "ppo.gamma": Measured(gamma, f"discount {gamma:g}: {lasting}"),
-        "ppo.lam": Measured(lam, f"lambda {lam:g}: {credited}"),
-        "ppo.reward_scale": Measured(
-            None if is_scaled else defaults.reward_scale, f"{scale}: returns spread by {spread:,.3g}"
+    found: list[tuple[Value, str]] = [
+        (gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{in_steps}"),
+        (lam, f"lambda {lam:g}: {credited}"),
+        (
+            None if is_scaled else defaults.reward_scale,
+            f"{scale}: returns are {mean:,.3g} on average and spread by {spread:,.3g}",
         ),
-        "ppo.batch_size": Measured(size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"),
-        "ppo.whole_episodes": Measured(not long, f"{ends}: a batch is {size / turns:,.3g} times as long"),
-    }
+        (size, f"batch size {size:,}: {size / turns:,.3g} times an episode's turns"),
+        (not long, f"{ends}: they are {'long' if long else 'short'}"),
+    ]
+    return {name: Measured(*each) for name, each in zip(MEASURED, found, strict=True)}
 
 
 def _mean(values: Sequence[float]) -> float:

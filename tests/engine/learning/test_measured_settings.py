@@ -26,7 +26,7 @@ def test_short_episodes_keep_exactly_the_defaults(turns: int):
     assert {name: each.value for name, each in found.items()} == {n: defaults[n.removeprefix("ppo.")] for n in MEASURED}
 
 
-def test_long_episodes_are_discounted_scaled_and_cut_and_a_batch_is_several_times_as_long():
+def test_long_episodes_are_discounted_and_cut_and_a_batch_is_several_times_as_long():
     # 200 turns on average: a discount of 1 - 1/200, and 8 * 200 turns, in whole 256s.
     assert values(an_episode(100, 40.0), an_episode(300, 60.0, earlier=40)) == {
         "gamma": 0.995,
@@ -49,9 +49,11 @@ def test_the_discount_looks_ahead_in_steps_of_the_environment_the_batch_counts_t
     assert found["ppo.batch_size"].value == 1024
 
 
-def test_returns_of_short_episodes_are_scaled_once_they_spread_widely():
-    assert values(an_episode(2, 20.0), an_episode(2, 0.0))["reward_scale"] is None
-    assert values(an_episode(2, 19.0), an_episode(2, 0.0))["reward_scale"] == 1.0
+@pytest.mark.parametrize("turns", [2, 200])
+def test_rewards_are_scaled_where_returns_are_large_or_spread_widely(turns: int):
+    assert values(an_episode(turns, 12.0), an_episode(turns, -12.0))["reward_scale"] is None
+    assert values(an_episode(turns, -10.0))["reward_scale"] is None
+    assert values(an_episode(turns, 9.0), an_episode(turns, -9.0))["reward_scale"] == 1.0
 
 
 def test_each_has_its_reason():
@@ -59,7 +61,7 @@ def test_each_has_its_reason():
     assert reasons == [
         "discount 0.989: episodes have 87 turns on average",
         "lambda 0.95: what comes long after an action says little about it",
-        "running reward scale: returns spread by 10",
+        "running reward scale: returns are 10 on average and spread by 10",
         "batch size 1,024: 11.8 times an episode's turns",
-        "updates come in the middle of episodes: a batch is 11.8 times as long",
+        "updates come in the middle of episodes: they are long",
     ]
