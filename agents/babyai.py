@@ -7,7 +7,7 @@ or MiniGrid- goes to it. minigrid is imported when an environment is made.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
@@ -20,8 +20,11 @@ COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
 DOORS = ("open", "closed", "locked")
 """What the three numbers of a tile count."""
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
-LEFT, RIGHT, FORWARD, PICK_UP, DROP, OPEN, FINISH = range(7)
-MOST_THINGS = 8
+THINGS = ("key", "ball", "box")
+"""What can be picked up."""
+NAMES = ("turn left", "turn right", "go forward", "pick up", "drop", "open", "finish")
+LEFT, RIGHT, FORWARD = range(3)
+MOST_SEEN = 8
 """Things in an observation, the nearest ones."""
 
 
@@ -51,18 +54,14 @@ class View(NamedTuple):
         column = size // 2 + right
         if not (0 <= ahead < size and 0 <= column < size):
             return Tile("unseen")
-        number, colour, state = (int(each) for each in self.image[column][size - 1 - ahead])
-        kind = OBJECTS[number]
-        return Tile(
-            kind,
-            COLOURS[colour] if kind in ("door", "key", "ball", "box") else "",
-            DOORS[state] if kind == "door" else "",
-        )
+        kind, colour, state = (int(number) for number in self.image[column][size - 1 - ahead])
+        has_colour, is_door = OBJECTS[kind] in ("door", *THINGS), OBJECTS[kind] == "door"
+        return Tile(OBJECTS[kind], COLOURS[colour] if has_colour else "", DOORS[state] if is_door else "")
 
     @property
     def carried(self) -> Tile | None:
         here = self.tile(0, 0)
-        return here if here.kind in ("key", "ball", "box") else None
+        return here if here.kind in THINGS else None
 
     def free(self, ahead: int, right: int) -> int:
         """How many tiles one can go in a direction."""
@@ -71,15 +70,18 @@ class View(NamedTuple):
             steps += 1
         return steps
 
-    def things(self) -> Iterator[str]:
+    def seen(self) -> list[str]:
         """What lies where, the nearest first."""
         size = len(self.image)
         places = [(ahead, column - size // 2) for ahead in range(size) for column in range(size)]
-        for ahead, right in sorted(places, key=lambda place: (place[0] + abs(place[1]), place)):
-            tile = self.tile(ahead, right)
-            if (ahead, right) != (0, 0) and tile.kind not in ("unseen", "empty", "wall", "floor"):
-                side = f" {abs(right)} {'right' if right > 0 else 'left'}" if right else ""
-                yield f"{tile.words}{f' {ahead} ahead' if ahead else ''}{side}"
+        found = []
+        for ahead, right in sorted(set(places) - {(0, 0)}, key=lambda place: (place[0] + abs(place[1]), place)):
+            if (tile := self.tile(ahead, right)).kind not in ("unseen", "empty", "wall", "floor"):
+                way = [f"{ahead} ahead"] * (ahead > 0) + [f"{abs(right)} {'right' if right > 0 else 'left'}"] * (
+                    right != 0
+                )
+                found.append(" ".join([tile.words, *way]))
+        return found
 
 
 class BabyAIAgent(Agent):
@@ -92,19 +94,17 @@ class BabyAIAgent(Agent):
     title = "BabyAI"
     description = "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
     picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
-    action_names: ClassVar[tuple[str, ...]] = (
-        "turn left", "turn right", "go forward", "pick up", "drop", "open", "finish",
-    )  # fmt: skip
+    action_names: ClassVar[tuple[str, ...]] = NAMES
     action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
     baselines: ClassVar[Mapping[str, float]] = {"random": 0.3, "expert": 0.93}
     """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
     _bot: Any = None
-    _advised: tuple[Any, Any, int] = (None, None, FINISH)
+    _advised: tuple[Any, Any, int] = (None, None, LEFT)
     """Mission of the last advice, the environment as it was then, and the action."""
 
     def __init_subclass__(cls) -> None:
         if "Dynamic-Obstacles" in cls.env_id:  # where one can only turn and go
-            cls.action_names = cls.action_names[: FORWARD + 1]
+            cls.action_names = NAMES[: FORWARD + 1]
 
     def get_system_prompt(self) -> str:
         actions = [f'{{"action": {index}}} to {name}' for index, name in enumerate(self.action_names)]
@@ -114,43 +114,43 @@ class BabyAIAgent(Agent):
         )
 
     def format_observation(self, observation: Any) -> str:
-        view, mission = View(observation["image"]), str(observation["mission"])
-        things = list(view.things())
-        seen = ", ".join(things[:MOST_THINGS]) or "nothing"
+        view = View(observation["image"])
+        things = view.seen()
+        seen = ", ".join([*things[:MOST_SEEN], *["and more"] * (len(things) > MOST_SEEN)]) or "nothing"
         carried = f" You carry a {view.carried.words}." if view.carried else ""
         return (
-            f"Mission: {mission}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, {view.free(0, 1)} right. "
-            f"You see {seen}{', and more' if len(things) > MOST_THINGS else ''}.{carried}"
+            f"Mission: {observation['mission']}. Free: {view.free(1, 0)} ahead, {view.free(0, -1)} left, "
+            f"{view.free(0, 1)} right. You see {seen}.{carried}"
         )
 
     def actions(self, observation: Any) -> list[str]:
         """Those that may change something."""
         view = View(observation["image"])
         front, carried = view.tile(1, 0), view.carried
-        could = {
-            LEFT: True,
-            RIGHT: True,
-            FORWARD: front.is_free or front.kind == "lava",
-            PICK_UP: carried is None and front.kind in ("key", "ball", "box"),
-            DROP: carried is not None and front.kind == "empty",
-            OPEN: front.kind == "box" or front.door in ("open", "closed") or _unlocks(carried, front),
-            FINISH: "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
-        }
-        return [name for index, name in enumerate(self.action_names) if could[index]]
+        key = Tile("key", front.colour)
+        could = (
+            True,
+            True,
+            front.is_free or front.kind == "lava",
+            front.kind in THINGS and not carried,
+            front.kind == "empty" and bool(carried),
+            front.kind == "box" or front.door in ("open", "closed") or (front.door, carried) == ("locked", key),
+            "MiniGrid-GoTo" in self.env_id,  # elsewhere it does nothing
+        )
+        return [name for name, can in zip(self.action_names, could, strict=False) if can]
 
     def draw(self, observation: Any) -> str:
         """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
         view, size = View(observation["image"]), len(observation["image"])
-        beside = [str(observation["mission"]), "", *view.things()][:size]
-        if view.carried:
-            beside[1:2] = [f"carries a {view.carried.words}"]
+        carried = f"carries a {view.carried.words}" if view.carried else ""
+        words = [str(observation["mission"]), carried, *view.seen(), *[""] * size]
         lines = []
-        for row, words in zip(range(size - 1, -1, -1), [*beside, *[""] * size], strict=False):
-            tiles = [view.tile(row, right) for right in range(-(size // 2), size // 2 + 1)]
+        for row in range(size):
+            tiles = [view.tile(size - 1 - row, right) for right in range(-(size // 2), size // 2 + 1)]
             signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
-            if row == 0:
+            if row == size - 1:
                 signs[size // 2] = "^"
-            lines.append(f"{' '.join(signs)}   {words}".rstrip()[:60])
+            lines.append(f"{' '.join(signs)}   {words[row]}".rstrip()[:60])
         return "\n".join(lines)
 
     def extract_action(self, response: str) -> ActionReading:
@@ -183,18 +183,16 @@ class BabyAIAgent(Agent):
         return None
 
     def policy_map(self) -> PolicyMap | None:
-        """Where one looks for a red ball: each tile on which it may be in view, in the open."""
+        """Each tile on which a red ball may be in view, in the open."""
         if "GoToRedBall" not in self.env_id:
             return None
         from llamagym_tui.agent import Landmark, Panel, PolicyMap
 
-        sides = range(-3, 4)
-        states = [[_red_ball(ahead, right) for right in sides] for ahead in range(6, -1, -1)]
-        states[-1][3] = Landmark("^", "you")
-        states[-2][3] = None  # there it has been reached
-        columns = [f"{abs(right)}{'left' if right < 0 else 'right'}"[:2] if right else "0" for right in sides]
-        rows = [str(ahead) for ahead in range(6, -1, -1)]
-        panel = Panel("the red ball", rows, columns, states, "ahead", "left or right")
+        rows, sides = range(6, -1, -1), range(-3, 4)
+        states = [[_red_ball(ahead, right) for right in sides] for ahead in rows]
+        states[-1][3], states[-2][3] = Landmark("^", "you"), None  # next to it is where one wants to be
+        columns = ["3l", "2l", "1l", "0", "1r", "2r", "3r"]
+        panel = Panel("the red ball", [str(row) for row in rows], columns, states, "ahead", "left or right")
         return PolicyMap([panel], signs="↰↱↑pxo.", best=_to_red_ball)
 
 
@@ -210,12 +208,8 @@ def _red_ball(ahead: int, right: int) -> Any:
 
 def _to_red_ball(observation: Any) -> list[int]:
     """The first action of the shortest way to a red ball in the open."""
-    ((column, row, _),) = zip(*(observation["image"] == OBJECTS.index("ball")).nonzero(), strict=True)
+    (column,), (row,) = (observation["image"][:, :, 0] == OBJECTS.index("ball")).nonzero()
     return [FORWARD if row < 6 else LEFT if column < 3 else RIGHT]
-
-
-def _unlocks(carried: Tile | None, front: Tile) -> bool:
-    return front.door == "locked" and carried is not None and carried == Tile("key", front.colour)
 
 
 def _state(world: Any) -> tuple[int, str]:

@@ -18,6 +18,8 @@ class TextWorldAgent(Agent):
     """Plays a game of TextWorld; an observation is what the game wrote, an action a command."""
 
     history = 0
+    run_settings: ClassVar[Mapping[str, Any]] = {"generation.policy": "score", "generation.normalization": "token"}
+    """To choose one of the commands; by the sum over their tokens, short ones would be all that is tried."""
     env_id = "tw-simple"
     env_kwargs: ClassVar[Mapping[str, Any]] = {"rewards": "dense", "goal": "brief", "seed": 1}
     more_ids = r"tw-|.+\.z[1-8]$"
@@ -33,26 +35,18 @@ class TextWorldAgent(Agent):
         return "You are playing a text game. Reply with one of the commands that are listed, and nothing else."
 
     def format_observation(self, observation: str, info: Mapping[str, Any]) -> str:
-        place = _lines(info.get("description") or observation)
-        told = observation if observation not in place and place not in observation else ""
-        commands = self.actions(observation, info)
-        return "\n".join(
-            part
-            for part in (
-                _lines(info.get("objective", "")),
-                told,
-                place,
-                _lines(info.get("inventory", "")),
-                f"Commands: {', '.join(commands)}." if commands else "",
-            )
-            if part
-        )
+        place, commands = _lines(info.get("description") or observation), self.actions(observation, info)
+        # What was done in the game that ships can be seen in the place; elsewhere it may be what a book says.
+        is_told = self.env_id != TextWorldAgent.env_id or info.get("invalid_action")
+        told = observation if is_told and observation not in place and place not in observation else ""
+        listed = f"Commands: {', '.join(commands)}." if commands else ""
+        parts = (_lines(info.get("objective", "")), told, place, _lines(info.get("inventory", "")), listed)
+        return "\n".join(part for part in parts if part)
 
     def actions(self, observation: str, info: Mapping[str, Any]) -> Sequence[str] | None:
         """The admissible commands but for those that show what is shown; in the game that ships, to look at things."""
-        listed = info.get("admissible_commands", ())
         idle = (*TELL_NOTHING, "examine") if self.env_id == TextWorldAgent.env_id else TELL_NOTHING
-        return [command for command in listed if not command.startswith(idle)] or None
+        return [command for command in info.get("admissible_commands", ()) if not command.startswith(idle)] or None
 
     def draw(self, observation: str, info: Mapping[str, Any]) -> str:
         """The place and its exits, what is carried, the score."""

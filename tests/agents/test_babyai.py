@@ -72,6 +72,7 @@ def test_a_view_in_words_and_drawn() -> None:
         ({"a1r0": LOCKED}, []),
         ({"a1r0": LOCKED, "a0r0": KEY}, ["open"]),
         ({"a1r0": LOCKED, "a0r0": (5, 1, 0)}, []),
+        ({"a1r0": (6, 0, 0), "a0r0": KEY}, []),
         ({"a1r0": (4, 0, 1)}, ["open"]),
         ({"a1r0": (4, 0, 0)}, ["go forward", "open"]),
         ({"a1r0": BOX}, ["pick up", "open"]),
