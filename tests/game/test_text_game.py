@@ -22,6 +22,7 @@ from llamagym_tui.game import text_game
 from llamagym_tui.game.environment import agent_env, make_env, turn_limit
 from llamagym_tui.game.observed import observed
 from llamagym_tui.setup import catalog
+from llamagym_tui.setup.run_config import run_config
 
 SETTINGS = dict(TextWorldAgent.env_kwargs)
 
@@ -155,11 +156,21 @@ def test_what_an_observation_has_and_what_is_offered() -> None:
         "score": 3,
         "max_score": 8,
     }
-    assert observed(agent, "You open the door.", info) == (
-        "Cook.\nYou open the door.\n-= Kitchen =-\nA milk is here.\nYou are carrying nothing.\n"
-        "Commands: go west, take milk.",
-        ("go west", "take milk"),
+    shown = "-= Kitchen =-\nA milk is here.\nYou are carrying nothing.\nCommands: go west, take milk."
+    assert observed(agent, "You open the door.", info) == (f"Cook.\n{shown}", ("go west", "take milk"))
+    assert observed(agent, "What?", info | {"invalid_action": True}).text == f"Cook.\nWhat?\n{shown}"
+    other = catalog.find_agent("tw-cooking")()
+    assert observed(other, "The note is blank.", info) == (
+        f"Cook.\nThe note is blank.\n{shown.replace('go west', 'examine note, go west')}",
+        ("examine note", "go west", "take milk"),
     )
     assert observed(agent, "-= Kitchen =-\nA milk is here.", info).text.count("Kitchen") == 1
     assert agent.draw("", info) == "west -- [ Kitchen ]\n\nYou are carrying nothing.\nscore 3 of 8"
     assert agent.read(" Take milk.\n").action == "Take milk"
+
+
+def test_a_run_of_a_text_game_chooses_among_commands_unless_another_way_is_set() -> None:
+    generation = run_config(agent="tw-simple", run_dir=None, resume=False).generation
+    assert (generation.policy, generation.normalization) == ("score", "token")
+    other = ["generation.policy=generate"]
+    assert run_config(agent="textworld", run_dir=None, resume=False, assignments=other).generation.policy == "generate"
