@@ -69,5 +69,5 @@ class CartPoleAgent(Agent):
         angles = [step * 0.04 for step in range(-5, 6)]
         spins = [step * 0.5 for step in range(-5, 6)]
         states = [[(0.0, 0.0, angle, spin) for spin in spins] for angle in angles]
-        rows, columns = [f"{math.degrees(angle):+.0f}°" for angle in angles], [f"{spin:+.1f}" for spin in spins]
-        return PolicyMap([Panel("cart at rest", rows, columns, states, "angle", "spin in rad/s")], action=1)
+        rows, columns = [f"{math.degrees(angle):+.0f}°" for angle in angles], [f"{10 * spin:+.0f}" for spin in spins]
+        return PolicyMap([Panel("cart at rest", rows, columns, states, "angle", "spin in tenths of rad/s")], action=1)

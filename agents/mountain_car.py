@@ -58,11 +58,11 @@ class MountainCarAgent(Agent):
     def policy_map(self) -> PolicyMap:
         from llamagym_tui.agent import Panel, PolicyMap
 
-        positions = [-1.1 + 0.15 * step for step in range(11)]
+        positions = [-1.2 + 0.2 * step for step in range(10)]
         speeds = [0.01 * step for step in range(5, -6, -1)]
         states = [[(position, speed) for position in positions] for speed in speeds]
-        rows, columns = [f"{100 * speed:+.0f}" for speed in speeds], [f"{position:+.1f}" for position in positions]
-        panel = Panel("car", rows, columns, states, "speed in hundredths", "position")
+        rows, columns = [f"{100 * speed:+.0f}" for speed in speeds], [f"{10 * position:+.0f}" for position in positions]
+        panel = Panel("car", rows, columns, states, "speed in hundredths", "position in tenths")
         return PolicyMap([panel], signs="←·→")
 
 

@@ -108,7 +108,8 @@ def _verdict(found: TurnInspected) -> str:
 
 
 def _how(found: TurnInspected) -> str:
-    return f"chosen by its score from {len(found.replies):,} replies; " if found.choice else ""
+    replies = "one reply" if len(found.replies) == 1 else f"{len(found.replies):,} replies"
+    return f"chosen by its score from {replies}; " if found.choice else ""
 
 
 def _why_untrained(found: TurnInspected) -> str:

@@ -150,6 +150,8 @@ FIGURES: dict[str, FigureText] = {
     ),
 }
 """By field of `UpdateStats`, the most telling first."""
+OF_ENDED = ("mean_return", "return_std")
+"""Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
 OF_REPLAY = ("replay_loss", "replay_episodes")
 """Figures that mean something only where a replay buffer is kept."""
 
@@ -169,6 +171,8 @@ def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health
     value, text = float(getattr(stats, field)), FIGURES[field]
     if stats.lr == 0 and field in STILL:
         return Health(None, "the critic alone is trained")
+    if field in OF_ENDED and not stats.episodes:
+        return Health(None, "no episode ended in this batch")
     high = _bound_by_past(field, text.high, past)
     if value != value:
         return Health(False, "not a number")

@@ -12,7 +12,7 @@ from textual.widgets import Sparkline, Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
-from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, Health, health
+from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
 from llamagym_tui.screens.widgets.numbers import plain, share
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
 from llamagym_tui.state.run import RunState
@@ -25,7 +25,7 @@ ASIDE = "$foreground 60%"
 
 def figure_value(field: str, value: float) -> str:
     if not math.isfinite(value):
-        return "not a number"
+        return "none" if field in OF_ENDED else "no number"
     return share(value) if field in SHARES else plain(value)
 
 

@@ -144,5 +144,5 @@ def test_the_car_the_links_and_the_walker_are_drawn_where_they_are() -> None:
 
 def test_a_cart_pole_is_mapped_at_rest_by_angle_and_spin() -> None:
     (panel,) = cart_pole.CartPoleAgent().policy_map().panels
-    assert (panel.rows[0], panel.columns[-1]) == ("-11°", "+2.5")
+    assert (panel.rows[0], panel.columns[-1]) == ("-11°", "+25")
     assert panel.states[0][-1] == pytest.approx((0, 0, -0.2, 2.5))

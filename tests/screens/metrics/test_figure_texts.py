@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateStats
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, health, shown_figures
+from llamagym_tui.screens.metrics.figure_wall import figure_value
 from tests import fakes
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "METRICS.md"
@@ -62,6 +63,14 @@ def test_texts_fit_their_places():
 )
 def test_a_value_is_judged_in_words(field: str, value: float, words: str):
     assert health(field, replace(fakes.STATS, **{field: value})).words == words
+
+
+def test_a_batch_in_which_no_episode_ended_has_no_return_and_nothing_is_wrong_with_it():
+    stats = replace(fakes.STATS, episodes=0, mean_return=float("nan"), return_std=float("nan"))
+    for field in ("mean_return", "return_std"):
+        assert health(field, stats) == (None, "no episode ended in this batch")
+        assert figure_value(field, float("nan")) == "none"
+    assert len(figure_value("policy_loss", float("nan"))) < 12, "the judgement comes right after it"
 
 
 def test_nothing_is_wrong_with_a_policy_that_is_not_trained_yet():

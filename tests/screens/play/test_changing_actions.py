@@ -1,0 +1,156 @@
+"""Actions that change with the turn, on the screens: probabilities, inspector, hint, table, wheel; and in a replay."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.game.choices import Choice
+from llamagym_tui.protocol.commands import Act, AnyCommand, InspectTurn, TakeWheel, WeighActions
+from llamagym_tui.protocol.events import (
+    ActionAwaited,
+    ActionsWeighed,
+    AnyEvent,
+    ConversationWeighed,
+    EpisodeStarted,
+    ObservationShown,
+    TurnFinished,
+    WheelTaken,
+)
+from llamagym_tui.protocol.inspected import ScoredReply
+from llamagym_tui.screens.past_runs.replay import ReplayScreen
+from tests import fakes, text_env
+from tests.recorded_run import record
+from tests.screens.inspected import scored, told
+from tests.screens.steps import sees, shown, until
+
+SIZE = (100, 40)
+TURNS = (
+    ("hall", ["take key", "go north"], [0.75, 0.25]),
+    ("hall, with key", ["go north"], [1.0]),
+    ("attic, with key", ["go south", "look at chest", "wait", "open chest"], [0.1, 0.2, 0.3, 0.4]),
+)
+DONE = ("take key", "go north")
+WEIGHED = ("take key 75%", "go north 100%", "open chest 40%")
+
+
+def opening() -> list[AnyEvent]:
+    first, *rest = fakes.opening_events()
+    started = [replace(each, action_names=[]) if hasattr(each, "action_names") else each for each in rest]
+    episode = EpisodeStarted(episode=0, system_prompt="Open the chest.", prompt_version=1, mode="train")
+    return [first, *started, episode]
+
+
+def at(turn: int) -> list[AnyEvent]:
+    place, names, shares = TURNS[turn]
+    text = f"{text_env.ROOMS[place][0]} You can: {', '.join(names)}."
+    return [
+        ObservationShown(episode=0, turn=turn, text=text, actions=names),
+        ActionsWeighed(episode=0, turn=turn, names=names, shares=shares),
+    ]
+
+
+def acted(turn: int, name: str, **more: object) -> TurnFinished:
+    fields = {"episode": 0, "turn": turn, "reply": name, "action": name, "action_name": name, "reward": 0.0}
+    return TurnFinished(**fields | {"how": "custom"} | more)  # type: ignore[arg-type]
+
+
+class ChestTrainer(fakes.FakeClient):
+    """Plays to the third turn; hands over the wheel there, weighs a person's table, and inspects."""
+
+    async def send(self, command: AnyCommand) -> None:
+        await super().send(command)
+        names = TURNS[2][1]
+        match command:
+            case WeighActions(ticket=ticket, messages=[*_, asked]):
+                admissible = asked["actions"]
+                shares = [1 / len(admissible)] * len(admissible)
+                self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares, policy_version=0))
+            case TakeWheel():
+                choices = [Choice(str(key), name, name) for key, name in enumerate(names)]
+                waits = ActionAwaited(episode=0, turn=2, reply="wait", action_name="wait", choices=choices)
+                self.emit(WheelTaken(env=0, choices=[]), waits)
+            case Act():
+                person = acted(2, str(command.action), how="human", replaced="wait", replaced_action="wait", reward=1.0)
+                waits = ActionAwaited(episode=0, turn=3, reply="", action_name="", choices=[Choice("0", "bow", "bow")])
+                self.emit(person, replace(at(1)[0], turn=3), waits)
+            case InspectTurn():
+                replies = [
+                    ScoredReply(text=name, score=-1.0, probability=share, chosen=name == DONE[command.turn])
+                    for name, share in zip(*TURNS[command.turn][1:], strict=True)
+                ]
+                self.emit(replace(scored(told(command.episode, command.turn)), replies=replies))
+
+
+def events() -> list[AnyEvent]:
+    return [*opening(), *at(0), acted(0, "take key"), *at(1), acted(1, "go north"), *at(2)]
+
+
+def app_of(client: fakes.FakeClient) -> LlamaGymApp:
+    config = replace(fakes.config(Path("/runs/demo")), agent=f"{text_env.__file__}:CommandAgent")
+    seeds = count(1)
+    return LlamaGymApp(config, client_factory=lambda: client, next_seed=lambda: next(seeds))
+
+
+async def test_each_turn_shows_the_probabilities_of_its_own_actions():
+    async with app_of(ChestTrainer(iter(events()))).run_test(size=SIZE) as pilot:
+        for text in WEIGHED:
+            await sees(pilot, text)
+
+
+async def test_the_wheel_offers_what_is_admissible_in_the_turn_that_waits():
+    client = ChestTrainer(iter(events()))
+    async with app_of(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, WEIGHED[2])
+        await pilot.press("w")
+        await sees(pilot, "3  open chest")
+        await pilot.press("3")
+        await sees(pilot, "0  bow")
+        assert client.sent[-1] == Act(episode=0, turn=2, action="open chest")
+        await until(pilot, lambda: "3  open chest" not in shown(pilot), "keys of the turn before")
+
+
+async def test_the_inspector_lists_the_replies_that_were_admissible():
+    client = ChestTrainer(iter(events()))
+    async with app_of(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, WEIGHED[2])
+        await pilot.press("i")
+        await sees(pilot, "chosen by its score from one reply")
+        assert "take·key" not in shown(pilot)
+        await pilot.press("[")
+        await sees(pilot, "chosen by its score from 2 replies")
+        assert "▶  take·key" in shown(pilot)
+        assert "○  go·north                   25.0%" in shown(pilot)
+
+
+async def test_a_persons_table_and_its_hint_follow_the_turn():
+    client = ChestTrainer(iter(events()))
+    async with app_of(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, WEIGHED[2])
+        await pilot.press("h")
+        await sees(pilot, "0  take key")
+        await pilot.press("ctrl+e")
+        await sees(pilot, "policy: take key 50%, go north 50%; expert: take key")
+        await pilot.press("0", "0")
+        await sees(pilot, "policy: go north 100%; expert: go north")
+        await until(pilot, lambda: "0  take key" not in shown(pilot), "keys of the turn before")
+
+
+async def test_a_replay_shows_each_turn_with_its_own_actions_wherever_one_jumps(tmp_path: Path):
+    stamped = [replace(event, at_s=float(second)) for second, event in enumerate(events())]
+    run = record(tmp_path / "run", stamped)
+    async with LlamaGymApp(replay=run).run_test(size=SIZE) as pilot:
+        screen = pilot.app.screen
+        assert isinstance(screen, ReplayScreen)
+        await until(pilot, lambda: screen.player.recording.complete)
+        await pilot.press("end")
+        await sees(pilot, WEIGHED[2])
+        await pilot.press("home")
+        await until(pilot, lambda: WEIGHED[0] not in shown(pilot))
+        for text in WEIGHED:
+            while text not in shown(pilot):
+                await pilot.press("full_stop")
+        assert WEIGHED[0] in shown(pilot)
