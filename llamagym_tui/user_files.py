@@ -15,44 +15,11 @@ import stat
 import time
 from io import BufferedRandom, TextIOWrapper
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
 
-DATA_VARIABLE = "LLAMAGYM_TUI_DATA"
-"""Environment variable that replaces the user's data folder."""
-
-
-def data_dir() -> Path:
-    """The user's data folder of this program; not made."""
-    if override := os.environ.get(DATA_VARIABLE):
-        return Path(override)
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("llamagym-tui", appauthor=False))
-
-
-def runs_dir() -> Path:
-    """Where runs live that were given no folder; not made."""
-    return data_dir() / "runs"
-
-
-CACHE_VARIABLE = "LLAMAGYM_TUI_CACHE"
-"""Environment variable that replaces the user's cache folder."""
-
-
-def cache_dir() -> Path:
-    """The user's cache folder of this program, for what can be made again; not made."""
-    if override := os.environ.get(CACHE_VARIABLE):
-        return Path(override)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False))
-
-
-CONFIG_VARIABLE = "LLAMAGYM_TUI_CONFIG"
-"""Environment variable that replaces the user's configuration folder."""
 PREFERENCES_FILE = "preferences.json"
 
 
@@ -65,13 +32,33 @@ class Preferences(Struct, frozen=True, kw_only=True):
     """Whether the watched state is drawn. None: where there is room next to the conversation."""
 
 
-def config_dir() -> Path:
-    """The user's configuration folder of this program; not made."""
-    if override := os.environ.get(CONFIG_VARIABLE):
+def _folder(kind: Literal["data", "cache", "config"]) -> Path:
+    """The user's folder of this program, or the one that LLAMAGYM_TUI_DATA, _CACHE or _CONFIG names."""
+    if override := os.environ.get(f"LLAMAGYM_TUI_{kind.upper()}"):
         return Path(override)
     import platformdirs
 
-    return Path(platformdirs.user_config_dir("llamagym-tui", appauthor=False))
+    return Path(getattr(platformdirs, f"user_{kind}_dir")("llamagym-tui", appauthor=False))
+
+
+def data_dir() -> Path:
+    """The user's data folder of this program; not made."""
+    return _folder("data")
+
+
+def runs_dir() -> Path:
+    """Where runs live that were given no folder; not made."""
+    return data_dir() / "runs"
+
+
+def cache_dir() -> Path:
+    """The user's cache folder of this program, for what can be made again; not made."""
+    return _folder("cache")
+
+
+def config_dir() -> Path:
+    """The user's configuration folder of this program; not made."""
+    return _folder("config")
 
 
 def load_preferences(folder: Path) -> Preferences:
@@ -82,12 +69,13 @@ def load_preferences(folder: Path) -> Preferences:
         return Preferences()
 
 
-def save_preferences(folder: Path, preferences: Preferences) -> None:
-    """Keep them for later runs.
+def keep_preferences(folder: Path, **chosen: Any) -> None:
+    """Keep fields of `Preferences` for later runs; the others stay.
 
     Raises:
         OSError: they cannot be written.
     """
+    preferences = msgspec.structs.replace(load_preferences(folder), **chosen)
     replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
 
 

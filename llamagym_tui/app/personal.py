@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
@@ -78,8 +77,7 @@ class PersonalApp(App[None]):
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
-            kept = user_files.load_preferences(self._config_dir)
-            user_files.save_preferences(self._config_dir, replace(kept, theme=theme.name))
+            user_files.keep_preferences(self._config_dir, theme=theme.name)
         except OSError as error:
             self.notify(f"The theme is not kept: {error}", severity="warning")
 

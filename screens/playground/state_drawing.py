@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from textual.content import Content
 
 from llamagym_tui import user_files
@@ -83,8 +82,7 @@ class DrawingPlaces:
             OSError: that cannot be kept.
         """
         self._chosen = on
-        folder = user_files.config_dir()
-        user_files.save_preferences(folder, replace(user_files.load_preferences(folder), drawing=on))
+        user_files.keep_preferences(user_files.config_dir(), drawing=on)
 
     def show(self, state: RunState, screen: Screen[None]) -> None:
         # Of a recorded run only what it holds is known; in a live one a drawing may come.

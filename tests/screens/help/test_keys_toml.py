@@ -80,7 +80,7 @@ def test_what_shared_the_key_of_a_moved_one_keeps_it():
 
 
 def test_the_theme_is_kept(tmp_path: Path):
-    user_files.save_preferences(tmp_path / "new", Preferences(theme="nord"))
+    user_files.keep_preferences(tmp_path / "new", theme="nord")
     assert user_files.load_preferences(tmp_path / "new") == Preferences(theme="nord")
 
 

@@ -210,13 +210,13 @@ async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeAp
 
 
 def test_a_theme_that_is_gone_is_the_apps_own(make_app: MakeApp, config_dir: Path):
-    user_files.save_preferences(config_dir, Preferences(theme="no-such-theme"))
+    user_files.keep_preferences(config_dir, theme="no-such-theme")
     assert make_app(fakes.FakeClient()).theme == "llamagym"
 
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "ansi-light", "textual-light"])
 async def test_every_part_is_drawn_in_the_terminals_own_colours(make_app: MakeApp, config_dir: Path, theme: str):
-    user_files.save_preferences(config_dir, Preferences(theme=theme))
+    user_files.keep_preferences(config_dir, theme=theme)
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=LARGE) as pilot:
         await until(pilot, lambda: len(app.screen.query("PlotWidget")) == 1, "the chart")

@@ -87,7 +87,7 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
 
 
 async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_app: MakeApp, tmp_path: Path):
-    user_files.save_preferences(tmp_path / "config", Preferences(drawing=False))
+    user_files.keep_preferences(tmp_path / "config", drawing=False)
     client = fakes.FakeClient(opening())
     app = make_app(client)
     async with app.run_test(size=WIDE) as pilot:
