@@ -240,12 +240,9 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     def action_edit_prompt(self) -> None:
         from llamagym_tui.screens.steering.prompt_editor import PromptEditor
 
-        try:
+        with self.errors_shown():
             pending = self._state.prompt_requested
             prompt = self._active_prompt() if pending is None else pending
-        except LlamaGymError as error:
-            self.show_error(error)
-        else:
             self.push_screen(PromptEditor(self._state, prompt), self._prompt_edited)
 
     def _prompt_edited(self, system_prompt: str | None) -> None:

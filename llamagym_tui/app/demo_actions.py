@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import work
 
 from llamagym_tui.app.personal import PersonalApp
-from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import UndoWarmStart
 from llamagym_tui.protocol.events import AnyEvent, WarmStartEvaluated
 from llamagym_tui.returns import counted, real_minus
@@ -80,11 +80,9 @@ class DemoActions(PersonalApp):
         from llamagym_tui.screens.play.table import HumanTableScreen
 
         assert self.run_state is not None
-        try:
+        with self.errors_shown():
             game = self.recorder.table(self._active_prompt)
             self.push_screen(HumanTableScreen(game, self._agent.title, self.recorder.policy_hint, self.run_state))
-        except LlamaGymError as error:
-            self.show_error(error)
 
     # Keeping
 
@@ -93,22 +91,17 @@ class DemoActions(PersonalApp):
             self._compare(event)
         recorder = self.recorder
         before = recorder.keepable
-        try:
+        with self.errors_shown():
             if recorder.add(event, self._model):
                 self._save()
-        except LlamaGymError as error:
-            self.show_error(error)
         if (recorder.keepable is None) != (before is None):
             self.screen.refresh_bindings()
 
     def action_keep_episode(self) -> None:
-        try:
+        with self.errors_shown():
             kept = self.recorder.keep(self._model)
-        except LlamaGymError as error:
-            self.show_error(error)
-            return
-        self.screen.refresh_bindings()
-        self._save(f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept")
+            self.screen.refresh_bindings()
+            self._save(f"Episode {kept.started.episode:,} (return {real_minus(f'{kept.episode_return:g}')}) is kept")
 
     def action_keep_rule(self) -> None:
         from llamagym_tui.screens.demos.keep_rule import KeepRuleDialog
@@ -146,10 +139,8 @@ class DemoActions(PersonalApp):
     def _open_demonstrations(self, agent: RunAgent) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
-        try:
+        with self.errors_shown():
             self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
-        except LlamaGymError as error:
-            self.show_error(error)
 
     # Training
 
@@ -167,7 +158,6 @@ class DemoActions(PersonalApp):
             f"{comparison_text(event)}. {key_of(self.screen_stack[0], 'warm_start.undo', 'F')} takes it back.",
             severity="warning" if worse > PARSE_RISE else "information",
             timeout=COMPARED_S,
-            markup=False,
         )
 
     def action_undo_warm_start(self) -> None:
@@ -177,19 +167,16 @@ class DemoActions(PersonalApp):
         state = self.run_state
         assert state is not None and state.undo_update is not None
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.post_message(CommandAsked(UndoWarmStart()))
-
+        undo = partial(self.post_message, CommandAsked(UndoWarmStart()))
         if lost := state.updates - state.undo_update:
             question = (
                 f"Take the warm start back? What it taught is lost, and with it {counted(lost, 'update')} since then. "
                 "Policy, optimizer and reference are again those before it; episodes stay counted, and the batch "
                 "under way is dropped."
             )
-            self.push_screen(ConfirmDialog("take it back?", question, yes="take it back", no="stay"), answered)
+            ConfirmDialog("take it back?", question, yes="take it back", no="stay").ask(self, undo)
         else:
-            answered(True)
+            undo()
 
     # Leaving
 

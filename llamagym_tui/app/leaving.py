@@ -74,12 +74,8 @@ class Leaving(App[None]):
         if self._is_leaving:
             self._leave(0.0)
         elif reasons and not any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
-            self.push_screen(QuitDialog(reasons), self._quit_answered)
+            QuitDialog(reasons).ask(self, lambda: self._leave(STOP_S))
         else:
-            self._leave(STOP_S)
-
-    def _quit_answered(self, leave: bool | None) -> None:
-        if leave:
             self._leave(STOP_S)
 
     def _reasons_to_stay(self) -> list[str]:

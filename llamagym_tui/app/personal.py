@@ -6,7 +6,8 @@ A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notificati
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -100,8 +101,13 @@ class PersonalApp(App[None]):
         """Notify in a literal line, whatever its text is of."""
         super().notify(one_line(message, LONGEST_NOTICE), markup=False, **options)
 
-    def show_error(self, error: LlamaGymError) -> None:
-        self.notify(str(error), severity="error")
+    @contextmanager
+    def errors_shown(self) -> Iterator[None]:
+        """Show an error of ours, where it ends the block, and go on after it."""
+        try:
+            yield
+        except LlamaGymError as error:
+            self.notify(str(error), severity="error")
 
     def copy_to_clipboard(self, text: str) -> None:
         super().copy_to_clipboard(text.encode("utf-8", "replace").decode())  # a lone surrogate cannot be copied

@@ -13,7 +13,7 @@ from textual.worker import Worker
 
 from llamagym_tui.app.personal import PersonalApp
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import LlamaGymError, UntrustedAgent
+from llamagym_tui.errors import UntrustedAgent
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.run import RunState
 
@@ -67,10 +67,8 @@ class PastRunActions(PersonalApp):
         self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
 
     def on_run_list_replay_requested(self, message: RunList.ReplayRequested) -> None:
-        try:
+        with self.errors_shown():
             self.push_screen(self.make_replay(message.row.info.run_dir))
-        except LlamaGymError as error:
-            self.show_error(error)
 
     def on_run_list_resume_requested(self, message: RunList.ResumeRequested) -> None:
         self._resume(message.row.info.run_dir)
@@ -79,27 +77,21 @@ class PastRunActions(PersonalApp):
         """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
         from llamagym_tui.setup.run_config import run_config
 
-        try:
-            config = run_config(agent=None, run_dir=run_dir, resume=True)
-        except UntrustedAgent as untrusted:
-            self._ask_for_trust(untrusted, run_dir)
-        except LlamaGymError as error:
-            self.show_error(error)
-        else:
-            self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
+        with self.errors_shown():
+            try:
+                config = run_config(agent=None, run_dir=run_dir, resume=True)
+            except UntrustedAgent as untrusted:
+                self._ask_for_trust(untrusted, run_dir)
+            else:
+                self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
 
     def _ask_for_trust(self, untrusted: UntrustedAgent, run_dir: Path) -> None:
         from llamagym_tui.screens.widgets.dialogs import CautiousDialog
         from llamagym_tui.setup.trust import trust
 
-        def answered(yes: bool | None) -> None:
-            if not yes:
-                return
-            try:
+        def trusted() -> None:
+            with self.errors_shown():
                 trust(untrusted)
-            except LlamaGymError as error:
-                self.show_error(error)
-            else:
                 self._resume(run_dir)
 
         question = CautiousDialog(
@@ -110,7 +102,7 @@ class PastRunActions(PersonalApp):
             yes="execute it",
             no="leave it",
         )
-        self.push_screen(question, answered)
+        question.ask(self, trusted)
 
     def recall(self, config: RunConfig) -> None:
         from llamagym_tui.state.past_run import PastRun
@@ -135,10 +127,8 @@ class PastRunActions(PersonalApp):
     def on_home_screen_agent_chosen(self, message: HomeScreen.AgentChosen) -> None:
         from llamagym_tui.setup.run_config import run_config, with_run_dir
 
-        try:
+        with self.errors_shown():
             self.open_run(with_run_dir(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)))
-        except LlamaGymError as error:
-            self.show_error(error)
 
     def on_runs_screen_compare_requested(self, message: RunsScreen.CompareRequested) -> None:
         from llamagym_tui.screens.past_runs.compare import CompareScreen

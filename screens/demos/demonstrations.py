@@ -167,14 +167,9 @@ class DemonstrationsScreen(Screen[None]):
 
     def action_delete_shown(self) -> None:
         shown = list(self._shown)
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._delete(shown)
-
         kept = edits.trash_path(self._path).name
         question = f"{_counts(shown)} of {self._path.name} will be deleted, and kept in {kept}."
-        self.app.push_screen(ConfirmDialog("delete all shown?", question, yes="delete", no="keep"), answered)
+        ConfirmDialog("delete all shown?", question, yes="delete", no="keep").ask(self.app, lambda: self._delete(shown))
 
     def _delete(self, rows: list[Row]) -> None:
         contents = [row.content for row in rows]

@@ -128,14 +128,11 @@ class WarmStartDialog(ModalScreen[None]):
         """Ask for the training, once what is trained on was seen; enter means no where something speaks against it."""
         if self._chosen is None or (facts := self._chosen.facts) is None:
             return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                episodes = EPISODES if self._evaluates else 0
-                self.post_message(CommandAsked(WarmStart(sft_data=facts.path, episodes=episodes)))
-
+        asked = CommandAsked(WarmStart(sft_data=facts.path, episodes=EPISODES if self._evaluates else 0))
         dialog = CautiousDialog if doubts(facts) else ConfirmDialog
-        self.app.push_screen(dialog("warm start?", question(facts), yes="train", no="leave it"), answered)
+        dialog("warm start?", question(facts), yes="train", no="leave it").ask(
+            self.app, partial(self.post_message, asked)
+        )
 
     def action_cancel(self) -> None:
         self.post_message(CommandAsked(CancelWarmStart()))

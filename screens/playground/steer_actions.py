@@ -6,6 +6,8 @@ run state, `steering_allowed`, which keys and command palette share.
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual.screen import Screen
 
 from llamagym_tui.protocol.commands import RollBack, SaveCheckpoint
@@ -66,9 +68,5 @@ class Steering(Screen[None]):
             "not one of a moment ago. What was learnt since is lost; episodes stay counted, and the batch under way "
             "is dropped."
         )
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.post_message(CommandAsked(RollBack()))
-
-        self.app.push_screen(ConfirmDialog("roll back?", question, yes="roll back", no="stay"), answered)
+        asked = partial(self.post_message, CommandAsked(RollBack()))
+        ConfirmDialog("roll back?", question, yes="roll back", no="stay").ask(self.app, asked)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -45,6 +46,15 @@ class ConfirmDialog(ModalScreen[bool]):
             texts = [each if isinstance(each, Content) else Content(one_line(each)) for each in self._questions]
             yield Static(Content("\n\n").join([*texts, self._answers]), markup=False)
         yield KeyBar()
+
+    def ask(self, app: App[None], then: Callable[[], object]) -> None:
+        """Open the dialog; call `then` if the answer is yes."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                then()
+
+        app.push_screen(self, answered)
 
 
 class CautiousDialog(ConfirmDialog):
