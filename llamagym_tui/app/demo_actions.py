@@ -40,13 +40,11 @@ class DemoActions(PersonalApp):
     _agent: RunAgent
     _clock: Callable[[], datetime]
     _next_seed: Callable[[], int]
+    _active_prompt: Callable[[], str]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._recorders: dict[str, DemoRecorder] = {}
-
-    def _active_prompt(self) -> str:
-        raise NotImplementedError
 
     @property
     def recorder(self) -> DemoRecorder:

@@ -11,7 +11,7 @@ import contextlib
 import shlex
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,9 @@ TOO_LATE = (MountError, NoMatches, ScreenStackError)
 class Leaving(App[None]):
     config: RunConfig | None
     run_state: RunState | None
+    _take_in: Callable[[RunState], None]
+    _unsaved_reasons: Callable[[], list[str]]
+    _close_recorders: Callable[[], None]
     _client: Client | None = None
     _is_leaving = False
     saved = True
@@ -54,15 +57,6 @@ class Leaving(App[None]):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._at_once = asyncio.Event()
-
-    def _take_in(self, state: RunState) -> None:
-        raise NotImplementedError
-
-    def _unsaved_reasons(self) -> list[str]:
-        raise NotImplementedError
-
-    def _close_recorders(self) -> None:
-        raise NotImplementedError
 
     # By request
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +33,10 @@ class PastRunActions(PersonalApp):
     config: RunConfig | None
     run_state: RunState | None
     _agent: RunAgent
+    _take_in: Callable[[RunState], None]
+    open_run: Callable[[RunConfig], None]
     _recalling: Worker[None] | None = None
     """Reads the history of a resumed run."""
-
-    def _take_in(self, state: RunState) -> None:
-        raise NotImplementedError
-
-    def open_run(self, config: RunConfig) -> None:
-        raise NotImplementedError
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
         """The screen of a recorded run, which is the app's run until it is left.
