@@ -100,50 +100,38 @@ class ConversationView(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._by_person = by_person
         self._placeholder = placeholder
-        self._entries: Sequence[Entry] = ()
+        self.entries: Sequence[Entry] = ()
         self._blocks: list[Block] = []
         self._index = LineIndex()
         self._typesetter: Typesetter | None = None
         self._set_lines: LRUCache[int, list[Content]] = LRUCache(KEPT)
         """Lines by serial of their entry."""
-        self._following = True
+        self.following = True
+        """Whether the newest line is kept in view."""
         self._seen = 0
         """Messages up to the newest entry that was in view."""
-        self._tail = (True, 0)
-        self._search: TextSearch | None = None
+        self.tail = (True, 0)
+        """What `TailChanged` reported last."""
+        self.search: TextSearch | None = None
         self._search_status = ""
         self._stays = False
         """Whether a match is looked at, so that the end of the lines is not followed."""
 
     # Content
 
-    @property
-    def entries(self) -> Sequence[Entry]:
-        return self._entries
-
-    @property
-    def following(self) -> bool:
-        """Whether the newest line is kept in view."""
-        return self._following
-
-    @property
-    def waiting(self) -> int:
-        """Messages that came and were not seen yet."""
-        return self._tail[1]
-
     def show(self, entries: Sequence[Entry]) -> None:
         """Show a conversation of which the present one is, mostly, the beginning."""
-        if entries is self._entries:
+        if entries is self.entries:
             return
         self._note_following()
-        self._entries = entries
+        self.entries = entries
         self._update()
 
     def set_placeholder(self, placeholder: str) -> None:
         """Change the text that is shown while there are no entries."""
         if placeholder != self._placeholder:
             self._placeholder = placeholder
-            if not self._entries:
+            if not self.entries:
                 self.refresh()
 
     def notify_style_update(self) -> None:
@@ -156,7 +144,7 @@ class ConversationView(ScrollView, can_focus=True):
         """A new width wraps everything again; what is in view stays there."""
         if self._typesetter is None or self._typesetter.width != self._width:
             self._wrap_all()
-        elif self._following and self.scroll_target_y >= self.scroll_y:  # nobody has just begun to scroll away
+        elif self.following and self.scroll_target_y >= self.scroll_y:  # nobody has just begun to scroll away
             self._to_end()
 
     @property
@@ -166,7 +154,7 @@ class ConversationView(ScrollView, can_focus=True):
     def _wrap_all(self) -> None:
         if self._width < GUTTER + NARROWEST:
             return
-        top = None if self._following or not self._blocks else self._index.find(self._top)
+        top = None if self.following or not self._blocks else self._index.find(self._top)
         self._typesetter = Typesetter(self._width, self._style, by_person=self._by_person)
         self._set_lines.clear()
         self._index = LineIndex()
@@ -189,11 +177,11 @@ class ConversationView(ScrollView, can_focus=True):
         self._drop_changed()
         if not self._blocks:
             self._seen = 0
-        for at in range(len(self._blocks), len(self._entries)):
+        for at in range(len(self._blocks), len(self.entries)):
             before = self._blocks[-1] if self._blocks else None
-            self._blocks.append(block(self._entries[at], before, by_person=self._by_person))
+            self._blocks.append(block(self.entries[at], before, by_person=self._by_person))
             self._index.add(self._blocks[-1].lines(self._typesetter.room))
-        if self._following:
+        if self.following:
             self._to_end()
         else:
             self._scroll_to_line(max(top, self._index.first))
@@ -202,7 +190,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
 
     def _drop_front(self) -> None:
-        first = self._entries[0].serial if self._entries else None
+        first = self.entries[0].serial if self.entries else None
         count = 0
         while count < len(self._blocks) and (first is None or self._blocks[count].entry.serial < first):
             self._set_lines.discard(self._blocks[count].entry.serial)
@@ -212,7 +200,7 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _drop_changed(self) -> None:
         while (at := len(self._blocks) - 1) >= 0:
-            if at < len(self._entries) and self._blocks[at].entry is self._entries[at]:
+            if at < len(self.entries) and self._blocks[at].entry is self.entries[at]:
                 return
             self._set_lines.discard(self._blocks.pop().entry.serial)
             self._index.drop_last()
@@ -239,7 +227,7 @@ class ConversationView(ScrollView, can_focus=True):
             self.scroll_to(y=line - self._index.first, animate=False, immediate=True)
 
     def action_follow(self) -> None:
-        self._following, self._stays = True, False
+        self.following, self._stays = True, False
         self._to_end()
         self._report_tail()
 
@@ -260,49 +248,45 @@ class ConversationView(ScrollView, can_focus=True):
         self._report_tail()
 
     def _note_following(self) -> None:
-        self._following = not self._stays and self.scroll_target_y >= self.max_scroll_y
+        self.following = not self._stays and self.scroll_target_y >= self.max_scroll_y
 
     def _report_tail(self) -> None:
         """Post whether the tail is followed, and how many messages wait below."""
         waiting = 0
         if self._blocks:
             newest = self._blocks[-1]
-            self._seen = max(min(self._seen, newest.messages), (newest if self._following else self._lowest).messages)
+            self._seen = max(min(self._seen, newest.messages), (newest if self.following else self._lowest).messages)
             waiting = newest.messages - self._seen
-        if (tail := (self._following, waiting)) != self._tail:
-            self._tail = tail
+        if (tail := (self.following, waiting)) != self.tail:
+            self.tail = tail
             self.post_message(self.TailChanged(*tail))
 
     # Searching
 
-    @property
-    def search(self) -> TextSearch | None:
-        return self._search
-
     def find(self, text: str) -> None:
         """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
-        self._search, self._stays = None, False
+        self.search, self._stays = None, False
         self._set_lines.clear()
         if text:
-            self._search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
+            self.search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
             self._look()
         self._report_search()
         self.refresh()
 
     def find_next(self, by: int) -> None:
-        if self._search is not None and len(self._search) and self._blocks:
-            left = self._search.current
-            self._search.step(by)
+        if self.search is not None and len(self.search) and self._blocks:
+            left = self.search.current
+            self.search.step(by)
             self._go_to_match(left)
 
     def _look(self) -> None:
         """Search the entries that were not searched yet; a reply that still grows is searched when it is whole."""
-        if self._search is None or not self._blocks:
+        if self.search is None or not self._blocks:
             return
-        before, newest, first = self._search.current, self._blocks[-1].entry, self._blocks[0].entry.serial
+        before, newest, first = self.search.current, self._blocks[-1].entry, self._blocks[0].entry.serial
         grows = isinstance(newest.fact, Reply) and not newest.fact.done
-        self._search.look(first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched)
-        if before is None and self._search.current is not None:
+        self.search.look(first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched)
+        if before is None and self.search.current is not None:
             self._go_to_match(None)
         self._report_search()
 
@@ -311,21 +295,21 @@ class ConversationView(ScrollView, can_focus=True):
         return match.serial - self._blocks[0].entry.serial
 
     def _highlight(self, serial: int) -> Highlight | None:
-        if self._search is None:
+        if self.search is None:
             return None
-        current = self._search.current
+        current = self.search.current
         nth = current.nth if current is not None and current.serial == serial else None
-        return Highlight(self._search.pattern, nth)
+        return Highlight(self.search.pattern, nth)
 
     def _go_to_match(self, left: Match | None) -> None:
         """Bring the current match into view, and highlight it instead of the one that was left."""
-        if self._search is None or self._typesetter is None:
+        if self.search is None or self._typesetter is None:
             return
         if left is not None:
             self._set_lines.discard(left.serial)
-        if (match := self._search.current) is not None:
+        if (match := self.search.current) is not None:
             self._set_lines.discard(match.serial)
-            self._stays, self._following = True, False
+            self._stays, self.following = True, False
             at = self._at_match(match)
             within = next((n for n, line in enumerate(self._lines_of(at)) if self._typesetter.is_current(line)), 0)
             line, height = self._index.start(at) + within, self.size.height
@@ -336,7 +320,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
 
     def _report_search(self) -> None:
-        status = self._search.status if self._search is not None else ""
+        status = self.search.status if self.search is not None else ""
         if status != self._search_status:
             self._search_status = status
             self.post_message(self.SearchChanged(status))
@@ -369,9 +353,9 @@ class ConversationView(ScrollView, can_focus=True):
         if self.text_selection is not None:
             start = self.text_selection.start
             return self._blocks[self._index.find(self._index.first if start is None else start.y)].entry
-        if self._search is not None and (match := self._search.current) is not None:
+        if self.search is not None and (match := self.search.current) is not None:
             return self._blocks[self._at_match(match)].entry
-        return None if self._following else self._lowest.entry
+        return None if self.following else self._lowest.entry
 
     @property
     def line_numbers(self) -> range:
@@ -382,7 +366,7 @@ class ConversationView(ScrollView, can_focus=True):
         line = self.line_at(number)
         if line is not None:
             line = self._selected(line, number)
-        elif not self._entries and y == 0 and self._placeholder:
+        elif not self.entries and y == 0 and self._placeholder:
             line = Content.styled(self._placeholder, self._style("aside")).truncate(width, ellipsis=True)
         else:
             return Strip.blank(width, base.rich_style)

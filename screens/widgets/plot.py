@@ -96,7 +96,9 @@ class Plot(Vertical):
         self._of: object = None
         self._make: Callable[[], Drawing | None] = lambda: None
         self._drawn: tuple[object, Size] | None = None
-        self._draw_due = self._loading = False
+        self._loading = False
+        self.due = False
+        """Whether a drawing waits for its time."""
 
     def compose(self) -> ComposeResult:
         yield Static(self._wait, classes="plot-wait", markup=False)
@@ -104,11 +106,6 @@ class Plot(Vertical):
     def is_drawn(self, of: object) -> bool:
         """Whether the chart of something is drawn, for the present size."""
         return self._drawn == (of, self.size)
-
-    @property
-    def due(self) -> bool:
-        """Whether a drawing waits for its time."""
-        return self._draw_due
 
     def show(self, of: object, make: Callable[[], Drawing | None], *, at_once: bool = False) -> None:
         """Draw something else, within `CHART_S` seconds.
@@ -121,8 +118,8 @@ class Plot(Vertical):
         self._of, self._make = of, make
         if at_once:
             self._draw()
-        elif not self._draw_due:
-            self._draw_due = True
+        elif not self.due:
+            self.due = True
             self.set_timer(CHART_S, self._draw_in_time)
 
     def on_resize(self) -> None:
@@ -130,7 +127,7 @@ class Plot(Vertical):
         self._draw()
 
     def _draw_in_time(self) -> None:
-        self._draw_due = False
+        self.due = False
         if self.is_attached and self.screen.is_current:
             self._draw()
         elif self.is_attached:

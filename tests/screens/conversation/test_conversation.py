@@ -181,7 +181,7 @@ async def test_messages_that_wait_are_counted_until_they_are_seen():
         await pilot.press("G")
         await sees(pilot, "(22)")
         await until(pilot, lambda: "goes to the newest" not in shown(pilot), "no hint")
-        assert app.view.waiting == 0
+        assert app.view.tail[1] == 0
 
 
 async def test_a_page_is_turned_at_once():
