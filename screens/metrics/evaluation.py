@@ -5,7 +5,6 @@ The dialog can be left while an evaluation is under way; banner and conversation
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -37,17 +36,9 @@ class EpisodesInput(OneLineInput):
         Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards."),
     ]
 
-    def __init__(self, may_begin: Callable[[], bool]) -> None:
-        super().__init__("1000", type="integer", id="episodes")
-        self._may_begin = may_begin
-
     def check_consume_key(self, key: str, character: str | None) -> bool:
         """Letters are no part of a number, so that they are left to the dialog's keys."""
         return super().check_consume_key(key, character) and not (character or "").isalpha()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """One evaluation at a time, of a number of episodes."""
-        return super().check_action(action, parameters) if action != "submit" or self._may_begin() else None
 
 
 class GreedyBox(Checkbox):
@@ -81,7 +72,7 @@ class EvaluationDialog(ModalScreen[None]):
             dialog.border_title = "evaluate"
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
-                yield EpisodesInput(self._may_begin)
+                yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
                 yield GreedyBox()
             yield Static(id="evaluation-status", markup=False)
             yield Static(id="evaluation-results", markup=False)

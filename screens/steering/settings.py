@@ -6,7 +6,6 @@ confirmed it. Titles and meanings are in `setting_texts`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual import on
@@ -44,14 +43,6 @@ class ValueInput(OneLineInput):
         Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer."),
     ]
 
-    def __init__(self, may_apply: Callable[[], bool]) -> None:
-        """A field on which enter does something only while `may_apply()`."""
-        super().__init__(id="value")
-        self._may_apply = may_apply
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return super().check_action(action, parameters) if action != "submit" or self._may_apply() else None
-
 
 class SettingsDialog(ModalScreen[None]):
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "settings.tcss"]
@@ -77,7 +68,7 @@ class SettingsDialog(ModalScreen[None]):
             yield Static(id="setting-meaning", markup=False)
             with Horizontal(id="setting-form"):
                 yield Static("new value", id="value-label", markup=False)
-                yield ValueInput(self._may_apply)
+                yield ValueInput(id="value", may_submit=self._may_apply)
             yield Static(id="setting-status", markup=False)
         yield KeyBar()
 
