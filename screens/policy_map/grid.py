@@ -116,14 +116,14 @@ class PolicyGrid(ScrollView, can_focus=True):
             if (spot := Spot(number, row, column)) in self.policy.cells:
                 self.point(spot)
                 return
-        step = columns if self._places.across else rows
-        if step and 0 <= number + step < len(panels):
-            self._enter(number + step, row, column, from_start=step > 0)
+        following = number + columns + rows * self._places.across
+        if 0 <= following < len(panels) and (rows or panels[following].y == panels[number].y):
+            self._enter(following, row, column, from_start=following > number)
 
     def _enter(self, number: int, row: int, column: int, *, from_start: bool) -> None:
         """Enter a panel at the cell that is nearest to a row and column of the one before."""
         place = self._places.panels[number]
-        if self._places.across:
+        if place.y == self._places.panels[self.cursor.panel].y:
             column = 0 if from_start else place.columns - 1
         else:
             row = 0 if from_start else place.rows - 1

@@ -44,8 +44,8 @@ class Places(NamedTuple):
     """Width of a cell of the optimal strategy."""
     with_optimal: bool
     """Whether the optimal strategy stands next to the policy."""
-    across: bool
-    """Whether panels stand next to each other, and not below each other."""
+    across: int
+    """Panels that stand next to each other; the next ones are below them."""
 
     @property
     def width(self) -> int:
@@ -79,7 +79,7 @@ def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     preferred = [
         _places(layout, size, with_optimal=with_optimal, across=across)
         for with_optimal in (True, False)
-        for across in (True, False)
+        for across in range(len(layout.panels) or 1, 0, -1)
         for size in SIZES
     ]
     fitting = [places for places in preferred if places.width <= width and places.height <= height]
@@ -87,18 +87,17 @@ def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     return next(iter(fitting or scrolled), preferred[-1])
 
 
-def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, across: bool) -> Places:
+def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, across: int) -> Places:
     most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
     optimal_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
     panels: list[Place] = []
     made = Places((), field, optimal_width, with_optimal, across)
     x = y = 0
-    for panel in layout.panels:
+    for number, panel in enumerate(layout.panels, 1):
         label = min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1
         place = Place(x, y, label, len(panel.rows), len(panel.columns))
         panels.append(place)
-        if across:
-            x += made.width_of(place) + APART
-        else:
-            y += 1 + place.rows * field.height
+        x += made.width_of(place) + APART
+        if number % across == 0:
+            x, y = 0, made._replace(panels=tuple(panels)).height
     return made._replace(panels=tuple(panels))

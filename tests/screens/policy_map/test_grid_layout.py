@@ -6,6 +6,7 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
+from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.screens.policy_map.grid_layout import CellSize, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from llamagym_tui.trainer.probes.policy_map import lay_out
@@ -18,10 +19,10 @@ LAKE = lay_out(FrozenLakeAgent(), FrozenLakeAgent().policy_map())
     ("size", "field", "with_optimal", "across", "extent"),
     [
         # hard: label 5, 10 fields; optimal: gap 2, 10 fields of 2 or 3; panels 3 apart. Height: heading, 18 rows.
-        ((198, 45), CellSize(5, 2), True, True, (2 * (5 + 50 + 2 + 30) + 3, 37)),
-        ((118, 29), CellSize(3, 1), True, True, (2 * (5 + 30 + 2 + 20) + 3, 19)),
-        ((78, 19), CellSize(3, 1), False, True, (2 * (5 + 30) + 3, 19)),
-        ((58, 15), CellSize(3, 1), True, False, (5 + 30 + 2 + 20, 30)),
+        ((198, 45), CellSize(5, 2), True, 2, (2 * (5 + 50 + 2 + 30) + 3, 37)),
+        ((118, 29), CellSize(3, 1), True, 2, (2 * (5 + 30 + 2 + 20) + 3, 19)),
+        ((78, 19), CellSize(3, 1), False, 2, (2 * (5 + 30) + 3, 19)),
+        ((58, 15), CellSize(3, 1), True, 1, (5 + 30 + 2 + 20, 30)),
     ],
 )
 def test_fields_of_blackjack_are_as_large_as_fits(size, field, with_optimal, across, extent) -> None:
@@ -50,6 +51,16 @@ def test_a_place_of_the_screen_is_the_field_that_is_drawn_there(size) -> None:
         assert places.spot_at(place.x, place.y) is None
 
 
+def test_many_panels_stand_in_rows_of_as_many_as_fit() -> None:
+    taxi = lay_out(TaxiAgent(), TaxiAgent().policy_map())
+    places = places_for(taxi, 158, 37)
+    # label at most 13, 5 fields of 4; optimal: gap 2, 5 fields of 3; panels 3 apart. Three rows of 1 + 5 lines.
+    assert (places.cell, places.with_optimal, places.across, places.height) == (CellSize(4, 1), True, 3, 18)
+    assert [place.y for place in places.panels] == [0, 0, 0, 6, 6, 6, 12, 12]
+    assert places.panels[3].x == 0
+    assert places_for(taxi, 78, 15).across == 1
+
+
 def test_where_nothing_fits_the_smallest_fields_are_scrolled() -> None:
     places = places_for(BLACKJACK, 20, 5)
-    assert (places.cell, places.with_optimal, places.across) == (CellSize(3, 1), False, False)
+    assert (places.cell, places.with_optimal, places.across) == (CellSize(3, 1), False, 1)
