@@ -216,7 +216,14 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
 def sft(
     agent: Agent,
     hands: Annotated[
-        int, typer.Option(min=0, help="Greedy episodes to play before and after. 0: none.", rich_help_panel=TRAINING)
+        int,
+        typer.Option(
+            "--episodes",
+            "--hands",
+            min=0,
+            help="Greedy episodes to play before and after. 0: none.",
+            rich_help_panel=TRAINING,
+        ),
     ] = 2000,
     json_output: Json = False,
     debug: Debug = False,

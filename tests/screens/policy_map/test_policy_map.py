@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched, UpdateFinished
@@ -15,7 +16,7 @@ from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
-from tests.screens.map_events import blackjack, hitting, lake
+from tests.screens.map_events import blackjack, hitting, lake, layout_of
 from tests.screens.steps import rolling_out, sees, shown, until
 
 NARROW, WIDE = (80, 24), (120, 34)
@@ -152,6 +153,19 @@ async def test_the_lake_has_arrows_and_every_shortest_path_counts(make_app: Make
         await sees(pilot, "agrees, optimal is down or right: left 5%, down 81%, right 8%, up 6%")
         await pilot.press("up")
         await sees(pilot, "no action here")
+
+
+async def test_arrow_keys_cross_to_the_panel_below_and_to_the_one_beside(make_app: MakeApp):
+    taxi = iter([*fakes.opening_events(), layout_of(TaxiAgent())])
+    async with rolling_out(make_app(fakes.FakeClient(taxi)), (160, 45)) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "fetch red")
+        grid = pilot.app.screen.query_one(PolicyGrid)
+        for keys, spot in (("down",) * 5, Spot(3, 0, 0)), (("right",) * 5, Spot(4, 0, 0)), (("up",), Spot(1, 4, 0)):
+            await pilot.press(*keys)
+            assert grid.cursor == spot
+        await pilot.press(*("right",) * 10)
+        assert grid.cursor == Spot(2, 4, 4), "the last panel of its row"
 
 
 async def test_an_expert_that_need_not_be_the_best_is_called_the_expert(make_app: MakeApp):
