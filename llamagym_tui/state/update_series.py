@@ -31,9 +31,9 @@ class UpdateSeries:
 
     def add(self, event: UpdateFinished) -> UpdateSeries:
         """The series with another update at its end; updates that a resumed run makes again are replaced."""
-        before = self.samples
-        if before and before[-1].episodes >= event.episodes:
-            before = tuple(sample for sample in before if sample.episodes < event.episodes)
+        before, place = self.samples, (event.episodes, event.update)
+        if before and before[-1][:2] >= place:
+            before = tuple(sample for sample in before if sample[:2] < place)
         elif before and (self.seen - 1) % self.every:
             before = before[:-1]
         samples, every = (*before, Sample(event.episodes, event.update, event.stats)), self.every

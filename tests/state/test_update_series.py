@@ -39,3 +39,9 @@ def test_updates_that_are_made_again_after_a_resume_replace_those_before():
 def test_a_roll_back_keeps_what_was_seen():
     series = UpdateSeries().add(update(1)).add(update(2)).add(update(2, 300))
     assert [sample.episodes for sample in series.samples] == [100, 200, 300]
+
+
+def test_updates_between_which_no_episode_ended_are_all_kept():
+    series = UpdateSeries().add(update(1, 16)).add(update(2, 16)).add(update(3, 16))
+    assert [sample.update for sample in series.samples] == [1, 2, 3]
+    assert [sample.update for sample in series.add(update(3, 16)).samples] == [1, 2, 3]

@@ -61,6 +61,17 @@ async def test_m_charts_a_figure_and_says_what_it_means_and_whether_it_is_health
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
 
 
+async def test_updates_without_a_new_episode_are_charted(make_app: MakeApp):
+    stats = structs.replace(fakes.STATS, mean_return=float("nan"), return_std=float("nan"), episodes=0)
+    updates = [UpdateFinished(update=number, episodes=16, stats=stats) for number in (1, 2, 3)]
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), *updates]))
+    async with app.run_test(size=LARGE) as pilot:
+        await sees(pilot, "ratio error")
+        await pilot.press("m")
+        await sees(pilot, "none  no episode ended in this batch")
+        assert "not a number" not in shown(pilot)
+
+
 async def test_every_figure_can_be_reached_by_keys_in_a_small_terminal(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     async with app.run_test(size=SMALL) as pilot:
