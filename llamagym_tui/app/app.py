@@ -40,7 +40,7 @@ from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
 
 if TYPE_CHECKING:
-    from llamagym_tui.app.trainer_client import Client
+    from llamagym_tui.app.trainer_client import TrainerClient
 
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
@@ -75,7 +75,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         self,
         config: RunConfig | None = None,
         *,
-        client_factory: Callable[[], Client] | None = None,
+        client_factory: Callable[[], TrainerClient] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         next_seed: Callable[[], int] | None = None,
         replay: Path | None = None,
@@ -258,7 +258,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         return self._agent.own_prompt() if prompt is None else prompt
 
 
-def _trainer_process() -> Client:
+def _trainer_process() -> TrainerClient:
     from llamagym_tui.app.trainer_client import TrainerClient
 
     return TrainerClient()

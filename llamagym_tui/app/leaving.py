@@ -31,7 +31,7 @@ from llamagym_tui.protocol.literal import echo, literal, one_line
 from llamagym_tui.state.run import RunState, requested
 
 if TYPE_CHECKING:
-    from llamagym_tui.app.trainer_client import Client
+    from llamagym_tui.app.trainer_client import TrainerClient
 
 STOP_S = 20.0
 """Seconds that a trainer has to write its checkpoint before it is ended by force."""
@@ -47,7 +47,7 @@ class Leaving(App[None]):
     _take_in: Callable[[RunState], None]
     _unsaved_reasons: Callable[[], list[str]]
     _close_recorders: Callable[[], None]
-    _client: Client | None = None
+    _client: TrainerClient | None = None
     _is_leaving = False
     saved = True
     """Whether the trainer, once it was stopped, has saved what it learnt."""

@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import TrainerDied, WireError
@@ -27,27 +26,6 @@ BUFFER_BYTES = 1024 * 1024
 """Bytes of events that may wait here before the child has to wait for the UI."""
 GRACE_S = 3.0
 """Seconds for a process to be gone after it closed its pipe, or was terminated."""
-
-
-class Client(Protocol):
-    """A trainer as the app uses it: the process below, or a scripted one in tests."""
-
-    log_path: Path | None
-
-    @property
-    def running(self) -> bool:
-        """Whether there is a trainer that has not ended."""
-
-    async def start(self, config: RunConfig) -> None: ...
-
-    async def send(self, command: AnyCommand) -> None:
-        """Nothing happens once the trainer has gone."""
-
-    def events(self) -> AsyncGenerator[AnyEvent]:
-        """Events until the trainer ends; raises ``TrainerDied`` if it ended without being stopped."""
-
-    async def stop(self, timeout_s: float) -> bool:
-        """End the trainer, by force after `timeout_s`; whether it had saved by then."""
 
 
 class TrainerClient:
@@ -69,6 +47,7 @@ class TrainerClient:
 
     @property
     def running(self) -> bool:
+        """Whether there is a trainer that has not ended."""
         return self._process is not None and self.exit_code is None
 
     async def start(self, config: RunConfig) -> None:
