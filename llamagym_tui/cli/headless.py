@@ -68,6 +68,7 @@ def evaluate(
     system_prompt: str | None = None,
     env: dict[str, Any] | None = None,
     history: History | None = None,
+    own: dict[str, Any] | None = None,
     json_output: bool = False,
     debug: bool = False,
     **settings: Any,
@@ -82,6 +83,7 @@ def evaluate(
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         history: earlier turns in a prompt. None: of a run folder, as at its end if it has the same agent; else the
             agent's.
+        own: settings that the agent names for its runs, where the model is of no run.
         debug: leave stderr to the libraries too.
         settings: others of `RunConfig`; of a seed, no training run sees the same environments.
     Returns:
@@ -96,7 +98,7 @@ def evaluate(
         settings["system_prompt"] = system_prompt
     if history is not None:
         settings["history"] = history
-    known = _settings_of(agent_spec, model, quantization)
+    known = _settings_of(agent_spec, model, quantization, own or {})
     config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **settings))
     with (
         tempfile.TemporaryFile() as log,
@@ -291,8 +293,8 @@ def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progres
     )
 
 
-def _settings_of(agent_spec: str, model: str, quantization: Quantization | None) -> RunConfig:
-    """Settings to evaluate by: those of the run whose folder, or model folder, `model` is; else the model's defaults.
+def _settings_of(agent_spec: str, model: str, quantization: Quantization | None, own: dict[str, Any]) -> RunConfig:
+    """Settings to evaluate by: of the run whose folder, or model folder, `model` is; else of a new run's beginning.
 
     Nothing is trained, so no adapter is wanted (quantized weights get one that changes nothing yet); one that a run
     has trained is part of its model.
@@ -301,7 +303,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None)
     if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
         folder = folder.parent
     is_run = run_store.is_run(folder)
-    defaults = model_registry.with_defaults({"agent": agent_spec, "run_dir": ""}, model)
+    defaults = model_registry.with_defaults({**own, "agent": agent_spec, "run_dir": ""}, model)
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
     bits = quantization or trained.quantization
     entry = model_registry.find(model)

@@ -255,10 +255,17 @@ def evaluate(
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.setup import catalog
-    from llamagym_tui.setup.run_config import checked_model, env_kwargs, prompt_text, thread_count, turns_in_prompt
+    from llamagym_tui.setup.run_config import (
+        checked_model,
+        env_kwargs,
+        prompt_text,
+        thread_count,
+        turns_in_prompt,
+        with_own_settings,
+    )
 
     env = env_kwargs(options["env"])
-    catalog.find_agent(agent, env)
+    own = with_own_settings(catalog.find_agent(agent, env), {})
     name = checked_model(options["model"] or BUNDLED)
     system_prompt, n_threads = prompt_text(options["prompt_file"]), thread_count(options["threads"])
     from llamagym_tui.cli import headless
@@ -276,6 +283,7 @@ def evaluate(
         system_prompt=system_prompt,
         env=env,
         history=turns_in_prompt(options["history"]),
+        own=own,
         json_output=json_output,
         debug=debug,
     )

@@ -50,7 +50,7 @@ def run_config(
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"))
         if agent_class.run_settings and not resume:
-            given = _with_own_settings(agent_class, given)
+            given = with_own_settings(agent_class, given)
         ranges = getattr(agent_class, "observation_ranges", ())
         trust.remember_typed(agent)
         given |= {"agent": catalog.absolute_spec(agent), "observation_ranges": list(ranges) or None}
@@ -65,7 +65,7 @@ def run_config(
     return from_dict(RunConfig, with_defaults(given, given.get("model", BUNDLED)))
 
 
-def _with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
+def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
     """What is given, on top of what an agent sets of its runs.
 
     Raises:

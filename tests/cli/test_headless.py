@@ -257,6 +257,11 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
     assert (stagehand.built[0].config.seed, stagehand.built[0].config.n_envs) == (7, 4)
 
 
+def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for_its_runs(stagehand: Stagehand) -> None:
+    evaluated("coin", "some-model", own={"generation": {"policy": "score"}})
+    assert stagehand.built[0].config.generation.policy == "score"
+
+
 def test_an_evaluation_gives_a_person_its_confidence_interval(
     stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:

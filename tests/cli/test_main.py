@@ -148,9 +148,16 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
         "system_prompt": None,
         "env": {"sab": True},
         "history": None,
+        "own": {},
         "json_output": True,
         "debug": False,
     }
+
+
+def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless) -> None:
+    assert run("eval", "cart_pole").exit_code == 0
+    [(_, _, options)] = headless.calls
+    assert options["own"] == {"ppo": {"entropy_coef": 0.01, "entropy_coef_final": 0.01}}
 
 
 def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
