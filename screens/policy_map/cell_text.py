@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from textual.app import App
 from textual.color import Color
 from textual.style import Style
@@ -15,20 +13,11 @@ from llamagym_tui.screens.policy_map.mapped_policy import MappedCell
 DIFFERS = "×"
 """Marks a cell in which the policy differs from the best actions that are known."""
 
-
-class Best(NamedTuple):
-    """How it is put whose actions those are."""
-
-    name: str
-    takes: str
-    short: str
-
-
 BEST = (
-    Best("the optimal strategy", "optimal is", "optimal"),
-    Best("the expert's play", "the expert takes", "the expert"),
+    ("optimal", "optimal is", "the optimal strategy"),
+    ("the expert", "the expert takes", "the expert's play"),
 )
-"""By `PolicyMapLaidOut.best_is_experts`."""
+"""What is best, in words, by `PolicyMapLaidOut.best_is_experts`."""
 UNKNOWN = "·"
 """Shown where it is not known what the policy does."""
 LEVELS = 10

@@ -162,7 +162,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
             segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
         if self.with_optimal:
-            title = _centred(BEST[self.policy.layout.best_is_experts].short, place.columns * self._places.optimal_width)
+            title = _centred(BEST[self.policy.layout.best_is_experts][0], place.columns * self._places.optimal_width)
             segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
         return segments
 

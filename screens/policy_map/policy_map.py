@@ -112,7 +112,7 @@ class PolicyMapScreen(Screen[None]):
         if not policy.layout.panels:
             return Content(why_no_map(self._state))
         if self.query_one(PolicyGrid).optimal_instead:
-            lines = [Content.styled(f"{BEST[policy.layout.best_is_experts].name}; o shows the policy again", "bold")]
+            lines = [Content.styled(f"{BEST[policy.layout.best_is_experts][2]}; o shows the policy again", "bold")]
         elif policy.mapped is None:
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
@@ -188,9 +188,7 @@ def describe(policy: MappedPolicy, cell: MappedCell) -> Content:
         return Content(", ".join(parts))
     best = " or ".join(names[action] for action in cell.cell.best)
     verdict = "agrees" if cell.agrees else f"{DIFFERS} differs"
-    return Content.assemble(
-        (f"{verdict}, {BEST[layout.best_is_experts].takes} {best}", "bold"), f": {', '.join(parts)}"
-    )
+    return Content.assemble((f"{verdict}, {BEST[layout.best_is_experts][1]} {best}", "bold"), f": {', '.join(parts)}")
 
 
 def legend(layout: PolicyMapLaidOut) -> Content:
@@ -203,7 +201,7 @@ def legend(layout: PolicyMapLaidOut) -> Content:
         else "the most probable action"
     )
     axes = next((f"{panel.row_name} × {panel.column_name}" for panel in layout.panels if panel.row_name), "")
-    differs = f"{DIFFERS} differs from {BEST[layout.best_is_experts].short}"
+    differs = f"{DIFFERS} differs from {BEST[layout.best_is_experts][0]}"
     parts = [f"{named}, each state as a first turn", signs, differs, one_line(axes)]
     return Content.styled(" · ".join(part for part in parts if part), ASIDE)
 

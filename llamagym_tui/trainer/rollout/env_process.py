@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from operator import methodcaller
@@ -78,13 +79,13 @@ class EnvProcess:
 
     def send(self, function: Callable[..., Any], *args: Any) -> None:
         """Begin a call, which the next `call` is the end of."""
+        self._is_sent = True
         try:
             self._connection.send((function, args))
         except OSError:
             self._unsent = self._death()
         except Exception as error:  # of pickling, whatever it comes upon
             self._unsent = EpisodeFault(f"its action cannot be sent to another process ({OFF})", error)
-        self._is_sent = True
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """What a function of the environment returns there, called now if it was not sent before.
@@ -126,34 +127,29 @@ def _serve(connection: Connection, make: Callable[[], gymnasium.Env[Any, Any]]) 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the trainer's matter; what this process starts does not inherit it
         signal.signal(getattr(signal, name, signal.SIGINT), lambda number, frame: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    made: gymnasium.Env[Any, Any] | EpisodeFault
-    try:
-        made = make()
-    except RAISED as error:
-        made = EpisodeFault("the environment cannot be made in another process", error)
-    while True:
-        try:
+    env = _result(make)
+    with suppress(EOFError, OSError):  # the trainer needs it no more
+        while True:
             function, args = connection.recv()
-        except (EOFError, OSError):  # the trainer needs it no more
-            break
-        result = made if isinstance(made, EpisodeFault) else _result(function, made, args)
-        try:
-            connection.send(result)
-        except OSError:
-            break
-        except Exception as error:  # of pickling
-            connection.send(EpisodeFault(f"its observation or info cannot be sent to another process ({OFF})", error))
-    if not isinstance(made, EpisodeFault):
-        close(made, 0)
+            result = env if isinstance(env, EpisodeFault) else _result(function, env, *args)
+            try:
+                connection.send(result)
+            except OSError:
+                raise
+            except Exception as error:  # of pickling
+                what = f"its observation or info cannot be sent to another process ({OFF})"
+                connection.send(EpisodeFault(what, error))
+    if not isinstance(env, EpisodeFault):
+        close(env, 0)
 
 
-def _result(function: Callable[..., Any], env: gymnasium.Env[Any, Any], args: tuple[Any, ...]) -> Any:
+def _result(function: Callable[..., Any], *args: Any) -> Any:
     try:
-        return function(env, *args)
+        return function(*args)
     except EpisodeFault as fault:
         return fault
     except RAISED as error:
-        return EpisodeFault("a call failed", error)
+        return EpisodeFault("a call failed in the environment's process", error)
 
 
 def _end_with_parent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -153,7 +154,9 @@ def test_only_an_environment_that_is_slow_gets_a_process_and_that_is_said_once(m
     slow, said = make(with_kwargs(MortalAgent, step_s=0.012), "auto")
     assert in_processes(slow) == {True}
     (sentence,) = warnings(said)
-    assert sentence.startswith("LlamaMortal-v0 takes 12 ms a step: 3 environments step at the same time.")
+    found = re.fullmatch(r"LlamaMortal-v0 takes (\d+) ms a step: 3 environments step at the same time\.", sentence)
+    assert found is not None
+    assert int(found[1]) >= 12, "more on a busy machine"
     assert random.getstate() == before, "the measurement has drawn from it"
     assert turn_limit(slow.slots[0].env) == turn_limit(fast.slots[0].env) == 7
     slow.resize(4)
