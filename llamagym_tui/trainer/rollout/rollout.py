@@ -177,7 +177,7 @@ class Rollout:
         """Whether a training batch is full and all its episodes have ended, or can be cut off."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.turns_to_cut for slot in cuttable)
-        return turns >= self.batch_turns and len(cuttable) == self.live and self._replies is None
+        return turns >= self.batch_turns and len(cuttable) == self.live
 
     @property
     def _cuttable(self) -> list[EnvSlot]:

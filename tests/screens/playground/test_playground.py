@@ -17,6 +17,7 @@ from llamagym_tui.protocol.events import (
     PhaseChanged,
     PromptChanged,
     SessionFailed,
+    SettingsMeasured,
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.help import HelpDialog
@@ -307,6 +308,23 @@ async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: M
         assert "NO TRAINER" not in shown(pilot)
         assert clients[1].started is not None
         assert clients[1].started.resume is False, "there is no checkpoint in this folder"
+
+
+async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(make_app: MakeApp):
+    measured = SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"})
+    written = CheckpointSaved(path="/runs/demo/model", update=1)
+    clients = [fakes.FakeClient([*fakes.opening_events(), measured, written]), fakes.FakeClient(fakes.opening_events())]
+    app = make_app(clients[0])
+    app._client_factory = iter(clients).__next__
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, "Measured in the first batch: discount 0.99")
+        clients[0].die(DEATH)
+        await sees(pilot, "r Restart")
+        await pilot.press("r")
+        await until(pilot, lambda: clients[1].started is not None)
+        again = clients[1].started
+        assert again is not None
+        assert (again.resume, again.ppo.gamma, again.measured) == (True, 0.99, measured.reasons)
 
 
 async def test_leaving_says_that_the_checkpoint_is_written(make_app: MakeApp):

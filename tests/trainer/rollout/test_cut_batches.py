@@ -50,6 +50,11 @@ def test_a_batch_is_full_after_its_turns_however_long_episodes_are_and_they_go_o
     assert all("Steps: 3." in prompt for prompt in prompts)
 
 
+def test_every_environment_plays_on_however_few_turns_of_each_fill_a_batch(cutting):
+    rollout = cutting(EndlessAgent(), n_envs=20, batch_turns=40)
+    assert [len(batch_of(rollout)) for _ in range(2)] == [20, 20]
+
+
 def test_a_cut_episode_is_completed_by_the_value_of_the_observation_that_it_goes_on_from(cutting):
     rollout = cutting(EndlessAgent())
     torch.nn.init.normal_(rollout.policy.model.v_head.out.weight)
