@@ -229,8 +229,8 @@ class DemonstrationsScreen(Screen[None]):
     # Drawing
 
     def _draw(self) -> None:
-        if self not in self.app.screen_stack:
-            return  # It was left while a thread was at work.
+        if not self.app.is_running or self not in self.app.screen_stack:
+            return  # It was left, or the app, while a thread was at work.
         words = self.query_one(SentenceInput).value
         self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
         titles = titles_text(self._sort, descending=self._descending)
