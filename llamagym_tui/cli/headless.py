@@ -108,7 +108,7 @@ def evaluate(
         found = _evaluated(config, episodes, greedy, progress)
     figures = {"agent": catalog.agent_name(agent_spec), "model": model, **msgspec.to_builtins(found)}
     del figures["is_complete"]
-    figures["elapsed_s"] = round(found.elapsed_s, 3)
+    figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
     echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy))
     return 0
 
