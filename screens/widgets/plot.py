@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.events import Mount
 from textual.geometry import Size
 from textual.widgets import Static
 
@@ -156,11 +157,11 @@ class Plot(Vertical):
         library: Any = await asyncio.to_thread(importlib.import_module, "textual_plot")
         if not self.is_attached:
             return  # The screen was left meanwhile.
-        plot = library.PlotWidget(allow_pan_and_zoom=False)
+        plot = _kind_of_plot(library)(allow_pan_and_zoom=False)
         plot.can_focus = False
         await self.mount(plot)
         if not plot.children:
-            return  # The app is closing: what is mounted now gets no parts any more.
+            return
         plot.margin_left, plot.margin_bottom, plot.margin_top = MARGIN_LEFT, 1, 1
         labels = {"get_labels_for_ticks": lambda _, ticks: tick_labels(ticks)}
         formatter = type("Labels", (library.NumericAxisFormatter,), labels)()
@@ -212,6 +213,21 @@ class Plot(Vertical):
             up += [bottom + (cell + 0.5) / cells * (top - bottom) for cell in range(cells)]
         if across:
             plot.scatter(across, up, marker="░", marker_style=color)
+
+
+def _kind_of_plot(library: Any) -> type[PlotWidget]:
+    """The library's, which also bears to be mounted while the app closes: then it gets no parts any more."""
+
+    def on_mount(plot: PlotWidget, event: Mount) -> None:
+        if not plot.children:
+            event.prevent_default()
+
+    def update_margin_sizes(plot: PlotWidget) -> None:
+        if plot.children:
+            library.PlotWidget._update_margin_sizes(plot)
+
+    methods = {"on_mount": on_mount, "_update_margin_sizes": update_margin_sizes}
+    return type("PlotOfParts", (library.PlotWidget,), methods)
 
 
 def _set_scale(

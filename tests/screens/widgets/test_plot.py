@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.app import App, ComposeResult
+from textual_plot import PlotWidget
 
 from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot
 from tests.screens.steps import until
@@ -26,3 +28,13 @@ async def test_a_chart_that_had_nothing_to_draw_comes_back_with_the_same_drawing
             chart.show("nothing", lambda: None, at_once=True)
             await until(pilot, lambda: wait.display, "the text in its place")
             assert not chart.is_drawn("nothing")
+
+
+async def test_a_chart_that_gets_no_parts_as_the_app_is_closing_fails_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(PlotWidget, "compose", lambda plot: iter(()))
+    async with ChartApp().run_test(size=(80, 24)) as pilot:
+        chart = pilot.app.query_one(Plot)
+        chart.show("rising", lambda: RISING, at_once=True)
+        await until(pilot, lambda: bool(chart.query(PlotWidget)), "it is mounted")
+        await pilot.pause()
+        assert not chart.is_drawn("rising")
