@@ -185,10 +185,14 @@ class Episode:
         return Trajectory(new, end, final, *self._versions, shortened=self._shortened, earlier=earlier)
 
     @property
-    def turns_to_cut(self) -> int:
-        """Turns since the last cut; 0 also while one is under way, or if prompts have earlier turns."""
-        is_between = self.history == 0 and self.segments and self.segments[-1].turns
-        return len(self.segments) - self.cut_at if is_between else 0
+    def can_be_cut(self) -> bool:
+        """Whether there are turns since the last cut, none is under way, and prompts have no earlier ones."""
+        return self.history == 0 and len(self.segments) > self.cut_at and bool(self.segments[-1].turns)
+
+    @property
+    def own_turns(self) -> int:
+        """Turns since the last cut that the policy chose."""
+        return sum(turn.is_trained for segment in self.segments[self.cut_at :] for turn in segment.turns)
 
     def cut(self, observation: str) -> Trajectory:
         """What was played since the last cut, as truncated before this observation; the episode goes on."""

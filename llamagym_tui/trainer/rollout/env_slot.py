@@ -285,9 +285,9 @@ class EnvSlot:
         return f"after {self.shared.max_turns:,} turns{limit}: --set max_turns=N sets another number"
 
     @property
-    def turns_to_cut(self) -> int:
-        """Turns that can be cut off for an update."""
-        return self.episode.turns_to_cut if self.episode is not None and self.mode == "train" else 0
+    def can_be_cut(self) -> bool:
+        """Whether there are turns to cut off for an update."""
+        return self.episode is not None and self.mode == "train" and self.episode.can_be_cut
 
     def cut(self) -> Trajectory:
         """What was played since the last cut, for an update; the episode goes on."""

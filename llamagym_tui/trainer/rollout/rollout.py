@@ -176,12 +176,14 @@ class Rollout:
     def batch_ready(self) -> bool:
         """Whether a training batch is full and all its episodes have ended, or can be cut off."""
         cuttable = self._cuttable
-        turns = self._batch.turns + sum(slot.turns_to_cut for slot in cuttable)
-        return turns >= self.batch_turns and len(cuttable) == self.live
+        turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
+        # What is left of inference mode holds up no cut: it may last for many batches.
+        awaited = [slot for slot in self.slots if slot.episode is not None and (slot.mode == "train" or not cuttable)]
+        return turns >= self.batch_turns and len(cuttable) == len(awaited)
 
     @property
     def _cuttable(self) -> list[EnvSlot]:
-        return [slot for slot in self.slots if slot.turns_to_cut] if self.cuts_episodes else []
+        return [slot for slot in self.slots if slot.can_be_cut] if self.cuts_episodes else []
 
     def take_batch(self) -> list[Trajectory]:
         """The batch's episodes, those under way cut off to go on in the next batch, which begins empty."""

@@ -11,6 +11,7 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
+from llamagym_tui.trainer.rollout.failures import EpisodeFault
 from tests.toy_env import CountAgent, EndlessAgent
 
 
@@ -84,6 +85,33 @@ def test_figures_count_an_episode_whole_in_the_batch_in_which_it_ends(cutting):
 def test_where_prompts_have_earlier_turns_episodes_are_finished_first(cutting):
     rollout = cutting(FiveAgent(), history=1)
     assert {(each.end, len(each.turns)) for each in batch_of(rollout)} == {("terminated", 5)}
+
+
+def test_a_batch_is_not_full_of_turns_that_a_person_has_played(cutting):
+    rollout = cutting(EndlessAgent(), n_envs=1, batch_turns=2)
+    rollout.begin_episodes()
+    rollout.take_wheel()
+    for turn in range(3):
+        rollout.step()
+        rollout.act(0, turn, 1)
+        rollout.step()
+    assert not rollout.batch_ready, "its update would have nothing to train on"
+    rollout.wheel.let_go()
+    (part,) = batch_of(rollout)
+    assert [turn.is_trained for turn in part.turns] == [False, False, False, True, True]
+
+
+def test_what_is_left_of_inference_mode_holds_up_no_cut(cutting):
+    rollout = cutting(EndlessAgent(), n_envs=3)
+    rollout.step()
+    rollout.mode = "inference"
+    rollout._drop(rollout.slots[0], EpisodeFault("it failed"))
+    rollout.mode = "train"
+    (part,) = batch_of(rollout)
+    assert (part.episode, len(part.turns)) == (3, 6)
+    assert [slot.length for slot in rollout.slots] == [6, 7, 7]
+    rollout.forget_caches()
+    assert len(batch_of(rollout)[0].earlier) == 6
 
 
 def test_what_is_replayed_is_never_cut():
