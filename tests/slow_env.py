@@ -46,6 +46,13 @@ class MeetingEnv(CountEnv):
             time.sleep(0.005)
 
 
+class Unreadable(Exception):
+    """Can be pickled, but not unpickled."""
+
+    def __init__(self, this: str, that: str) -> None:
+        super().__init__(f"{this} and {that}")
+
+
 class MortalEnv(CountEnv):
     """In the episode of one seed, its first step ends the process, or raises; and what it shows may not be sent."""
 
@@ -62,7 +69,8 @@ class MortalEnv(CountEnv):
                 raise RuntimeError("the door is stuck")
             os._exit(3)
         count, *rest, _ = super().step(action)
-        return count, *rest, {} if self.shows is None else {"shows": lambda: self.shows}
+        shows = Unreadable("this", "that") if self.shows == "unreadable" else lambda: self.shows
+        return count, *rest, {} if self.shows is None else {"shows": shows}
 
 
 for name, entry in (("LlamaMeeting-v0", MeetingEnv), ("LlamaMortal-v0", MortalEnv)):

@@ -37,6 +37,8 @@ SLOW_S = 0.005
 """Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""
 STEPS, LONG_S = 3, 1.0
 """Of a measurement, at most: a first step may be slow alone."""
+FILES = 10_240
+"""Open ones that are enough: each process takes three, and macOS has a default of 256 in all."""
 END_S = 2.0
 """Seconds that an environment has to close."""
 OFF = "--parallel-envs off steps it in the trainer's own process"
@@ -102,6 +104,8 @@ class EnvProcess:
             result = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._death() from error
+        except Exception as error:  # of unpickling
+            raise EpisodeFault(f"its observation or info cannot be read here ({OFF})", error) from error
         if isinstance(result, EpisodeFault):
             raise result
         return result
@@ -176,8 +180,19 @@ class ParallelMaker:
             if when == "off" or (when == "auto" and (step_s := _measured_step(env)) <= SLOW_S):
                 return env
             self._like, self.slow_s = env, step_s if when == "auto" else None
+            _allow_files()
             close(env, 0)
         return EnvProcess(partial(self._there, self._here.more), self._like)
+
+
+def _allow_files() -> None:
+    """Let this process have as many files open as its environments need, where the system allows it."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 < soft < FILES:  # no limit is -1, or very large
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard) if hard > 0 else FILES, hard))
 
 
 def _measured_step(env: gymnasium.Env[Any, Any]) -> float:
@@ -194,7 +209,7 @@ def _measured_step(env: gymnasium.Env[Any, Any]) -> float:
                 break
             if terminated or truncated:
                 env.reset()
-        pickle.dumps((observation, info))
+        pickle.loads(pickle.dumps((observation, info)))
     except RAISED:
         return 0.0
     finally:

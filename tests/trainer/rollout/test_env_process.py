@@ -179,6 +179,27 @@ def test_what_cannot_be_sent_is_reported(make):
     assert "its observation or info cannot be sent to another process (--parallel-envs off" in warnings(emitted)[0]
 
 
+@pytest.mark.parametrize("when", ["on", "auto"])
+def test_what_cannot_be_read_from_a_process_ends_no_run(make, when):
+    agent = with_kwargs(MortalAgent, step_s=0.012, shows="unreadable")
+    rollout, emitted = make(agent, when, max_failures=1000)
+    rollout.step()
+    assert in_processes(rollout) == {when == "on"}
+    assert ("its observation or info cannot be read here (--parallel-envs off" in str(emitted)) == (when == "on")
+
+
+def test_processes_may_be_more_than_files_can_be_open_by_default(make):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(free := os.dup(1))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 8, hard))
+    try:
+        rollout, _ = make(with_kwargs(MortalAgent), n_envs=6)
+        assert in_processes(rollout) == {True}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_process_ends_with_its_rollout_and_not_before(make):
     rollout, _ = make(with_kwargs(MortalAgent), episode_limit=3)
     rollout.step()
