@@ -48,7 +48,7 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     in_steps = f", of {steps:,.3g} steps" if steps != turns else ""
     credited = "what comes long after an action says little about it" if long else "each turn is credited whole"
     scale = "running reward scale" if is_scaled else "reward scale 1"
-    ends = "updates come in the middle of episodes" if long else "updates wait for the end of episodes"
+    ends = "updates may come in the middle of episodes" if long else "updates wait for the end of episodes"
     found: list[tuple[Value, str]] = [
         (gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{in_steps}"),
         (lam, f"lambda {lam:g}: {credited}"),

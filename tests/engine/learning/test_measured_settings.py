@@ -63,5 +63,5 @@ def test_each_has_its_reason():
         "lambda 0.95: what comes long after an action says little about it",
         "running reward scale: returns are 10 on average and spread by 10",
         "batch size 1,024: 11.8 times an episode's turns",
-        "updates come in the middle of episodes: they are long",
+        "updates may come in the middle of episodes: they are long",
     ]
