@@ -308,8 +308,9 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     bits = quantization or trained.quantization
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
-    is_same_agent = is_run and catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
-    history = "all" if trained.history == "own" else trained.history  # own: of a version without this setting
+    is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
+    is_older = is_run and trained.history == "own"  # of a version without this setting
+    history: History = "all" if is_older else trained.history
     return RunConfig(
         agent=agent_spec,
         env=trained.env if is_same_agent else {},
@@ -320,6 +321,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
         system_prompt=trained.system_prompt if is_same_agent else None,
         history=history if is_same_agent else "own",
         max_turns=trained.max_turns if is_same_agent else None,
+        parallel_envs=trained.parallel_envs if is_same_agent else "auto",
         full_finetuning=True if bits == "none" and dtype == "float32" else None,
         dtype=dtype,
         quantization=bits,

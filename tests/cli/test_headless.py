@@ -258,8 +258,13 @@ def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: p
 
 
 def test_an_evaluation_of_a_model_that_is_no_run_goes_by_what_the_agent_sets_for_its_runs(stagehand: Stagehand) -> None:
-    evaluated("coin", "some-model", own={"generation": {"policy": "score"}})
-    assert stagehand.built[0].config.generation.policy == "score"
+    own = {"history": 2, "max_turns": 5, "parallel_envs": "off"}
+    evaluated("coin", "some-model", own={"generation": {"policy": "score"}, **own})
+    found = stagehand.built[0].config
+    assert found.generation.policy == "score"
+    assert {name: getattr(found, name) for name in own} == own
+    evaluated("coin", "some-model")
+    assert stagehand.built[1].config.history == "own"
 
 
 def test_an_evaluation_gives_a_person_its_confidence_interval(
