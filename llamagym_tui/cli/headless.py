@@ -309,8 +309,7 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
     is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
-    is_older = is_run and trained.history == "own"  # of a version without this setting
-    history: History = "all" if is_older else trained.history
+    history: History = "all" if is_run and trained.history == "own" else trained.history  # own: of an older version
     return RunConfig(
         agent=agent_spec,
         env=trained.env if is_same_agent else {},

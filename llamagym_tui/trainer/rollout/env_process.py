@@ -37,10 +37,8 @@ SLOW_S = 0.005
 """Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""
 STEPS, LONG_S = 3, 1.0
 """Of a measurement, at most: a first step may be slow alone."""
-FILES = 10_240
-"""Open ones that are enough: each process takes three, and macOS has a default of 256 in all."""
-END_S = 2.0
-"""Seconds that an environment has to close."""
+END_S, FILES = 2.0, 10_240
+"""Seconds that an environment has to close; open files that are enough: a process takes 3 (macOS allows 256 in all)."""
 OFF = "--parallel-envs off steps it in the trainer's own process"
 
 

@@ -174,10 +174,9 @@ class Rollout:
 
     @property
     def batch_ready(self) -> bool:
-        """Whether a training batch is full and all its episodes have ended, or can be cut off."""
+        """Whether a training batch is full and its episodes have ended or, whatever inference mode left, can be cut."""
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
-        # What is left of inference mode holds up no cut: it may last for many batches.
         awaited = [slot for slot in self.slots if slot.episode is not None and (slot.mode == "train" or not cuttable)]
         return turns >= self.batch_turns and len(cuttable) == len(awaited)
 
