@@ -7,6 +7,7 @@ or MiniGrid- goes to it. minigrid is imported when an environment is made.
 from __future__ import annotations
 
 import copy
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -19,6 +20,8 @@ OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "go
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
 DOORS = ("open", "closed", "locked")
 """What the three numbers of a tile count."""
+WIDTH = 60
+"""Of a drawing."""
 SIGNS = dict(zip(OBJECTS, " ·#·+koBG~@", strict=True))
 THINGS = ("key", "ball", "box")
 """What can be picked up."""
@@ -143,14 +146,15 @@ class BabyAIAgent(Agent):
         """The view from above, the agent as ``^`` at its lower edge; ``+`` is a door, ``/`` an open one."""
         view, size = View(observation["image"]), len(observation["image"])
         carried = f"carries a {view.carried.words}" if view.carried else ""
-        words = [str(observation["mission"]), carried, *view.seen(), *[""] * size]
+        mission = textwrap.wrap(str(observation["mission"]), WIDTH - 2 * size - 2)
+        words = [*mission, carried, *view.seen(), *[""] * size]
         lines = []
         for row in range(size):
             tiles = [view.tile(size - 1 - row, right) for right in range(-(size // 2), size // 2 + 1)]
             signs = ["/" if tile.door == "open" else SIGNS[tile.kind] for tile in tiles]
             if row == size - 1:
                 signs[size // 2] = "^"
-            lines.append(f"{' '.join(signs)}   {words[row]}".rstrip()[:60])
+            lines.append(f"{' '.join(signs)}   {words[row]}".rstrip()[:WIDTH])
         return "\n".join(lines)
 
     def extract_action(self, response: str) -> ActionReading:

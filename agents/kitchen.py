@@ -26,6 +26,7 @@ WORK = (1, 1, 3, 1, 1, 1)
 """Steps that each action takes where it leads."""
 PLACES = tuple(STANDS)
 ON_PLATE = ("nothing", "tomato", "onion", "tomato and onion")
+SHORT = ("nothing", "tomato", "onion", "both")
 HANDS = ("nothing", "raw tomato", "raw onion", "chopped tomato", "chopped onion")
 SIZES = (len(ON_PLATE), len(PLACES), len(HANDS), len(ON_PLATE))
 """Of order, place, hands and plate in an observation."""
@@ -163,5 +164,6 @@ class KitchenAgent(Agent):
             cells = [
                 [State(order, PLATE, hands, on).number for on in range(len(ON_PLATE))] for hands in range(len(HANDS))
             ]
-            panels.append(Panel(ON_PLATE[order], list(HANDS), ["-", "T", "O", "T+O"], cells, "hands", "plate"))
+            rows = [words.replace("chopped", "cut") for words in HANDS]
+            panels.append(Panel(SHORT[order], rows, ["-", "T", "O", "T+O"], cells, "hands", "plate"))
         return PolicyMap(panels, signs="TOCPSX", best=self.first_actions)

@@ -13,6 +13,7 @@ import string
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ NOT_OF_THE_GAME = {
 """Words of commands to the interpreter, which would leave the episode or write files, and of several in one."""
 MOST_LETTERS = 200
 """Of a command."""
+TRIAL_S = 60
+"""Seconds that a foreign game has to begin."""
 TURNS = 50
 """Of an episode at most, if ``max_episode_steps`` is not given."""
 
@@ -54,11 +57,13 @@ class TextGame(gymnasium.Env[str, str]):
         """Begin a game that is in a file, or one that TextWorld makes by `settings`.
 
         Raises:
-            EnvError: TextWorld refused the settings.
+            EnvError: TextWorld refused the settings, or cannot play the file.
         """
         import textworld
 
         path = made(game, settings) if game.startswith("tw-") else game
+        if path == game:
+            _require_playable(game, Path(game).stat().st_mtime)
         self.action_space = gymnasium.spaces.Text(MOST_LETTERS, charset=string.printable)
         self.observation_space = gymnasium.spaces.Text(10_000, charset=string.printable)
         self._game = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
@@ -87,6 +92,34 @@ class TextGame(gymnasium.Env[str, str]):
 
     def close(self) -> None:
         self._game.close()
+
+
+@cache
+def _require_playable(game: str, changed: float) -> None:
+    """Refuse a file on which the interpreter fails, which ends the whole process: it is begun in another one first.
+
+    Raises:
+        EnvError: TextWorld cannot play it.
+    """
+    begin = "import sys, textworld; textworld.start(sys.argv[1]).reset()"
+    # -P: nothing is imported from the working folder.
+    command = [sys.executable, "-P", "-c", begin, game]
+    try:
+        run = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TRIAL_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvError(f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s") from error
+    if run.returncode:
+        told = (run.stdout.strip().splitlines() or [f"its interpreter ended with {run.returncode}"])[-1].strip()
+        raise EnvError(f"it is no game that TextWorld can play: {told}")
 
 
 def _info(state: Mapping[str, Any]) -> dict[str, Any]:
