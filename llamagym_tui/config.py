@@ -264,6 +264,11 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that follow from the first batch's episodes, by their dotted names, with the reason for their values; an
     empty one: not measured yet."""
 
+    @property
+    def cuts_episodes(self) -> bool:
+        """Whether batches end in the middle of episodes; the first one that is measured never does."""
+        return self.ppo.cuts_episodes and all(self.measured.values())
+
 
 C = TypeVar("C", bound=Struct)
 

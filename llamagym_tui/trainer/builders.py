@@ -131,7 +131,7 @@ class Builders:
             n_envs=config.n_envs,
             max_turns=config.max_turns,
             batch_turns=config.ppo.batch_size,
-            cuts_episodes=config.ppo.cuts_episodes,
+            cuts_episodes=config.cuts_episodes,
             seed=seed,
             emit=emit,
             episode_limit=config.episodes,

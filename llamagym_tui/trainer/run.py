@@ -145,19 +145,19 @@ class Run:
 
     def _measure(self, batch: Sequence[Any]) -> None:
         """Take the settings that follow from the first batch; those that were changed meanwhile stay."""
+        if not batch or all(self.config.measured.values()):
+            return
         changes = changes_since(self.given, self.config)
         wanted = [name for name, why in self.config.measured.items() if not why and name not in changes]
-        ended = [episode for episode in batch if not episode.goes_on] if wanted else []
-        if not ended:
-            return
         from llamagym_tui.engine.learning.measured_settings import measured_settings
 
-        found = measured_settings(ended)
+        found = measured_settings(batch)
         values = {name: found[name].value for name in wanted}
         reasons = {name: found[name].reason for name in wanted}
         self.given = with_measured(self.given, values, reasons)
         self._apply(with_measured(self.config, values, reasons))
-        self._emit(events.SettingsMeasured(values=values, reasons=reasons))
+        if wanted:
+            self._emit(events.SettingsMeasured(values=values, reasons=reasons))
 
     def react_to_update(self) -> None:
         """Roll back from a collapse, or warn of one, and keep what is good; write a checkpoint if it is time."""
@@ -241,7 +241,7 @@ class Run:
             self._monitor.forget()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
-            self.rollout.batch_turns, self.rollout.cuts_episodes = config.ppo.batch_size, config.ppo.cuts_episodes
+        self.rollout.batch_turns, self.rollout.cuts_episodes = config.ppo.batch_size, config.cuts_episodes
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""

@@ -391,3 +391,28 @@ def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage):
     stage.config = replace(stage.config, measured=dict.fromkeys(names, ""))
     stage.play("measured")
     assert stage.learnt("measured") == stage.learnt("fixed")
+
+
+def test_the_first_batch_is_measured_whole_although_later_ones_shall_cut_episodes(stage):
+    ppo = replace(PPO, batch_size=32, whole_episodes=False)
+    stage.config = replace(stage.config, history=0, ppo=ppo, measured={"ppo.gamma": ""})
+    whole = [True]
+
+    def noted(session: Session, run: Any) -> None:
+        whole[:] = [whole[0] and not run.rollout.cuts_episodes] if not run.ppo.updates else whole
+        advance(session, run)
+
+    advance = Session._advance
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Session, "_advance", noted)
+        _, session = stage.play("run")
+    assert whole == [True]
+    assert session.active_run.rollout.cuts_episodes
+    assert all(session.active_run.config.measured.values())
+
+
+def test_settings_that_were_all_changed_live_are_not_waited_for(stage):
+    stage.config = replace(stage.config, measured={"ppo.gamma": ""})
+    events, session = stage.play("changed", first=ChangeSettings(changes={"ppo.gamma": 0.5}))
+    assert not [event for event in events if isinstance(event, SettingsMeasured)]
+    assert session.active_run.config.measured == {}
