@@ -368,13 +368,10 @@ def changed(config: RunConfig, changes: Mapping[str, Value]) -> RunConfig:
     Raises:
         ConfigError: a setting cannot change live, or its value is outside its range; the message names it.
     """
-    values = msgspec.to_builtins(config)
-    for name, value in changes.items():
+    for name in changes:
         if name not in LIVE:
             raise ConfigError(f"{name} cannot be changed while the run is under way; these can: {', '.join(LIVE)}.")
-        group, key = place_of(values, name)
-        group[key] = value
-    now = from_dict(RunConfig, values)
+    now = from_dict(RunConfig, in_sections(changes, msgspec.to_builtins(config)))
     if now.ppo.kl_target is not None and "ppo.kl_coef" in changes:
         raise ConfigError(
             "ppo.kl_coef is adapted by itself while there is a ppo.kl_target; change that, or set it to None."
@@ -402,10 +399,7 @@ def changes_to_restore(config: RunConfig, earlier: Mapping[str, Change]) -> dict
 
 def with_measured(config: RunConfig, values: Mapping[str, Value], reasons: Mapping[str, str]) -> RunConfig:
     """The settings with the values that were measured; no other ones are to be measured any more."""
-    known = msgspec.to_builtins(config)
-    for name, value in values.items():
-        group, key = place_of(known, name)
-        group[key] = value
+    known = in_sections(values, msgspec.to_builtins(config))
     return from_dict(RunConfig, known | {"measured": dict(reasons)})
 
 
@@ -431,9 +425,12 @@ def setting_types(kind: type[Struct] = RunConfig) -> dict[str, Any]:
     return types
 
 
-def place_of(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The dictionary that holds a setting of a dotted name, made if it is not there, and the setting's key in it."""
-    *path, key = name.split(".")
-    for part in path:
-        values = values.setdefault(part, {})
-    return values, key
+def in_sections(named: Mapping[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """`known` with settings by their dotted names put into its sections, which are made if they are not there."""
+    for name, value in named.items():
+        *path, key = name.split(".")
+        section = known
+        for part in path:
+            section = section.setdefault(part, {})
+        section[key] = value
+    return known

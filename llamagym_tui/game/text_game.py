@@ -61,12 +61,13 @@ class TextGame(gymnasium.Env[str, str]):
         """
         import textworld
 
-        path = made(game, settings) if game.startswith("tw-") else game
-        if path == game:
+        if game.startswith("tw-"):
+            game = str(made(game, settings))
+        else:
             _require_playable(game, Path(game).stat().st_mtime)
         self.action_space = gymnasium.spaces.Text(MOST_LETTERS, charset=string.printable)
         self.observation_space = gymnasium.spaces.Text(10_000, charset=string.printable)
-        self._game = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
+        self._game = textworld.start(game, textworld.EnvInfos(**dict.fromkeys(INFOS, True)))
         self._info: dict[str, Any] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from llamagym_tui.config import place_of, setting_types
+from llamagym_tui.config import in_sections, setting_types
 from llamagym_tui.errors import UsageError
 
 OPTIONS_OF = {
@@ -43,9 +43,8 @@ def settings(assignments: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"--set does not take {name}: it is given by {OPTIONS_OF[name]}.")
         if name not in types:
             raise UsageError(f"--set knows no {name!r}; {_near(name, list(types))}.")
-        section, key = place_of(read, name)
-        section[key] = _value(name, text, types[name])
-    return read
+        read[name] = _value(name, text, types[name])
+    return in_sections(read, {})
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

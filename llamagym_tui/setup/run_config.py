@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, place_of, setting_types
+from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, in_sections, setting_types
 from llamagym_tui.errors import PromptFileError, UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
@@ -73,13 +73,10 @@ def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> di
     """
     from llamagym_tui.setup.assignments import OPTIONS_OF, merged
 
-    found: dict[str, Any] = {}
-    for name, value in agent_class.run_settings.items():
+    for name in agent_class.run_settings:
         if name not in setting_types() or name in OPTIONS_OF:
             raise UsageError(f"{agent_class.__name__}.run_settings has {name!r}, which is no setting of a run.")
-        section, key = place_of(found, name)
-        section[key] = value
-    return merged(found, given)
+    return merged(in_sections(agent_class.run_settings, {}), given)
 
 
 def _has(settings: Mapping[str, Any], name: str) -> bool:
