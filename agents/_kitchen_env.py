@@ -1,7 +1,5 @@
 """The kitchen as a Gymnasium environment, with its table of transitions; its rules are in `kitchen`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """FrozenLake8x8-v1 without slipping: four times the ice, and 14 steps at least."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """FrozenLake-v1 on ice that slips: two of three steps go to a side, and luck has its part in every episode."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

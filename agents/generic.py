@@ -5,8 +5,6 @@ spaces, the ranges, and what is known of Gymnasium's own environments. An agent 
 plays better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 Any challenge of its maker (``tw-cooking``) and any game file (``my_game.z8``) goes to this agent, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 

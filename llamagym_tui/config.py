@@ -4,8 +4,6 @@ Knows nothing of torch: the UI process reads and shows these too. `msgspec` carr
 ``config.json``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import cache

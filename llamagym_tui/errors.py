@@ -4,8 +4,6 @@ Each message is one sentence, or two, with what happened, where, and what to do 
 prints it as it is. Causes are chained with ``from``; of an error of other people's code, `described` gives the line.
 """
 
-from __future__ import annotations
-
 import os
 
 MOST_WORDS = 300

@@ -4,8 +4,6 @@ Any other causal LM works too, by hub id or path, with the general defaults. Kno
 process may list it. The user's own settings win over an entry, and an entry over the general defaults.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ a device in a file's place never holds anybody up; what is made is readable by i
 that is removed, never leads out of its folder through a link.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -4,8 +4,6 @@ It handles the three autoreset modes. With a reset in the next step, that step i
 step, the last observation is in the infos. With resets disabled, the caller resets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

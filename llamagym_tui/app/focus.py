@@ -4,8 +4,6 @@ Textual takes the focus from hidden widgets, and in a terminal below the least s
 the keys of a list would be dead after the terminal has grown again.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from textual.app import App

@@ -3,8 +3,6 @@
 A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notification, never the start.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ that the window started, and not to the app if that process started it, as `make
 its terminal has hung up: from then on reading gives nothing, at once and for ever, and writing fails.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -4,8 +4,6 @@ The child is never an orphan: its commands end when this process does, and it ex
 command, waits, terminates, then kills. Everything that the child prints goes to the run's log, not to the terminal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """``llamagym-tui demos``: files of demonstrations are generated, checked, listed, merged and exported."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

@@ -4,8 +4,6 @@ A first word that is no command is an agent to play with. Every error becomes on
 code (1 failed, 2 usage); a traceback is shown with ``--debug`` only.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence

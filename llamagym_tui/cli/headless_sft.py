@@ -4,8 +4,6 @@ It is the trainer's own session, driven by the same commands as the playground's
 `train --resume` goes on from. Stdout carries one line, as in `headless`.
 """
 
-from __future__ import annotations
-
 import queue
 from typing import Any
 

@@ -3,8 +3,6 @@
 A sink of a session's events; shows how far the run is on its way to its limit, and how well it plays.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections import deque

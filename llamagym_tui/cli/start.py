@@ -4,8 +4,6 @@ Typer builds a validator for every option, which takes about as long as the firs
 line goes around it, and means exactly what it would mean through it.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -5,8 +5,6 @@ lines are written to ``<path>.trash`` first. Lines are identified by their bytes
 another program stay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple

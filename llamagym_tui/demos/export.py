@@ -4,8 +4,6 @@ Both are made from a file that this program wrote. `datasets`, which TRL depends
 then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Rules run from the outside in: bytes, JSON, form, conversation, figures; a line 
 later ones that build on it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Iterator

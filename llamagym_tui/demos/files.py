@@ -4,8 +4,6 @@ A person's episodes land in the user's data folder, one file an agent; `datasets
 `demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Writers take turns by a lock file; a write that fails is taken back; a torn last
 moved aside before the next one is added. No line is read beyond `MOST_LINE`. Knows nothing of what the lines mean.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 A file in which `demos check` finds a fault, or whose replies the agent reads as other actions, is never trained on.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple

@@ -5,8 +5,6 @@ A policy learns these things whether they are meant or not. One hand and one hon
 parse failures from 0 to 16 %.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

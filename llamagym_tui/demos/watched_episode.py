@@ -4,8 +4,6 @@ Holds the episode under way and the one that ended last, with their whole texts.
 missed is dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -3,8 +3,6 @@
 `add` and `saved` return at once; `save` and `take_back` may block for a moment and may be called in any thread.
 """
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Page cache counts as free, because the system gives it back. None where the system does not report it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

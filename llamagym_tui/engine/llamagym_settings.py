@@ -3,8 +3,6 @@
 Names are LlamaGym's (TRL's), or ours; a group before a slash (``generate/temperature``) is dropped, as LlamaGym does.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any

@@ -23,8 +23,6 @@ and the peak is what stays, plus the largest of what comes and goes: rollout, up
 `base` is what the process holds before: the interpreter with its libraries, or the driver's context on a GPU.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

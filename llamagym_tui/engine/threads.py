@@ -5,8 +5,6 @@ work, measured alternately with the best count so far. For large models an updat
 of their layers are measured.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

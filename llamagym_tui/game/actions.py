@@ -4,8 +4,6 @@ How the action was read is kept, because a policy that is only understood by key
 format. Knows nothing of models or environments.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Chat messages and conversations, in the form that chat templates and TRL's datasets take."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict
 

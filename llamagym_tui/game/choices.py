@@ -3,8 +3,6 @@
 Keys are the agent's, then digits and letters that it leaves free.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Bounded whatever is drawn, and without the codes by which a renderer colours a t
 What a user's code or an environment raises over a drawing is no drawing, and no reason to end a game.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ The one place that calls an agent's methods on a state. Each gets as much of obs
 signature takes, so that agents written for the observation alone run unchanged.
 """
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ What `Agent.policy_map` returns. The trainer computes the action probabilities i
 the first turn of an episode; the screen of the map draws them next to the best actions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 

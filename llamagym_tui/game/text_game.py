@@ -4,8 +4,6 @@ What an agent may need stands in `info`: admissible commands, those that win, de
 is imported when an environment is made; a game that was made stays in the user's cache folder.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -4,8 +4,6 @@ A command is acted on between environment steps and confirmed by an event; the U
 confirmed.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

@@ -8,8 +8,6 @@ What cannot be written waits, and is written once it can be. A line torn by a cr
 when the log is opened again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

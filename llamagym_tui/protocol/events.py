@@ -4,8 +4,6 @@ The same structs go over the wire, into the run folder's ``events.jsonl`` (one J
 state that every screen shows.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

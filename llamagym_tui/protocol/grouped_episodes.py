@@ -4,8 +4,6 @@ Their order within the event, a fraction of a second, is not kept; read again th
 random, the same each time.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

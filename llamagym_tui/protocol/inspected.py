@@ -3,8 +3,6 @@
 Log-probabilities are in nats, at the temperature under which the reply was sampled.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

@@ -5,8 +5,6 @@ or `echo_json`, and what a screen draws is looked at once more, line by line (`s
 saved is the raw text.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any, Final, TextIO

@@ -1,7 +1,5 @@
 """The layout of a policy map: the records of `events.PolicyMapLaidOut`."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

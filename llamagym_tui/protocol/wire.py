@@ -5,8 +5,6 @@ make it allocate more than `MAX_FRAME_BYTES`. ``Hello`` and ``StartRun`` carry t
 broken pipes stay ``OSError``, because their meaning differs by side.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import BinaryIO, TypeVar
 

@@ -4,8 +4,6 @@ Every fault of the file becomes an `AgentFileError` that names file and line: sy
 it is imported, no agent or several in it, a missing method or `env_id`. Which file is meant is up to the catalog.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

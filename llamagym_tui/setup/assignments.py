@@ -4,8 +4,6 @@ A value is read as the type of its setting, and checked by itself, so that a mis
 only several settings together show is left to `config.from_dict`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin

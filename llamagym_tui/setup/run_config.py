@@ -4,8 +4,6 @@ What is not given comes from the model's entry in the registry, then from the se
 from the settings of the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast

@@ -4,8 +4,6 @@ A run folder that came from somebody else can name any Python file, or ``module:
 that this user once typed is trusted, edited or not; any other one by the content that the user agreed to.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import msgspec

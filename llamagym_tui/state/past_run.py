@@ -5,8 +5,6 @@ in small pieces, so that nobody waits for it, and ends where the events of the n
 the run state is. Knows no screen.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 which confirms requests, drops refused ones, and gives the same object where an event changes nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, assert_never
 

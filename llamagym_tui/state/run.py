@@ -6,8 +6,6 @@ which give the same object where nothing changes: a request that is pending is n
 however long the run lasts. It knows neither Textual nor the process that sends the events.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ A summary is made by reading the events once and kept in the run folder with the
 so that a longer run is read on from there, and one that has not changed not at all.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any, Literal

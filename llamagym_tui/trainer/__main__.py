@@ -5,8 +5,6 @@ parent is gone), or by an error; within `GRACE_S` of the end of its commands in 
 Exit codes: 0 stopped, 1 failed, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import logging
 import os

@@ -14,8 +14,6 @@ returns once a lake is crossed every time) is no sign. Three things are looked f
 Pure: figures and texts in, verdict out. What to do about it is up to `llamagym_tui.trainer.run`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence

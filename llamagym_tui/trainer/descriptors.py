@@ -4,8 +4,6 @@ Works on file descriptors, which covers C libraries and child processes too, on 
 nothing heavy: it has to come before everything that might print.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -6,8 +6,6 @@ place has the number. All other events arrive, in order and however late; those 
 so that a night of them takes some megabytes.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import zlib

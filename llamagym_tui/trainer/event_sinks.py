@@ -4,8 +4,6 @@ A sink that can take no more events (a pipe without a reader) is dropped with on
 nothing. One that has something to report returns a sentence, which becomes a warning.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

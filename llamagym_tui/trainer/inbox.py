@@ -1,7 +1,5 @@
 """Commands that were requested and not handled yet, in the order in which they came."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 from collections import deque

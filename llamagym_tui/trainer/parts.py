@@ -1,7 +1,5 @@
 """Loads the parts of a session, in their order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A session is in one phase at a time and changes it through `entered`; what the t
 session and raises. The values are the words of ``PhaseChanged``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

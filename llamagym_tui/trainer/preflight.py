@@ -4,8 +4,6 @@ Conversations are measured by a few episodes of random actions with the model's 
 trained policy is longer than these, the estimate does not know.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import random

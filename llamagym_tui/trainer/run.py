@@ -4,8 +4,6 @@ Each method is one thing that happens between two steps and reports it in events
 is up to the session. Live changes are kept in the checkpoints, and a resumed run restores them.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -6,8 +6,6 @@ an event reports what has already happened. What lasts long (an update, an evalu
 should end. The session owns phases, commands and pace; it sends each command to the part of the `Run` that owns it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -4,8 +4,6 @@ Roles are named in text, colour only helps: each piece names a style of the `Con
 comes from a model, an environment or a file goes through `literal` here, before it is wrapped or measured.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, assert_never
 
 from llamagym_tui.protocol.events import ActionsWeighed, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished

@@ -1,7 +1,5 @@
 """The line in which one searches a conversation: a text, and which match of how many is seen."""
 
-from __future__ import annotations
-
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal

@@ -1,7 +1,5 @@
 """A search through a conversation: every match of a text, in order, while newer entries come and the oldest go."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ follows the tail until the reader scrolls away, and again once they are back at 
 and searched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

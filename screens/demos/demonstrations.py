@@ -4,8 +4,6 @@ Threads read, check and change the file, one after the other. Deletions and edit
 left, and deleted episodes stay in the file's trash.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

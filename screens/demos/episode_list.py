@@ -4,8 +4,6 @@
 episodes. Here only lines in view are ever measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """The dialog for the least return of the model's watched episodes that are kept automatically."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual import on

@@ -3,8 +3,6 @@
 What is typed and not applied stays on disk, for the next time that the turn is edited.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Reads only; `edits` changes the file, and the file is read again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from operator import eq, ge, gt, le, lt

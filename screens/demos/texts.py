@@ -1,7 +1,5 @@
 """Demonstrations as text: one episode with its faults, and counts of many."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Files are checked as a whole before training is requested, and their faults are 
 dialog is closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from functools import partial

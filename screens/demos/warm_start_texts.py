@@ -1,7 +1,5 @@
 """A warm start as text: the files, the progress of the training, and the evaluations before and after."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import assert_never
 

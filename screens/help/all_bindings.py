@@ -4,8 +4,6 @@ Collects them; a key is bound in `BINDINGS` of its screen or widget, those of th
 modules, and those of every screen in `llamagym_tui.app`.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterable, Iterator
 from importlib import import_module

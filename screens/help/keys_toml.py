@@ -10,8 +10,6 @@ A name is the id of a binding, a value one key or several with commas between. A
 out, with a sentence that explains why; the others apply. The bindings are passed in, by `all_bindings`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Five hints at the first start. Once they were skipped or read to the end, they are never shown again."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import ClassVar

@@ -5,8 +5,6 @@ It shows the inspection in the run state, and requests it from the trainer when 
 chosen, and after every update. The sentences and rows are made by `texts`.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 from rich.cells import set_cell_size

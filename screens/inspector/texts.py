@@ -3,8 +3,6 @@
 Tokens are literal: spaces, line ends and control characters are shown as visible characters.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The dialog can be left while an evaluation is under way; banner and conversation show the result, too.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual import on

@@ -4,8 +4,6 @@ The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds 
 fixed range are judged against the run's own past where that is meaningful, and left to the reader where it does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple

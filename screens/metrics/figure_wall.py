@@ -1,7 +1,5 @@
 """Charts of the figures of a run: one large with its meaning, and all the charted ones in small."""
 
-from __future__ import annotations
-
 import math
 from statistics import fmean
 

@@ -3,8 +3,6 @@
 A list chooses the figure whose chart is large; where there is room the most telling ones stand below it in small.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual import on

@@ -1,7 +1,5 @@
 """The lists of home: agents, each with its picture and its line; models, with size and whether they are here."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Two past runs compared: curves of mean return in one chart, results, and the settings that differ."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar
 

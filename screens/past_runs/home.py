@@ -1,7 +1,5 @@
 """Home: an agent to play, a model to play with, and the recent runs, to resume or to replay."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 The events are read on in small pieces while the beginning is played already.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Lines stand at once, and are filled in as the events of each run are read in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Past runs as a table: its columns, the text in each, and the orders in which it can stand. Draws nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The screen of all past runs: a table to sort, from which runs are replayed, resumed or compared."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 A click or a drag requests another time with `Sought`; the row itself plays nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What a person's table and the wheel share: actions on the agent's keys or by click, and a sentence before them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from textual import on

@@ -5,8 +5,6 @@ environment of its own in this process, independent of the trainer. Threads make
 demonstrations, so that keys never wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager

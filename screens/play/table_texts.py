@@ -1,7 +1,5 @@
 """The texts around a person's table: choices, hint, score, and where the episodes went."""
 
-from __future__ import annotations
-
 from textual.content import Content
 
 from llamagym_tui.demos.human_game import HumanGame

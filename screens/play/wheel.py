@@ -4,8 +4,6 @@ Shows the run's own conversation, the reply that the agent would give, and the a
 environment; a key acts only in a turn for which the trainer awaits an action. Closes when the wheel is let go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar

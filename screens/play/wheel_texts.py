@@ -1,7 +1,5 @@
 """The texts around the wheel: who acts, the reply that the agent would give, the actions on their keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from textual.content import Content

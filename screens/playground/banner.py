@@ -1,7 +1,5 @@
 """What a person has to know now, as sentences: a dead trainer, a mode without training, what waits for confirmation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` explains each."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from textual.content import Content

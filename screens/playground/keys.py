@@ -4,8 +4,6 @@ Its actions are methods of `playground.py`, `steer_actions.py` and `watch_action
 are the app's.
 """
 
-from __future__ import annotations
-
 from textual.binding import Binding, BindingType
 
 POLICY_MAP = "What the policy does in each state, and what is best."

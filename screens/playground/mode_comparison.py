@@ -3,8 +3,6 @@
 `llamagym_tui.state.play_counts` defines which episodes each side is of.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from textual.content import Content

@@ -1,7 +1,5 @@
 """What stands around the conversation: sentences and the drawing above it, curve and figures next to it or below."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from textual.app import ComposeResult

@@ -2,8 +2,6 @@
 wherever prompt, mode or a setting changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from textual.app import ComposeResult

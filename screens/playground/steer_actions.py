@@ -4,8 +4,6 @@ A mixin of the playground: it opens dialogs and posts what they request. What ma
 run state, `steering_allowed`, which keys and command palette share.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from textual.screen import Screen

@@ -1,7 +1,5 @@
 """A line on what is watched, and how fast; absent while the first environment is watched at full speed."""
 
-from __future__ import annotations
-
 from textual.content import Content
 from textual.widget import Widget
 

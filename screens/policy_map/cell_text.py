@@ -1,7 +1,5 @@
 """Text and colours of a cell of a policy map; nothing is shown by colour alone."""
 
-from __future__ import annotations
-
 from textual.app import App
 from textual.color import Color
 from textual.style import Style

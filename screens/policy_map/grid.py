@@ -5,8 +5,6 @@ which the policy differs from the optimal strategy is marked ×. Keys and mouse 
 `Pointed`. Sizes come from `grid_layout`, texts and colours from `cell_text`.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from rich.cells import set_cell_size

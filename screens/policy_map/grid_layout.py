@@ -3,8 +3,6 @@
 The optimal strategy stands next to each panel where there is room. Sizes are in cells of the terminal.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut

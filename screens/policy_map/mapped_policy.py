@@ -3,8 +3,6 @@
 Built from the events of the trainer; knows neither Textual nor the trainer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property

@@ -5,8 +5,6 @@ It shows the last map of the trainer, with its update and system prompt. While t
 trainer computes the map often; once it is closed, rarely again.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual import on

@@ -3,8 +3,6 @@
 Each agent has one draft, kept from the first change until it is applied or discarded.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

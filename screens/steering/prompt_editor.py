@@ -4,8 +4,6 @@ A prompt is shown as active once the trainer has confirmed it, and as pending un
 its first change until it is applied or is the prompt again. Below it are the versions so far, with their mean returns.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

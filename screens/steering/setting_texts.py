@@ -4,8 +4,6 @@ What a setting takes is derived from its type in `config`, so the two cannot dif
 by `config`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Input is checked while it is typed; enter requests the change. A value is shown 
 confirmed it. Titles and meanings are in `setting_texts`.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual import on

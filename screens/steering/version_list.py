@@ -1,7 +1,5 @@
 """Versions of the system prompt with the returns under each, and the word-by-word difference of two prompts."""
 
-from __future__ import annotations
-
 import re
 from difflib import SequenceMatcher
 

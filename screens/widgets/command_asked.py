@@ -3,8 +3,6 @@
 The message bubbles to the app, which alone records requests in the run state and sends them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from textual.message import Message

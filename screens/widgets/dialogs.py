@@ -1,7 +1,5 @@
 """Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ Textual's `Footer` mounts a widget for each key after the first paint. Here too 
 tooltip. `key_of` and `moved_key` name a key in sentences, where a person may have moved it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Literal text as Textual draws it: without markup, and looked at once more before it reaches the terminal."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

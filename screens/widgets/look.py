@@ -1,7 +1,5 @@
 """How the app looks: theme, colours of charts, exported pictures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

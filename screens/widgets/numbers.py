@@ -1,7 +1,5 @@
 """Numbers as screens show them: the one place for their formats, on top of `llamagym_tui.returns`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Textual draws the track as a background colour alone, which NO_COLOR removes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.segment import Segment, Segments

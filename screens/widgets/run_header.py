@@ -1,7 +1,5 @@
 """The top row: agent, model, mode, phase and speed of a run, as the trainer has confirmed them."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import ClassVar, get_args
 

@@ -1,7 +1,5 @@
 """Inputs into which no control characters can be pasted; the lines of a paste become words of one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

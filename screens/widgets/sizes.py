@@ -1,7 +1,5 @@
 """Sizes of the terminal: at which screens change their layout, and what is shown where there is no room at all."""
 
-from __future__ import annotations
-
 from textual.events import Resize
 from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType

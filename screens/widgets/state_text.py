@@ -1,7 +1,5 @@
 """A text about a run, drawn again only when the state or its own size changes."""
 
-from __future__ import annotations
-
 from textual.content import Content
 from textual.widget import Widget
 

@@ -1,7 +1,5 @@
 """A text area for a draft."""
 
-from __future__ import annotations
-
 from textual.events import Paste
 from textual.widgets import TextArea
 

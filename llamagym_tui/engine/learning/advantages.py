@@ -3,8 +3,6 @@
 T steps of the episodes of a batch, which are their turns or their tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

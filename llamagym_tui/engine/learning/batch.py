@@ -5,8 +5,6 @@ forward is of trees of similar size. Notation: S places whose logits are needed,
 M branches, A admissible tokens or replies.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

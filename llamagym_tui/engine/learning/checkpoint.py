@@ -5,8 +5,6 @@ everything else as msgpack, neither of which can run code. All of it is read and
 anything is put into it. Where the folders stand is up to `llamagym_tui.engine.learning.checkpoint_folders`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

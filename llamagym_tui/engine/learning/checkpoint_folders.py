@@ -5,8 +5,6 @@ links to the same files. So after a crash at any moment a whole one is there. Li
 are removed, never followed. What is in a checkpoint is up to `llamagym_tui.engine.learning.checkpoint`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

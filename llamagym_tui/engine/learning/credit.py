@@ -5,8 +5,6 @@ there the environment moves, `gamma` and `lam` mean the same under both, and lon
 someone else chose stays one step, without loss. K turns and D decisions of a batch; T steps, which are either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 They are sums over tokens; `ppo` divides by the number of turns.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -5,8 +5,6 @@ noise: they get a discount, a lambda, and batches of several episodes' length th
 way have ended. Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

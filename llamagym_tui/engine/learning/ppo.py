@@ -6,8 +6,6 @@ tokens of a reply neither earn nor dilute; and the entropy bonus is on the actio
 replies part, not on the vocabulary.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import deque

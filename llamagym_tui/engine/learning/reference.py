@@ -4,8 +4,6 @@ Full fine-tuning needs a frozen copy of the model. With an adapter none is neede
 the weights that the adapter had at the start, put back for a forward. They take little memory.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -5,8 +5,6 @@ episodes count once, or the one path that succeeds most often would displace all
 checkpoints; after a roll back it begins empty.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable
 from itertools import accumulate

@@ -3,8 +3,6 @@
 Lines and cosines over updates, a warm-up, and the controller that holds the KL to the reference at a target.
 """
 
-from __future__ import annotations
-
 import math
 
 from llamagym_tui.config import PPOConfig

@@ -6,8 +6,6 @@ policy's own weights change in place (its adapter alone, if it has one); the val
 TRL takes seconds to import, so that happens when training begins.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import tempfile

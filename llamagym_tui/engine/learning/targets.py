@@ -4,8 +4,6 @@ Pure arithmetic over what was sampled and what the models computed of it; `ppo` 
 of a batch; U of these two what has a value of its own, by `credit`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The figures of an update: sums while it runs, means at its end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Why a model does not load, in one sentence, and before much was downloaded or read."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

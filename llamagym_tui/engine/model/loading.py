@@ -4,8 +4,6 @@ The bundled model and local folders are loaded without contacting any hub. Only 
 code is run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ weights again. Unlike autocast this leaves attention in fp32, which on CPUs is t
 so that log-probabilities are not rounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

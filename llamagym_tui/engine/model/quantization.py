@@ -3,8 +3,6 @@
 They are frozen; an adapter on top of them is trained.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from typing import Any

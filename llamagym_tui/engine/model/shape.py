@@ -4,8 +4,6 @@ Weights are counted on a model without storage (torch's meta device), so any arc
 counted exactly. Notation: D hidden size, Q heads times head size, F width of the feed-forward layers, V vocabulary.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ same beyond any local window; a model whose state is of another kind, whose posi
 window is its own secret fails here, and each of its conversations is computed whole.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """How probable each action is on some prompts: of sampling its canonical reply, or of choosing it by score."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

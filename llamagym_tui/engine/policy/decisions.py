@@ -6,8 +6,6 @@ the same functions as the rollout. Notation: S places of logits, N scored tokens
 admissible tokens or replies, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ prompt has: the last ones that the policy's `history` keeps, and of these as man
 the whole conversation, turns share a segment, unless the template rewrites history; else each turn is one of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Slots of a model that shares nothing: each conversation is kept as ids, and computed whole for every reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

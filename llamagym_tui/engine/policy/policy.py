@@ -4,8 +4,6 @@ Sampling and scoring use the same temperature, no dropout, and log-probabilities
 PPO scores the distribution that was sampled. So the first ratio of an update is 1 up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial

@@ -4,8 +4,6 @@ It holds hidden states, for the last token of a prompt and the tree of admissibl
 values: it serves prompts after whose reply nothing goes on. A reply that leaves the tree needs its prompt computed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from llamagym_tui.engine.model.forward import Encoded

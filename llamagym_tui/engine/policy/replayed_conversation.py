@@ -1,7 +1,5 @@
 """A recorded conversation, played back through the `Episode` that a rollout builds: its ids are those of a rollout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llamagym_tui.engine.policy.episode import Episode

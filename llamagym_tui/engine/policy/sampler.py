@@ -6,8 +6,6 @@ drawn from the whole distribution. Where nothing goes on after a reply, equal pr
 the policy is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Prompts that begin alike meet on one tree, so many of them cost little more than what they differ in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ own. Behind each prompt a tree of possible replies may be computed in the same f
 kept. Notation: B rows, M nodes of the tree, W columns of the cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ other tokens. An episode is one segment of ids; where a template rewrites histor
 run over turns, across segments.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

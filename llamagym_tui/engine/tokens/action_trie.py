@@ -6,8 +6,6 @@ there. Replies off the trie (free text) have no branches. The trie is a `TokenTr
 ahead, and what replies are scored on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

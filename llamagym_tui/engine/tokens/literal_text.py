@@ -5,8 +5,6 @@ the tokenizer by placeholders that nobody can guess; the template's own control 
 tokenizer, in which the spellings mean nothing. Text without such spellings is left as it is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

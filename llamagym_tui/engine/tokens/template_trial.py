@@ -4,8 +4,6 @@ A template is a program from outside. A process of its own renders conversations
 memory and length; it is killed at the first, and what it prints is not read. Raising an error is a template's right.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -6,8 +6,6 @@ Whether a template allows that (some rewrite history) is tested by rendering.
 Messages are text: a special token that is spelled out in one stays literal (`literal_text`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The training batch under way: its episodes that have ended, and whether it needs more of them."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal

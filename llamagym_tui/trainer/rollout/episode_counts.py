@@ -3,8 +3,6 @@
 Also the stopwatch that counts playing and training, but neither loading nor pauses nor evaluations.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

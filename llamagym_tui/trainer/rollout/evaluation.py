@@ -1,7 +1,5 @@
 """Evaluates the policy as it is: episodes in environments of their own, which count in no run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

@@ -4,8 +4,6 @@ Each is dropped, counted, and reported with its environment, number, step and th
 their numbers, end the run: one that is still under way, or has ended well, interrupts the row.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What is reported once about the agent and the episodes of a rollout, for people who may have made a mistake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from llamagym_tui.errors import MOST_WORDS

@@ -6,8 +6,6 @@ so that none is favoured either. A `Spectator` observes every episode and emits 
 While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any

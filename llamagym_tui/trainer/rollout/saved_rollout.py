@@ -4,8 +4,6 @@ An environment cannot be written to a file, but its episode can be repeated: the
 that gave the same observations and rewards is seen by comparing what is kept of both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 

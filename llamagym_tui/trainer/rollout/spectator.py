@@ -5,8 +5,6 @@ moment; of the episodes that ended, the best and the worst of a batch are kept. 
 environments and the longest episode. What a drawing is made of is kept for the last state of each episode alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple

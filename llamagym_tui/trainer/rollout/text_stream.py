@@ -1,7 +1,5 @@
 """Streams the text of a reply while its tokens come: pieces that join to the whole, never half a character."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 

@@ -4,8 +4,6 @@ Holds who acts where and what was chosen; that a step waits meanwhile is up to t
 same, so that it is known what it would have done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from llamagym_tui.errors import UsageError
