@@ -18,9 +18,12 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.timing import summary
+from benchmarks.timing import printed, summary
+from llamagym_tui.demos.expert_play import FIRST_SEED
 
 EVALUATION_SEED = 7
+APART = 1_000_000
+"""Between the first demonstrations of two seeds."""
 
 
 def main(
@@ -59,10 +62,24 @@ def main(
     print(f"median greedy return {statistics.median(found):+.4f}, worst {min(found):+.4f}")
 
 
-def evaluated(agent: str, model: Path, episodes: int, threads: str) -> dict[str, dict[str, Any]]:
+def evaluated(
+    agent: str, model: Path, episodes: int, threads: str, seed: int = EVALUATION_SEED
+) -> dict[str, dict[str, Any]]:
     """Summaries of greedy and of sampled play."""
-    words = ("--model", model, "--episodes", episodes, "--seed", EVALUATION_SEED, "--threads", threads)
+    words = ("--model", model, "--episodes", episodes, "--seed", seed, "--threads", threads)
     return {way: summary("eval", agent, *words, f"--{way}") for way in ("greedy", "sampled")}
+
+
+def expert_file(path: Path, agent: str, episodes: int, seed: int, env: Sequence[str] = ()) -> Path:
+    """Episodes of an agent's expert, which those of no other seed are.
+
+    Args:
+        path: of the file to write.
+        env: options that name the environment's keyword arguments.
+    """
+    first = ("--episodes", episodes, "--seed", FIRST_SEED + APART * seed)
+    printed("demos", "generate", agent, *env, *first, "--out", path)
+    return path
 
 
 def updates_of(run_dir: Path) -> list[dict[str, Any]]:

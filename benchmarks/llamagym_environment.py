@@ -7,19 +7,15 @@ The model keeps its weights: only the names of settings, the spelling of BPE mer
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import platformdirs
+from benchmarks import own_environment
 
 REQUIREMENTS = Path(__file__).with_name("llamagym_requirements.txt")
 LLAMAGYM = "llamagym==0.1.1"
-MADE = "made-from.txt"
-"""Written into the environment last, with the requirements that it was made from."""
 TEMPLATE = (
     "{% for message in messages %}"
     "{% if message['role'] == 'assistant' %} <|assistant|>{{ message['content'] }}<|end|>"
@@ -42,31 +38,17 @@ alone takes more than nine tenths of LlamaGym's time, which would say nothing ab
 """
 
 
-def default_folder() -> Path:
-    return Path(platformdirs.user_cache_dir("llamagym-tui", appauthor=False)) / "llamagym-0.1.1"
-
-
-def interpreter(folder: Path, python: str) -> Path:
+def interpreter(folder: Path | None, python: str | None) -> Path:
     """The Python of LlamaGym's environment, made first if it is not there.
 
     Args:
-        folder: of the environment.
-        python: that makes it, of version 3.11.
+        folder: of the environment. None: in the user's cache.
+        python: that makes it, of version 3.11. None: this one if it is, else the one of that name.
     Raises:
         subprocess.CalledProcessError: venv or pip failed; their error is on stderr.
     """
-    found = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    made_from = f"{LLAMAGYM}\n{REQUIREMENTS.read_text(encoding='utf-8')}"
-    if (folder / MADE).is_file() and (folder / MADE).read_text(encoding="utf-8") == made_from:
-        return found
-    print(f"Making an environment in {folder}: {LLAMAGYM} without its dependencies, and from {REQUIREMENTS.name}:")
-    print("  " + ", ".join(line for line in made_from.splitlines()[1:] if not line.startswith("#")), flush=True)
-    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [str(found), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, "--requirement", str(REQUIREMENTS)], check=True)
-    subprocess.run([*pip, "--no-deps", LLAMAGYM], check=True)
-    (folder / MADE).write_text(made_from, encoding="utf-8")
-    return found
+    place = (folder or own_environment.default_folder("llamagym-0.1.1")).expanduser().absolute()
+    return own_environment.interpreter(place, python or default_python(), REQUIREMENTS, [LLAMAGYM])
 
 
 def default_python() -> str:

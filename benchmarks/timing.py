@@ -112,16 +112,20 @@ def summary(*command: object, cwd: Path | None = None, env: Mapping[str, str] | 
         cwd: the checkout whose code runs; None: this one.
         env: variables; None: those of this process.
     """
-    words = [sys.executable, "-m", "llamagym_tui", *map(str, command), "--json"]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return json.loads(printed(*command, "--json", cwd=cwd, env=env).strip().splitlines()[-1])
+
+
+def printed(*command: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """What a command of `llamagym-tui` prints on stdout; see `summary`."""
+    words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env).stdout
 
 
 def machine() -> str:
     """Processor, cores, system and versions, in one line."""
     try:
-        printed = subprocess.run(["lscpu"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        facts = dict(line.split(":", 1) for line in printed.splitlines() if ":" in line)
+        lines = subprocess.run(["lscpu"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        facts = dict(line.split(":", 1) for line in lines if ":" in line)
         name, cores = facts["Model name"].strip(), facts["CPU(s)"].strip()
     except (OSError, subprocess.CalledProcessError, KeyError):
         name, cores = platform.processor() or platform.machine(), "?"

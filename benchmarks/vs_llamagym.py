@@ -62,8 +62,7 @@ def main(
     environment: Annotated[Path | None, typer.Option(help="Folder of LlamaGym's environment. (user's cache)")] = None,
     python: Annotated[str | None, typer.Option(help="Python 3.11 that makes it. (this one, or python3.11)")] = None,
 ) -> None:
-    folder = (environment or llamagym_environment.default_folder()).expanduser().absolute()
-    interpreter = llamagym_environment.interpreter(folder, python or llamagym_environment.default_python())
+    interpreter = llamagym_environment.interpreter(environment, python)
     print(machine(), flush=True)
     for count in threads or [1, 2]:
         compare(interpreter, count, repeats, seconds, change or [], seed)

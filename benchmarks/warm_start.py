@@ -23,18 +23,13 @@ from typing import Annotated, NamedTuple
 
 import torch
 import typer
-from typer.testing import CliRunner
 
 from benchmarks.exact_blackjack import expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
-from benchmarks.learning import EVALUATION_SEED
+from benchmarks.learning import EVALUATION_SEED, expert_file
 from benchmarks.timing import summary
-from llamagym_tui.cli.main import app
-from llamagym_tui.demos.expert_play import FIRST_SEED
 from llamagym_tui.engine.model.loading import local_path
 
-APART = 1_000_000
-"""Between the first demonstrations of two seeds."""
 RECENT = 5000
 """Training episodes behind a mean that is compared; on Blackjack its standard error is 0.013."""
 
@@ -77,7 +72,7 @@ def main(
     for seed in range(first_seed, first_seed + seeds):
         with tempfile.TemporaryDirectory() as folder:
             place, common = Path(folder), ("--seed", seed, "--threads", threads)
-            file = expert_file(place / "expert.jsonl", agent, demonstrations, FIRST_SEED + APART * seed)
+            file = expert_file(place / "expert.jsonl", agent, demonstrations, seed)
             if seed == first_seed:
                 row(seed, "base", "bundled", 0.0)
             before_s = children_s()
@@ -111,13 +106,6 @@ def exact_return(model: str) -> float:
     policy = load_policy(local_path(model) or Path(model))
     hits = hit_probabilities(policy, AGENT.get_system_prompt())
     return expected_return(lambda state: float(hits[state] > 0.5))
-
-
-def expert_file(path: Path, agent: str, episodes: int, seed: int) -> Path:
-    words = ["demos", "generate", agent, "--episodes", str(episodes), "--seed", str(seed), "--out", str(path)]
-    outcome = CliRunner().invoke(app, words)
-    assert outcome.exit_code == 0, outcome.output
-    return path
 
 
 def share_of_time(alone: Path, taught: Path) -> float:

@@ -58,6 +58,13 @@ def played(env: Any, act: Callable[[Any, Info], Any], episodes: int) -> tuple[fl
     return float(np.mean(returns)), float(np.std(returns) / np.sqrt(episodes))
 
 
+def by_playing(agent: AgentBase, env: Any, episodes: int) -> dict[str, tuple[float, float]]:
+    """Mean returns of random play and of the expert, each with its standard error."""
+    by_chance = partial(random_action, agent, env=env, rng=random.Random(SEED))
+    players = {"random": by_chance, "expert": partial(expert_action, agent, env=env)}
+    return {name: played(env, act, episodes) for name, act in players.items()}
+
+
 def main(name: str, episodes: int = 2000) -> None:
     agent: AgentBase = catalog.find_agent(name)()
     env = agent_env(agent)
@@ -71,9 +78,7 @@ def main(name: str, episodes: int = 2000) -> None:
         print(f"expert   {exact(env, by_expert):.4f}")
         print(f"optimal  {exact(env, lambda actions, state: max(actions)):.4f}")
     else:
-        by_chance = partial(random_action, agent, env=env, rng=random.Random(SEED))
-        for player, act in (("random", by_chance), ("expert", partial(expert_action, agent, env=env))):
-            mean, error = played(env, act, episodes)
+        for player, (mean, error) in by_playing(agent, env, episodes).items():
             print(f"{player}   {mean:.2f} ± {1.96 * error:.2f} over {episodes} episodes")
 
 
