@@ -2,12 +2,14 @@
 
 `PrefixCache` serves the update: gradients flow through the prefix to every row. `RaggedCache` serves the rollout:
 column j of a row holds position j, so rows of any length live in one buffer with no padding between turns, and a
-row is restarted by shortening it. Masks are the caller's (`llamagym_tui.engine.model.forward`).
+row is restarted by shortening it. A forward reads the first rows as they lie: conversations change places, and nothing
+is gathered. Masks are the caller's (`llamagym_tui.engine.model.forward`).
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -45,7 +47,7 @@ class PrefixCache(Cache):
 
 
 class _RaggedLayer(DynamicLayer):
-    """Buffers (rows, H, capacity, D); the owner holds which rows and columns a forward writes."""
+    """Buffers (rows, H, capacity, D); the owner holds which columns a forward writes."""
 
     def __init__(self, owner: RaggedCache) -> None:
         super().__init__()
@@ -71,11 +73,9 @@ class _RaggedLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         rows, columns, width = self.owner.target
-        self.keys[rows[:, None], :, columns] = key_states.transpose(1, 2)
-        self.values[rows[:, None], :, columns] = value_states.transpose(1, 2)
-        if len(rows) == self.owner.rows:
-            return self.keys[:, :, :width], self.values[:, :, :width]
-        return self.keys[rows, :, :width], self.values[rows, :, :width]
+        self.keys[rows, :, columns] = key_states.transpose(1, 2)
+        self.values[rows, :, columns] = value_states.transpose(1, 2)
+        return self.keys[: len(rows), :, :width], self.values[: len(rows), :, :width]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.owner.target[2], 0
@@ -85,27 +85,40 @@ class _RaggedLayer(DynamicLayer):
 
 
 class RaggedCache(Cache):
-    """Rows of different lengths, each continued where it ends."""
+    """Conversations of different lengths, each in a row of its own and continued where it ends."""
 
     def __init__(self, rows: int, layers: int, device: torch.device) -> None:
         self.rows, self.capacity = rows, 0
-        self.target: tuple[Tensor, Tensor, int] = (
-            torch.empty(0, dtype=torch.long, device=device),
-            torch.empty(0, 0, dtype=torch.long, device=device),
-            0,
-        )
+        self._in_row, self._row_of = list(range(rows)), list(range(rows))
+        nothing = torch.empty(0, 0, dtype=torch.long, device=device)
+        self.target: tuple[Tensor, Tensor, int] = (nothing, nothing, 0)
         super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
 
-    def aim(self, rows: Tensor, columns: Tensor) -> int:
+    def rows_of(self, conversations: Sequence[int]) -> list[int]:
+        return [self._row_of[each] for each in conversations]
+
+    def bring_first(self, conversations: Sequence[int]) -> list[int]:
+        """Let B conversations have the first B rows; they, in the order of their rows."""
+        rows = self.rows_of(conversations)
+        if beyond := [row for row in rows if row >= len(rows)]:
+            free = sorted(set(range(len(rows))).difference(rows))
+            there, here = free + beyond, beyond + free
+            for layer in self.layers:
+                if layer.is_initialized:
+                    layer.keys[there], layer.values[there] = layer.keys[here], layer.values[here]
+            for row, moved in zip(there, [self._in_row[row] for row in here], strict=True):
+                self._in_row[row], self._row_of[moved] = moved, row
+        return self._in_row[: len(rows)]
+
+    def aim(self, columns: Tensor) -> int:
         """Set where the next forward writes; the number of columns that it reads.
 
         Args:
-            rows: (B,) indices in order; all rows, or fewer.
-            columns: (B, T) position of each new token.
+            columns: (B, T) position of each new token of the first B rows.
         """
         width = int(columns.max()) + 1
         self.reach(width)
-        self.target = (rows, columns, width)
+        self.target = (torch.arange(len(columns), device=columns.device)[:, None], columns, width)
         return width
 
     def reach(self, width: int) -> None:

@@ -100,13 +100,12 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
     encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
     differences = [_logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])]
     cache, recorded = RaggedCache(2, shared.layers, device), shared.record(prefix)
-    rows = torch.arange(2, device=device)
     for row in range(2):
         cache.fill(row, recorded, end)
     for step in range(2):
         at = [half + step, end + step]  # one row goes on in the middle of the prefix, over what it holds there
         columns = torch.tensor(at, device=device)[:, None]
-        mask = shared.causal_mask(columns, cache.aim(rows, columns))
+        mask = shared.causal_mask(columns, cache.aim(columns))
         encoded = shared.encode(torch.tensor([[ids[place]] for place in at], device=device), columns, mask, cache)
         differences.append(_logprobs(encoded, [0, 1], [0, 0]) - torch.stack([expected[place] for place in at]))
     return float(torch.cat(differences).abs().max().nan_to_num(float("inf")))

@@ -56,7 +56,8 @@ class Slots:
             return
         if prefix not in self._recorded:
             self._recorded[prefix] = self.backbone.record(prefix)
-        self._cache.fill(slot, self._recorded[prefix], len(prefix))
+        (row,) = self._cache.rows_of([slot])
+        self._cache.fill(row, self._recorded[prefix], len(prefix))
 
     def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
         """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.
@@ -68,13 +69,14 @@ class Slots:
         """
         # Episodes of one environment often begin with the same observation: such prompts are computed once.
         computed, same_as = self._distinct(slots, prompts, trees)
-        nodes = max(map(len, trees))
+        nodes, index_of = max(map(len, trees)), {slot: index for index, slot in enumerate(slots)}
         parts: list[Encoded] = []
         order: list[int] = []
         for group in _of_similar_length(computed, prompts):
-            among, own = [slots[index] for index in group], [prompts[index] for index in group]
-            parts.append(self._forward(among, own, [trees[index] for index in group], nodes))
-            order += group
+            among = self._cache.bring_first([slots[index] for index in group])
+            own = [index_of[slot] for slot in among]
+            parts.append(self._forward(among, [prompts[index] for index in own], [trees[index] for index in own], nodes))
+            order += own
         place = {index: row for row, index in enumerate(order)}
         encoded = Encoded.joined(parts, self._indices([place[first] for first in same_as]))
         self._copy(slots, prompts, same_as, nodes)
@@ -86,23 +88,24 @@ class Slots:
 
     def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
         """Let each slot go on after the path that its reply took on the tree: its columns move to the reply's begin."""
-        rows, longest = self._indices(slots), max(map(len, paths))
+        longest = max(map(len, paths))
         moved = [[*path, *range(len(path), longest)] for path in paths]
         if any(path != list(range(longest)) for path in moved):
-            begins = ahead.begins[:, None]
+            rows, begins = self._indices(self._cache.rows_of(slots)), ahead.begins[:, None]
             to = begins + torch.arange(longest, device=rows.device)
             self._cache.copy(rows, begins + self._indices(moved), rows, to)
-        self._lengths[rows] = ahead.begins + self._indices([len(path) for path in paths])
+        self._lengths[self._indices(slots)] = ahead.begins + self._indices([len(path) for path in paths])
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        rows = self._indices(slots)
-        columns = self._lengths[rows][:, None]
-        width = self._cache.aim(rows, columns)
-        mask = self.backbone.causal_mask(columns, width)
-        encoded = self.backbone.encode(self._indices(ids)[:, None], columns, mask, self._cache)
-        self._lengths[rows] += 1
-        at = torch.arange(len(rows), device=rows.device)
+        own, among = dict(zip(slots, ids, strict=True)), self._cache.bring_first(slots)
+        at = self._indices(among)
+        columns = self._lengths[at][:, None]
+        mask = self.backbone.causal_mask(columns, self._cache.aim(columns))
+        last = self._indices([own[slot] for slot in among])
+        encoded = self.backbone.encode(last[:, None], columns, mask, self._cache)
+        self._lengths[at] += 1
+        at = self._indices(self._cache.rows_of(slots))
         return encoded.logits_at(at, torch.zeros_like(at))
 
     def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
@@ -123,26 +126,27 @@ class Slots:
         pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
         if not pairs:
             return
-        to, rows = self._indices([[slots[index], slots[first]] for index, first in pairs]).T
+        to, rows = (self._indices(self._cache.rows_of([slots[each] for each in which])) for which in zip(*pairs))
         width = max(len(prompts[index]) for index, _ in pairs) + nodes
-        columns = self._lengths[rows][:, None] + torch.arange(width, device=rows.device)
+        columns = self._lengths[self._indices([slots[first] for _, first in pairs])][:, None]
+        columns = columns + torch.arange(width, device=rows.device)
         self._cache.reach(int(columns.max()) + 1)
         self._cache.copy(rows, columns, to, columns)
 
     def _forward(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree], nodes: int
     ) -> Encoded:
-        """One forward of prompts, each followed by its tree in `nodes` columns; lengths are left as they were."""
+        """One forward of prompts in the first rows, each followed by its tree in `nodes` columns; lengths are left."""
         width = max(map(len, prompts)) + nodes
-        rows, sizes = self._indices(slots), self._indices([len(prompt) for prompt in prompts])
+        sizes = self._indices([len(prompt) for prompt in prompts])
         known = [[*prompt, *tree.ids] for prompt, tree in zip(prompts, trees, strict=True)]
         ids = self._indices([[*each, *[0] * (width - len(each))] for each in known])
-        columns = self._lengths[rows][:, None] + torch.arange(width, device=rows.device)
-        cached = self._cache.aim(rows, columns)
+        columns = self._lengths[self._indices(slots)][:, None] + torch.arange(width, device=sizes.device)
+        cached = self._cache.aim(columns)
         positions, mask = self._seen(columns, sizes, cached, trees, nodes)
         encoded = self.backbone.encode(ids, positions, mask, self._cache)
-        at = torch.arange(len(rows), device=rows.device)[:, None]
-        return encoded.picked(at, sizes[:, None] + torch.arange(-1, nodes, device=rows.device))
+        at = torch.arange(len(slots), device=sizes.device)[:, None]
+        return encoded.picked(at, sizes[:, None] + torch.arange(-1, nodes, device=sizes.device))
 
     def _seen(
         self, columns: Tensor, sizes: Tensor, cached: int, trees: Sequence[TokenTree], nodes: int

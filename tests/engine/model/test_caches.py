@@ -14,7 +14,7 @@ def test_a_cache_that_is_dropped_frees_its_memory_at_once() -> None:
     gc.disable()
     try:
         cache = RaggedCache(2, 1, torch.device("cpu"))
-        cache.aim(torch.tensor([0, 1]), torch.tensor([[0], [0]]))
+        cache.aim(torch.tensor([[0], [0]]))
         keys, _ = cache.update(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4), 0)
         assert keys.shape == (2, 1, 1, 4)
         buffer = weakref.ref(cache.layers[0].keys)
