@@ -97,17 +97,23 @@ class RaggedCache(Cache):
     def rows_of(self, conversations: Sequence[int]) -> list[int]:
         return [self._row_of[each] for each in conversations]
 
-    def bring_first(self, conversations: Sequence[int]) -> list[int]:
-        """Let B conversations have the first B rows; they, in the order of their rows."""
+    def bring_first(self, conversations: Sequence[int], filled: Tensor) -> list[int]:
+        """Let B conversations have the first B rows; they, in the order of their rows.
+
+        `filled` has the columns of each conversation, of all, that may be in use.
+        """
         rows = self.rows_of(conversations)
         if beyond := [row for row in rows if row >= len(rows)]:
             free = sorted(set(range(len(rows))).difference(rows))
-            there, here = free + beyond, beyond + free
+            moved = [self._in_row[row] for row in beyond + free]
+            width = int(filled[moved].max())
+            there, here = torch.tensor([free + beyond, beyond + free], device=filled.device)
             for layer in self.layers:
                 if layer.is_initialized:
-                    layer.keys[there], layer.values[there] = layer.keys[here], layer.values[here]
-            for row, moved in zip(there, [self._in_row[row] for row in here], strict=True):
-                self._in_row[row], self._row_of[moved] = moved, row
+                    layer.keys[there, :, :width] = layer.keys[here, :, :width]
+                    layer.values[there, :, :width] = layer.values[here, :, :width]
+            for row, each in zip(free + beyond, moved, strict=True):
+                self._in_row[row], self._row_of[each] = each, row
         return self._in_row[: len(rows)]
 
     def aim(self, columns: Tensor) -> int:
@@ -127,16 +133,20 @@ class RaggedCache(Cache):
             for layer in self.layers:
                 layer.reserve(self.capacity)
 
-    def copy(self, rows: Tensor, columns: Tensor, to_rows: Tensor, to_columns: Tensor) -> None:
-        """Copy (B, T) columns of (B,) rows to as many other rows and columns."""
+    def copy(self, conversations: Sequence[int], columns: Tensor, to: Sequence[int], to_columns: Tensor) -> None:
+        """Copy (B, T) columns of B conversations to as many columns of as many others."""
+        rows, to_rows = (
+            torch.tensor(self.rows_of(each), device=columns.device)[:, None] for each in (conversations, to)
+        )
         for layer in self.layers:
             assert layer.keys is not None and layer.values is not None
-            layer.keys[to_rows[:, None], :, to_columns] = layer.keys[rows[:, None], :, columns]
-            layer.values[to_rows[:, None], :, to_columns] = layer.values[rows[:, None], :, columns]
+            layer.keys[to_rows, :, to_columns] = layer.keys[rows, :, columns]
+            layer.values[to_rows, :, to_columns] = layer.values[rows, :, columns]
 
-    def fill(self, row: int, recorded: Cache, length: int) -> None:
-        """Write a recorded prefix of `length` columns to the start of a row."""
+    def fill(self, conversation: int, recorded: Cache, length: int) -> None:
+        """Write a recorded prefix of `length` columns to the start of a conversation."""
         self.reach(length)
+        row = self._row_of[conversation]
         for layer, source in zip(self.layers, recorded.layers, strict=True):
             if not layer.is_initialized:
                 layer.lazy_initialization(source.keys, source.values)

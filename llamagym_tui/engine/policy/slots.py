@@ -56,8 +56,7 @@ class Slots:
             return
         if prefix not in self._recorded:
             self._recorded[prefix] = self.backbone.record(prefix)
-        (row,) = self._cache.rows_of([slot])
-        self._cache.fill(row, self._recorded[prefix], len(prefix))
+        self._cache.fill(slot, self._recorded[prefix], len(prefix))
 
     def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
         """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.
@@ -70,13 +69,15 @@ class Slots:
         # Episodes of one environment often begin with the same observation: such prompts are computed once.
         computed, same_as = self._distinct(slots, prompts, trees)
         nodes, index_of = max(map(len, trees)), {slot: index for index, slot in enumerate(slots)}
+        filled = self._lengths + max(map(len, prompts)) + nodes
         parts: list[Encoded] = []
         order: list[int] = []
         for group in _of_similar_length(computed, prompts):
-            among = self._cache.bring_first([slots[index] for index in group])
-            own = [index_of[slot] for slot in among]
-            parts.append(self._forward(among, [prompts[index] for index in own], [trees[index] for index in own], nodes))
-            order += own
+            among = self._cache.bring_first([slots[index] for index in group], filled)
+            indices = [index_of[slot] for slot in among]
+            own, behind = [prompts[index] for index in indices], [trees[index] for index in indices]
+            parts.append(self._forward(among, own, behind, nodes))
+            order += indices
         place = {index: row for row, index in enumerate(order)}
         encoded = Encoded.joined(parts, self._indices([place[first] for first in same_as]))
         self._copy(slots, prompts, same_as, nodes)
@@ -91,21 +92,21 @@ class Slots:
         longest = max(map(len, paths))
         moved = [[*path, *range(len(path), longest)] for path in paths]
         if any(path != list(range(longest)) for path in moved):
-            rows, begins = self._indices(self._cache.rows_of(slots)), ahead.begins[:, None]
-            to = begins + torch.arange(longest, device=rows.device)
-            self._cache.copy(rows, begins + self._indices(moved), rows, to)
+            begins = ahead.begins[:, None]
+            to = begins + torch.arange(longest, device=begins.device)
+            self._cache.copy(slots, begins + self._indices(moved), slots, to)
         self._lengths[self._indices(slots)] = ahead.begins + self._indices([len(path) for path in paths])
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        own, among = dict(zip(slots, ids, strict=True)), self._cache.bring_first(slots)
+        own, among = dict(zip(slots, ids, strict=True)), self._cache.bring_first(slots, self._lengths)
         at = self._indices(among)
         columns = self._lengths[at][:, None]
         mask = self.backbone.causal_mask(columns, self._cache.aim(columns))
         last = self._indices([own[slot] for slot in among])
         encoded = self.backbone.encode(last[:, None], columns, mask, self._cache)
         self._lengths[at] += 1
-        at = self._indices(self._cache.rows_of(slots))
+        at = self._indices(self._cache.rows_of(slots))  # back in the order of `slots`
         return encoded.logits_at(at, torch.zeros_like(at))
 
     def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
@@ -126,12 +127,11 @@ class Slots:
         pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
         if not pairs:
             return
-        to, rows = (self._indices(self._cache.rows_of([slots[each] for each in which])) for which in zip(*pairs))
+        to, among = ([slots[each] for each in which] for which in zip(*pairs, strict=True))
         width = max(len(prompts[index]) for index, _ in pairs) + nodes
-        columns = self._lengths[self._indices([slots[first] for _, first in pairs])][:, None]
-        columns = columns + torch.arange(width, device=rows.device)
+        columns = self._lengths[self._indices(among)][:, None] + torch.arange(width, device=self._lengths.device)
         self._cache.reach(int(columns.max()) + 1)
-        self._cache.copy(rows, columns, to, columns)
+        self._cache.copy(among, columns, to, columns)
 
     def _forward(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree], nodes: int

@@ -36,11 +36,14 @@ class BatchUnderWay:
         taken, self.trajectories, self.turns = self.trajectories, [], 0
         return taken
 
-    def needs_more(self, turns: int, under_way: Sequence[int]) -> bool:
-        """Whether another episode is to begin for a batch of so many turns; `under_way` has lengths so far."""
-        if self.turns < turns and len(under_way) < FEWEST_TOGETHER:
-            return True
-        return self.turns + sum(max(length + 1, self.typical_length) for length in under_way) < turns
+    def missing(self, turns: int, under_way: Sequence[int], most: int) -> int:
+        """How many episodes are to begin for a batch of so many turns; `under_way` has lengths so far."""
+        few = FEWEST_TOGETHER - len(under_way) if self.turns < turns else 0
+        expected, missing = sum(max(length + 1, self.typical_length) for length in under_way), 0
+        while missing < most and (missing < few or self.turns + expected < turns):
+            expected += max(1, self.typical_length)
+            missing += 1
+        return missing
 
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode that ended and is in no update yet; None: not kept."""

@@ -287,16 +287,12 @@ class Rollout:
 
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
-        starting: list[tuple[EnvSlot, int]] = []
-        for slot in self.slots:
-            if slot.episode is not None:
-                continue
-            if not self._may_start(len(starting)):
-                break
-            slot.prepare(self._started)
-            starting.append((slot, self._started))
-            self._started += 1
-        for slot, number in starting:
+        idle = [slot for slot in self.slots if slot.episode is None]
+        starting = list(enumerate(idle[: self._may_start(len(idle))], self._started))
+        self._started += len(starting)
+        for number, slot in starting:
+            slot.prepare(number)
+        for number, slot in starting:
             try:
                 slot.begin(number, self._mode, self.system_prompt, self.prompt_version)
             except EpisodeFault as fault:
@@ -359,16 +355,14 @@ class Rollout:
         if self.wheel.env is not None and self.wheel.env != self.spectator.env:
             self.wheel.let_go("another conversation is watched")
 
-    def _may_start(self, starting: int) -> bool:
-        """Whether one more episode may begin, with those that are about to."""
-        if self.episode_limit is not None and self.episodes + self.live + starting >= self.episode_limit:
-            return False
-        if self._mode == "inference":
-            return True
-        if self.cuts_episodes and self.policy.history == 0:
-            return True
+    def _may_start(self, idle: int) -> int:
+        """How many episodes may begin now, in so many idle environments."""
+        if self.episode_limit is not None:
+            idle = min(idle, max(0, self.episode_limit - self.episodes - self.live))
+        if self._mode == "inference" or (self.cuts_episodes and self.policy.history == 0):
+            return idle
         training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
-        return self._batch.needs_more(self.batch_turns, training + [0] * starting)
+        return self._batch.missing(self.batch_turns, training, idle)
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""

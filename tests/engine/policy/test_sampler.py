@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from msgspec.structs import replace
@@ -335,3 +337,25 @@ def test_computing_ahead_is_tried_again_after_a_rest(make_policy, monkeypatch):
     sampler = Sampler(make_policy(), 1)
     sampler.lookahead = sampler_module.Lookahead(0.0)
     assert [sampler._looks_ahead() for _ in range(5)] == [False, False, False, False, True]
+
+
+def test_whoever_goes_on_each_conversation_keeps_its_own_keys_and_values(make_policy):
+    policy, draw = make_policy(max_new_tokens=8), random.Random(3)
+    sampler, chat = Sampler(policy, 7), policy.chat
+    rows, prompts = [], []
+    for slot in range(7):
+        opening = chat.opening("Play.", "a longer text " * draw.choice((0, 0, 20)) + draw.choice("xy"))
+        sampler.restart(slot, opening.prefix)
+        rows.append([*opening.prefix, *opening.rest])
+        prompts.append(list(opening.rest))
+    for slots in ([0, 1, 2, 3, 4, 5, 6], [5, 6], [1, 3, 4, 6], [0], [0, 2, 5], [0, 1, 2, 3, 4, 5, 6]):
+        script = [[draw.randrange(5, 900) for _ in range(draw.choice((1, 3, 7)))] + [chat.end_ids[0]] for _ in slots]
+        scripted(sampler, script)
+        for slot, reply in zip(slots, sampler.reply(slots, [prompts[slot] for slot in slots]), strict=True):
+            start = len(rows[slot])
+            rows[slot] += reply.ids
+            logprobs, value = scored(policy, rows[slot], start, len(rows[slot]))
+            assert reply.logprobs == pytest.approx(logprobs, abs=2e-5)
+            assert reply.value == pytest.approx(value, abs=2e-5)
+            prompts[slot] = [reply.ids[-1], *chat.continuation("more " * draw.choice((1, 1, 60)), ended=True)]
+            rows[slot] += prompts[slot][1:]
