@@ -7,6 +7,7 @@ within each round. Imports the standard library alone: a benchmark may time the 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -119,6 +120,12 @@ def printed(*command: object, cwd: Path | None = None, env: Mapping[str, str] | 
     """What a command of `llamagym-tui` prints on stdout; see `summary`."""
     words = [sys.executable, "-m", "llamagym_tui", *map(str, command)]
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=cwd, env=env).stdout
+
+
+def children_s() -> float:
+    """Processor seconds of all commands that have ended: unlike seconds, hardly changed by other work."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def machine() -> str:

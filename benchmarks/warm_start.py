@@ -13,7 +13,6 @@ is the share of RL's time after which SFT before RL had the mean return with whi
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import tempfile
 from collections import deque
@@ -27,7 +26,7 @@ import typer
 from benchmarks.exact_blackjack import expected_return
 from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from benchmarks.learning import EVALUATION_SEED, expert_file
-from benchmarks.timing import summary
+from benchmarks.timing import children_s, summary
 from llamagym_tui.engine.model.loading import local_path
 
 RECENT = 5000
@@ -92,12 +91,6 @@ def main(
         print(f"{what}: median {statistics.median(found):+.4f}, worst {min(found):+.4f}")
     if shares:
         print(f"time to RL's end, SFT + RL over RL: median {statistics.median(shares):.2f}, worst {max(shares):.2f}")
-
-
-def children_s() -> float:
-    """Processor seconds of all commands that have ended: unlike seconds, hardly changed by other work."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def exact_return(model: str) -> float:

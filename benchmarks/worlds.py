@@ -26,7 +26,7 @@ import typer
 
 from benchmarks import own_environment
 from benchmarks.learning import evaluated, expert_file, updates_of
-from benchmarks.timing import summary
+from benchmarks.timing import children_s, summary
 from benchmarks.world_baselines import by_playing
 from benchmarks.world_rows import ROWS, Row
 from benchmarks.world_table import Record, first_to_reach, mark_of, table
@@ -191,14 +191,19 @@ def warm_start(row: Row, seed: int, run_dir: Path, way: Way) -> None:
 
 
 def train_to(row: Row, seed: int, run_dir: Path, minutes: float, way: Way) -> dict[str, Any]:
-    """Train a run until it has played and trained so many minutes, evaluations and loading excluded."""
+    """Train a run until it has played and trained so many minutes, evaluations and loading excluded.
+
+    Processor seconds are of this command alone, its start included: few of them show that other work had the cores.
+    """
     limits = ("--minutes", minutes, "--final-episodes", 0)
     begun = (run_dir / "config.json").is_file()
     place = (
         ("--resume", "--run-dir", run_dir, "--threads", way.threads) if begun else beginning(row, seed, run_dir, way)
     )
+    before_s = children_s()
     found = summary("train", row.agent, *place, *limits)
-    return {"turns": found["env_steps"], **{name: found[name] for name in ("episodes", "updates", "elapsed_s")}}
+    kept = {name: found[name] for name in ("episodes", "updates", "elapsed_s")}
+    return {"turns": found["env_steps"], **kept, "processor_s": children_s() - before_s}
 
 
 def beginning(row: Row, seed: int, run_dir: Path, way: Way) -> Sequence[object]:
