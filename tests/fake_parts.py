@@ -166,6 +166,9 @@ class PPO:
         self._clock = clock
         self._policy = policy
 
+    def distinguished(self, batch: list[Any]) -> None:
+        return None
+
     def update(
         self, batch: list[Any], *, should_stop: Callable[[], bool], progress: Callable[[int, int], None]
     ) -> Stats:

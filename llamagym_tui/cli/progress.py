@@ -14,7 +14,7 @@ from llamagym_tui.demos.training_facts import fact_lines
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted
-from llamagym_tui.state.reduce import measured_text, warm_start_text
+from llamagym_tui.state.reduce import distinguished_text, measured_text, warm_start_text
 
 LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -76,6 +76,8 @@ class Progress(ABC):
                 self.notify("changed: " + ", ".join(f"{name} = {value}" for name, value in event.changes.items()))
             case events.SettingsMeasured():
                 self.notify(f"measured: {measured_text(event)}")
+            case events.ObservationsDistinguished():
+                self.notify(f"{'warning: ' if event.are_few else ''}{distinguished_text(event)}")
             case _:
                 pass
 

@@ -585,6 +585,19 @@ class SettingsMeasured(Event, frozen=True, kw_only=True):
     """For people, one for each, with its value."""
 
 
+class ObservationsDistinguished(Event, frozen=True, kw_only=True):
+    """How many observations of the run's first batch the model tells apart; not emitted where there are too few."""
+
+    observations: int
+    """Distinct ones that were looked at."""
+    distinguished: int
+    """Those whose hidden states are apart (`docs/METRICS.md`)."""
+
+    @property
+    def are_few(self) -> bool:
+        return 2 * self.distinguished < self.observations
+
+
 class WarningRaised(Event, frozen=True, kw_only=True):
     """Something that the person should know, and the run goes on."""
 
@@ -665,6 +678,7 @@ AnyEvent = (
     | RolledBack
     | SettingsChanged
     | SettingsMeasured
+    | ObservationsDistinguished
     | WarningRaised
     | EventsLeftOut
     | SessionFailed

@@ -93,6 +93,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.SettingsMeasured(values=values, reasons=reasons):
             measured = replace(state, config=with_measured(state.config, values, reasons))
             return _noted(measured, f"Measured in the first batch: {clipped(measured_text(event))}.")
+        case events.ObservationsDistinguished():
+            return _noted(state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
             return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
@@ -164,6 +166,16 @@ def measured_text(event: events.SettingsMeasured) -> str:
     usual = flat(RunConfig(agent="", run_dir=""))
     other = [why for name, why in event.reasons.items() if event.values.get(name) != usual.get(name)]
     return "; ".join(other or list(event.reasons.values())[:1])
+
+
+def distinguished_text(event: events.ObservationsDistinguished) -> str:
+    """How many observations the model tells apart, and what to do if they are few, as one sentence."""
+    advice = (
+        ", too few to learn from: name each number in the observation, write it with fewer digits, warm-start on "
+        "demonstrations, or take a larger model"
+    )
+    of = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"
+    return f"The model distinguishes {of}{advice if event.are_few else ''}."
 
 
 def comparison_text(event: events.WarmStartEvaluated) -> str:

@@ -124,6 +124,8 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
+        if self.ppo.updates == 0 and (found := self.ppo.distinguished(batch)) is not None:
+            self._emit(events.ObservationsDistinguished(**found._asdict()))
         self._measure(batch)
         figures = self.ppo.update(
             batch,

@@ -20,6 +20,7 @@ from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunS
 from llamagym_tui.protocol.events import (
     EpisodesCounted,
     Event,
+    ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
     RolledBack,
@@ -344,6 +345,8 @@ NOTICES: list[Event] = [
     RolledBack(update=7, path="run/good", reason="requested"),
     SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
     SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"}),
+    ObservationsDistinguished(observations=212, distinguished=37),
+    ObservationsDistinguished(observations=212, distinguished=180),
 ]
 
 
@@ -358,6 +361,10 @@ def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     assert "rolled back to update 7: requested" in seen
     assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
     assert "measured: discount 0.99: long" in seen
+    seen = " ".join(seen.split())  # a terminal wraps
+    assert "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn from:" in seen
+    assert "The model distinguishes 180 of 212 observations of the first batch." in seen
+    assert "warning: The model distinguishes 180" not in seen
 
 
 class Terminal(io.StringIO):

@@ -16,6 +16,7 @@ from llamagym_tui.protocol.events import (
     EvaluationFinished,
     Hello,
     ModeChanged,
+    ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
     RolledBack,
@@ -269,6 +270,23 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
     assert state.transcript.entries[-1].fact == Notice("Measured in the first batch: discount 0.99: a.")
     usual = SettingsMeasured(values=dict.fromkeys(values, 1.0), reasons=reasons)
     assert measured_text(usual) == "discount 0.99: a"
+
+
+@pytest.mark.parametrize(
+    ("distinguished", "note"),
+    [
+        (106, "The model distinguishes 106 of 212 observations of the first batch."),
+        (
+            105,
+            "Warning: The model distinguishes 105 of 212 observations of the first batch, too few to learn from: name "
+            "each number in the observation, write it with fewer digits, warm-start on demonstrations, or take a "
+            "larger model.",
+        ),
+    ],
+)
+def test_a_model_that_distinguishes_less_than_half_of_the_observations_is_warned_of(distinguished: int, note: str):
+    event = ObservationsDistinguished(observations=212, distinguished=distinguished)
+    assert started(event).transcript.entries[-1].fact == Notice(note)
 
 
 def test_the_run_knows_how_many_episodes_were_dropped():

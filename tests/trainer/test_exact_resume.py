@@ -28,6 +28,7 @@ from llamagym_tui.protocol.events import (
     EpisodeFinished,
     EpisodeStarted,
     Event,
+    ObservationsDistinguished,
     SettingsMeasured,
     UpdateFinished,
     WarningRaised,
@@ -372,6 +373,18 @@ def test_what_the_first_batch_decides_is_kept_and_resumed_as_exactly(stage, monk
         again, _ = stage.play(name, resume=True)
         assert not [event for event in again if isinstance(event, SettingsMeasured)]
         assert stage.learnt(name) == stage.learnt("straight")
+
+
+def test_a_look_at_what_the_model_distinguishes_changes_nothing_and_is_not_repeated(stage, monkeypatch):
+    events, _ = stage.play("not looked")
+    assert not [event for event in events if isinstance(event, ObservationsDistinguished)], "they are too few"
+    monkeypatch.setattr("llamagym_tui.engine.learning.distinguished.FEWEST", 2)
+    stage.play("looked", killed_at=2)
+    before = list(read_events(Path(stage.config.run_dir, "looked")))
+    after, _ = stage.play("looked", resume=True)
+    looked = [event for event in (*before, *after) if isinstance(event, ObservationsDistinguished)]
+    assert [(event.observations, event.distinguished) for event in looked] == [(3, 3)]
+    assert stage.learnt("looked") == stage.learnt("not looked")
 
 
 def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, monkeypatch):

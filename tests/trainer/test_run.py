@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from llamagym_tui import run_store
 from llamagym_tui.config import GenerationConfig, PPOConfig
+from llamagym_tui.engine.learning.distinguished import Distinguished
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.commands import (
@@ -25,6 +26,7 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
+    ObservationsDistinguished,
     PhaseChanged,
     RolledBack,
     RunFinished,
@@ -36,7 +38,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
-from tests.fake_parts import EPISODES_A_BATCH, Stage
+from tests.fake_parts import EPISODES_A_BATCH, PPO, Stage
 
 STEPS_A_BATCH = EPISODES_A_BATCH // 2
 BROKEN = {"policy_loss": float("nan")}
@@ -52,6 +54,27 @@ def break_updates(stage: Stage, *updates: int) -> None:
     stage.also_before_step = lambda rollout: (
         stage.ppo.figures.clear() or stage.ppo.figures.update(BROKEN if len(stage.ppo.batches) + 1 in updates else {})
     )
+
+
+# The first batch
+
+
+def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def distinguished(ppo: PPO, batch: list[Any]) -> Distinguished:
+        looked.append(ppo.updates)
+        return Distinguished(observations=212, distinguished=37)
+
+    monkeypatch.setattr(PPO, "distinguished", distinguished)
+    stage = Stage(tmp_path, episodes=24)
+    assert stage.session.run() is Phase.STOPPED
+    assert looked == [0]
+    (found,) = stage.of(ObservationsDistinguished)
+    assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
+    assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
 
 
 # Settings

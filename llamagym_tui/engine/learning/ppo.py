@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
+from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
@@ -154,6 +155,9 @@ class PPO:
             )
         )
         return stats
+
+    def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
+        return distinguished(self.policy, trajectories, self.limits)
 
     def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]

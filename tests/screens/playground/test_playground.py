@@ -14,6 +14,7 @@ from llamagym_tui.protocol.events import (
     CheckpointSaved,
     EpisodeStarted,
     ModeChanged,
+    ObservationsDistinguished,
     PhaseChanged,
     PromptChanged,
     SessionFailed,
@@ -308,6 +309,18 @@ async def test_r_starts_a_dead_trainer_again_and_keeps_what_was_seen(make_app: M
         assert "NO TRAINER" not in shown(pilot)
         assert clients[1].started is not None
         assert clients[1].started.resume is False, "there is no checkpoint in this folder"
+
+
+@pytest.mark.parametrize(("distinguished", "notified"), [(37, 1), (180, 0)])
+async def test_it_is_shown_how_much_the_model_distinguishes_and_too_little_is_a_notice(
+    make_app: MakeApp, distinguished: int, notified: int
+):
+    seen = ObservationsDistinguished(observations=212, distinguished=distinguished)
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), seen]))
+    async with app.run_test(size=SMALL) as pilot:
+        await sees(pilot, f"The model distinguishes {distinguished} of 212 observations of")
+        assert [notice.severity for notice in app._notifications] == ["warning"] * notified
+        assert all("take a larger model" in notice.message for notice in app._notifications)
 
 
 async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(make_app: MakeApp):

@@ -1,0 +1,74 @@
+"""How many observations of a batch the model tells apart, by its hidden states: no reward can teach what they lack.
+
+Draws no random number of the run's and changes nothing. Why this measure: docs/METRICS.md, "Does it see?".
+"""
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.batch import Row, batch_rows, forwards
+from llamagym_tui.engine.model.shape import ForwardLimits
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+
+APART, ROUNDED = 0.05, 0.005
+"""Distances above which states are apart: in parts of their spread, and of their length, of which bf16 rounds less."""
+FEWEST, MOST = 10, 256
+"""Distinct observations below which nothing is concluded; those that are looked at, at most."""
+
+
+class Distinguished(NamedTuple):
+    observations: int
+    distinguished: int
+
+
+@torch.no_grad()
+def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: ForwardLimits) -> Distinguished | None:
+    """How many observations the policy tells apart, as its value head reads them; None: there are too few."""
+    sample = _sample(policy.chat, batch_rows(trajectories))
+    if len(sample) < FEWEST:
+        return None
+    rows, turns = {row.first_turn: row for row, _ in sample}, {turn for _, turn in sample}
+    backbone, states = policy.model.backbone, []
+    for part in forwards(rows.values(), **limits._asdict(), device=backbone.device):
+        wanted = [at for at, turn in enumerate(part.turns.tolist()) if turn in turns]
+        states.append(part.encode(backbone).hidden_at(part.turn_rows[wanted], part.turn_columns[wanted]).float().cpu())
+    return Distinguished(len(turns), count_apart(torch.cat(states)))
+
+
+def count_apart(states: Tensor) -> int:
+    """Of (N, D) states: those kept if each is kept that is apart from all that were kept before it."""
+    spread = (states - states.mean(dim=0)).norm(dim=1).square().mean().sqrt()
+    least = max(APART * float(spread), ROUNDED * float(states.norm(dim=1).mean()))
+    kept = states[:1]
+    for state in states[1:]:
+        if float((kept - state).norm(dim=1).min()) > least:
+            kept = torch.cat([kept, state[None]])
+    return len(kept)
+
+
+def _sample(chat: ChatTokenizer, rows: Sequence[Row]) -> Collection[tuple[Row, int]]:
+    """Of each distinct observation a row that has it, and the turn, by its index in the batch."""
+    found: dict[tuple[int, ...], tuple[Row, int]] = {}
+    for row in random.Random(0).sample(rows, len(rows)):
+        for number, observation in enumerate(_observations(chat, row.segment)):
+            if row.segment.turns[number].is_trained and len(found) < MOST:
+                found.setdefault(observation, (row, row.first_turn + number))
+    return found.values()
+
+
+def _observations(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
+    """Ids of each turn's observation; of a prompt that begins anew with earlier turns, all after its prefix."""
+    end = 0
+    for turn in segment.turns:
+        ids = segment.ids[end : turn.start]
+        template = chat.continuation("", ended=segment.ids[end - 1] == chat.end_ids[0]) if end else ()
+        same = list(takewhile(lambda pair: pair[0] == pair[1], zip(ids, template, strict=False)))
+        yield tuple(ids[len(same) :])
+        end = turn.end
