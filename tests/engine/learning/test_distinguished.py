@@ -82,7 +82,7 @@ def test_a_model_that_attends_distinguishes_what_one_that_does_not_cannot(make_p
 def test_an_observation_counts_once_wherever_it_stands(make_policy, history):
     policy = make_policy()
     policy.history = history
-    assert count(policy, WORDS[:10], WORDS[:10][::-1], [WORDS[3]] * 3) == (10, 10)
+    assert count(policy, [*WORDS[:10], *WORDS[:10][::-1]]) == (10, 10)
 
 
 def test_of_too_few_observations_nothing_is_concluded_and_of_many_some_are_looked_at(make_policy, monkeypatch):
