@@ -82,6 +82,12 @@ class Way(NamedTuple):
     def episodes_of(self, row: Row) -> int:
         return self.episodes or row.episodes
 
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all results of a table have in common, as they are recorded."""
+        here = {"model": self.model, "settings": list(self.settings), "threads": self.threads}
+        return here | {"trial_episodes": self.episodes}
+
 
 def main(
     worlds: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(ROWS)}. (all)")] = None,
@@ -122,11 +128,12 @@ def main(
 
 
 def require_same_way(records: Records, way: Way) -> None:
-    """Refuse to mix results of two models or settings in one table."""
-    mine = {"model": way.model, "settings": list(way.settings), "threads": way.threads}
+    """Refuse to mix results of two models or settings, or of a trial, in one table."""
     for record in records.of(player="model"):
-        if {name: record[name] for name in mine} != mine:
-            raise SystemExit(f"{way.folder} has results of another model or other settings: name another --folder.")
+        if {name: record.get(name) for name in way.common} != way.common:
+            raise SystemExit(
+                f"{way.folder} has results of another model, other settings or other episodes: name another --folder."
+            )
 
 
 def references(records: Records, name: str) -> None:
@@ -151,9 +158,8 @@ def train_model(records: Records, name: str, seed: int, way: Way) -> None:
 
     def note(minutes: float, **more: Any) -> None:
         played = evaluated(row.agent, run_dir, way.episodes_of(row), str(way.threads), SEED)
-        mine = {"model": way.model, "settings": list(way.settings), "threads": way.threads}
         where = {"world": name, "player": "model", "seed": seed, "minutes": minutes}
-        known.append(records.add(**where, **mine, **{who: figures(each) for who, each in played.items()}, **more))
+        known.append(records.add(**where, **way.common, **{who: figures(each) for who, each in played.items()}, **more))
         print(f"{name}, seed {seed}, {minutes:g} min: greedy {played['greedy']['mean_return']:+.4f}", flush=True)
 
     if not known:

@@ -1,7 +1,7 @@
 """Greenhouse-v0: four numbers, three actions, and a rule that nobody names; the generic agent words it.
 
 The sun warms and dries. A flower grows while it is humid but not wet, and not too warm; cutting it pays by its size, if
-that is large enough, and takes a turn. Pollen says nothing.
+that is large enough, and takes a turn. Pollen means nothing.
 """
 
 from __future__ import annotations

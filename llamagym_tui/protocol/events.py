@@ -586,7 +586,7 @@ class SettingsMeasured(Event, frozen=True, kw_only=True):
 
 
 class ObservationsDistinguished(Event, frozen=True, kw_only=True):
-    """How many observations of the run's first batch the model tells apart; not emitted where there are too few."""
+    """How many observations of the run's first batch the model distinguishes; not emitted where there are too few."""
 
     observations: int
     """Distinct ones that were looked at."""

@@ -74,6 +74,7 @@ class Run:
         """Whether the one that the run begins with has not been made."""
         self.undo_update = start.undo_update
         """Updates before the last warm start. None: there is none to take back."""
+        self._is_first_batch = self.ppo.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
             self.rollout.resize(restored.n_envs)
@@ -124,8 +125,9 @@ class Run:
         rollout_s = self.stopwatch.elapsed_s - self._batch_began_s
         emit = self._emitter.throttled()
         batch = self.rollout.take_batch()
-        if self.ppo.updates == 0 and (found := self.ppo.distinguished(batch)) is not None:
+        if self._is_first_batch and (found := self.ppo.distinguished(batch)) is not None:
             self._emit(events.ObservationsDistinguished(**found._asdict()))
+        self._is_first_batch = False  # not after a roll back to the beginning either
         self._measure(batch)
         figures = self.ppo.update(
             batch,

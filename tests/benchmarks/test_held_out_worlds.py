@@ -63,12 +63,12 @@ def test_a_greenhouse_is_a_wording_of_four_numbers() -> None:
     assert '{"action": 2} (snip)' in agent.get_system_prompt()
 
 
-def test_an_abbey_is_told_in_words() -> None:
+def test_an_abbey_is_described_in_words() -> None:
     text = agent_of("abbey").format_observation(abbey.State(place=1, candle=2, flint=0).number)
     assert text == "You stand in the refectory. Candle: satchel. Flint: refectory."
 
 
-def test_a_gauge_is_told_and_the_turn_before_stays_in_the_prompt() -> None:
+def test_a_gauge_is_shown_and_the_turn_before_stays_in_the_prompt() -> None:
     agent = agent_of("tide")
     assert agent.format_observation(np.array([47])) == "The gauge stands at 47."
     assert agent.history == 1

@@ -82,7 +82,7 @@ def test_the_batches_show_when_what_is_wanted_was_first_there() -> None:
     assert shown["reached"] == {"turns": 300, "minutes": 1.5}
 
 
-def test_a_torn_line_is_left_out_and_the_next_one_begins_anew(tmp_path: Path) -> None:
+def test_a_torn_line_is_left_out_and_the_next_one_is_whole(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     Records(file).add(world="w", minutes=2)
     with file.open("a") as results:
@@ -166,6 +166,8 @@ def test_results_of_other_settings_or_marks_are_not_mixed(tmp_path: Path, played
     require_same_way(records, way_of(tmp_path))
     with pytest.raises(SystemExit, match="name another --folder"):
         require_same_way(records, way_of(tmp_path, settings=["ppo.lr=1"]))
+    with pytest.raises(SystemExit, match="name another --folder"):
+        require_same_way(records, way_of(tmp_path, episodes=10))
     with pytest.raises(SystemExit, match="beyond 3"):
         train_model(records, "taxi", 1, way_of(tmp_path, minutes=[3]))
 

@@ -77,6 +77,19 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
     assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
 
 
+def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(PPO, "distinguished", lambda ppo, batch: looked.append(ppo.updates))
+    stage = Stage(tmp_path, episodes=24)
+    stage.builders.good.append({"updates": 0})
+    stage.script = {STEPS_A_BATCH + 2: [RollBack()]}
+    stage.session.run()
+    assert [event.update for event in stage.of(UpdateFinished)] == [1, 1]
+    assert looked == [0]
+
+
 # Settings
 
 

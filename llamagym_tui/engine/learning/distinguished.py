@@ -1,4 +1,4 @@
-"""How many observations of a batch the model tells apart, by its hidden states: no reward can teach what they lack.
+"""How many observations of a batch the model distinguishes, by its hidden states: no reward can teach what they lack.
 
 Draws no random number of the run's and changes nothing. Why this measure: docs/METRICS.md, "Does it see?".
 """
@@ -30,7 +30,7 @@ class Distinguished(NamedTuple):
 
 @torch.no_grad()
 def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: ForwardLimits) -> Distinguished | None:
-    """How many observations the policy tells apart, as its value head reads them; None: there are too few."""
+    """How many observations the policy distinguishes, as its value head reads them; None: there are too few."""
     sample = _sample(policy.chat, batch_rows(trajectories))
     if len(sample) < FEWEST:
         return None
@@ -64,7 +64,7 @@ def _sample(chat: ChatTokenizer, rows: Sequence[Row]) -> Collection[tuple[Row, i
 
 
 def _observations(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
-    """Ids of each turn's observation; of a prompt that begins anew with earlier turns, all after its prefix."""
+    """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
     end = 0
     for turn in segment.turns:
         ids = segment.ids[end : turn.start]

@@ -87,11 +87,10 @@ class _RaggedLayer(DynamicLayer):
 class RaggedCache(Cache):
     """Conversations of different lengths, each in a row of its own and continued where it ends."""
 
-    def __init__(self, rows: int, layers: int, device: torch.device) -> None:
+    def __init__(self, rows: int, layers: int) -> None:
         self.rows, self.capacity = rows, 0
         self._in_row, self._row_of = list(range(rows)), list(range(rows))
-        nothing = torch.empty(0, 0, dtype=torch.long, device=device)
-        self.target: tuple[Tensor, Tensor, int] = (nothing, nothing, 0)
+        self.target: tuple[Tensor, Tensor, int]
         super().__init__(layers=[_RaggedLayer(self) for _ in range(layers)])
 
     def rows_of(self, conversations: Sequence[int]) -> list[int]:
@@ -100,7 +99,7 @@ class RaggedCache(Cache):
     def bring_first(self, conversations: Sequence[int], filled: Tensor) -> list[int]:
         """Let B conversations have the first B rows; they, in the order of their rows.
 
-        `filled` has the columns of each conversation, of all, that may be in use.
+        `filled` has for each conversation there is, not of these alone, how many columns may be in use.
         """
         rows = self.rows_of(conversations)
         if beyond := [row for row in rows if row >= len(rows)]:

@@ -99,7 +99,7 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
     _, own = forked.insert([first, second])
     encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
     differences = [_logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])]
-    cache, recorded = RaggedCache(2, shared.layers, device), shared.record(prefix)
+    cache, recorded = RaggedCache(2, shared.layers), shared.record(prefix)
     for row in range(2):
         cache.fill(row, recorded, end)
     for step in range(2):

@@ -34,7 +34,7 @@ class Ahead(NamedTuple):
 class Slots:
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone, self.count = backbone, count
-        self._cache = RaggedCache(count, backbone.layers, backbone.device)
+        self._cache = RaggedCache(count, backbone.layers)
         self._lengths = torch.zeros(count, dtype=torch.long, device=backbone.device)
         self._prefix_in: list[tuple[int, ...] | None] = [None] * count
         self._fresh: set[int] = set()
@@ -103,8 +103,7 @@ class Slots:
         at = self._indices(among)
         columns = self._lengths[at][:, None]
         mask = self.backbone.causal_mask(columns, self._cache.aim(columns))
-        last = self._indices([own[slot] for slot in among])
-        encoded = self.backbone.encode(last[:, None], columns, mask, self._cache)
+        encoded = self.backbone.encode(self._indices([[own[slot]] for slot in among]), columns, mask, self._cache)
         self._lengths[at] += 1
         at = self._indices(self._cache.rows_of(slots))  # back in the order of `slots`
         return encoded.logits_at(at, torch.zeros_like(at))

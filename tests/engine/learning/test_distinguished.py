@@ -1,4 +1,4 @@
-"""How many observations a model tells apart: worked by hand, and by models that see and that do not."""
+"""How many observations a model distinguishes: worked by hand, and by models that see and that do not."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from llamagym_tui.engine.model.caches import RaggedCache
 def test_a_cache_that_is_dropped_frees_its_memory_at_once() -> None:
     gc.disable()
     try:
-        cache = RaggedCache(2, 1, torch.device("cpu"))
+        cache = RaggedCache(2, 1)
         cache.aim(torch.tensor([[0], [0]]))
         keys, _ = cache.update(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4), 0)
         assert keys.shape == (2, 1, 1, 4)
@@ -25,7 +25,7 @@ def test_a_cache_that_is_dropped_frees_its_memory_at_once() -> None:
 
 
 def test_conversations_that_go_on_are_read_where_they_lie_and_those_that_wait_keep_what_they_hold():
-    cache = RaggedCache(5, 1, torch.device("cpu"))
+    cache = RaggedCache(5, 1)
     step(cache, [0, 1, 2, 3, 4], at=0)
     step(cache, [4, 1], at=1)
     step(cache, [3], at=1)
