@@ -595,7 +595,7 @@ class ObservationsDistinguished(Event, frozen=True, kw_only=True):
 
     @property
     def are_few(self) -> bool:
-        """Whether they are too few to learn from."""
+        """Whether they are too few to learn much from."""
         return 2 * self.distinguished < self.observations
 
 

@@ -171,7 +171,7 @@ def measured_text(event: events.SettingsMeasured) -> str:
 def distinguished_text(event: events.ObservationsDistinguished) -> str:
     """How many observations the model distinguishes, and what to do if they are few, as one sentence."""
     advice = (
-        ", too few to learn from: name each number in the observation, write it with fewer digits, warm-start on "
+        ", too few to learn much from: name each number in the observation, write it with fewer digits, warm-start on "
         "demonstrations, or take a larger model"
     )
     of = f"{event.distinguished:,} of {counted(event.observations, 'observation')} of the first batch"

@@ -362,7 +362,7 @@ def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     assert "changed: ppo.lr = 0.0003, n_envs = 8" in seen
     assert "measured: discount 0.99: long" in seen
     seen = " ".join(seen.split())  # a terminal wraps
-    assert "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn from:" in seen
+    assert "warning: The model distinguishes 37 of 212 observations of the first batch, too few to learn" in seen
     assert "The model distinguishes 180 of 212 observations of the first batch." in seen
     assert "warning: The model distinguishes 180" not in seen
 

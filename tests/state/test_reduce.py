@@ -278,8 +278,8 @@ def test_measured_settings_become_those_of_the_run_with_their_reasons_and_a_note
         (106, "The model distinguishes 106 of 212 observations of the first batch."),
         (
             105,
-            "Warning: The model distinguishes 105 of 212 observations of the first batch, too few to learn from: name "
-            "each number in the observation, write it with fewer digits, warm-start on demonstrations, or take a "
+            "Warning: The model distinguishes 105 of 212 observations of the first batch, too few to learn much from: "
+            "name each number in the observation, write it with fewer digits, warm-start on demonstrations, or take a "
             "larger model.",
         ),
     ],
