@@ -13,7 +13,6 @@ processor seconds is steadier; it means something for the first frame and for th
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from benchmarks.first_frame import PAINTED, PLAYGROUND, environment, frame_s
-from benchmarks.timing import alternate, machine, ratios, spread, summary
+from benchmarks.timing import alternate, children_s, machine, ratios, spread, summary
 
 HERE = Path(__file__).resolve().parents[1]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -73,6 +72,15 @@ def require_code_of(folder: Path, env: Env) -> None:
         raise SystemExit(f"{folder} is no checkout: there, llamagym_tui is imported from {found}")
 
 
+def figure_by_code_of(folder: Path, env: Env, script: Path, *options: object) -> float:
+    """The last word that a script of this checkout prints, run on one thread by the code of a folder."""
+    variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
+    require_code_of(folder, variables)
+    command = [sys.executable, str(script), *map(str, options)]
+    done = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
 def played(figures: dict[str, Any]) -> float:
     """Mean return of a run: of its final evaluation, or as versions before that one had it."""
     found: float = (figures.get("evaluation") or figures)["mean_return"]
@@ -93,11 +101,9 @@ class Measured(NamedTuple):
 
 
 def measured(run: Callable[[], float]) -> Measured:
-    before = os.times()
+    before_s = children_s()
     figure = run()
-    after = os.times()
-    used_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Measured(figure, used_s)
+    return Measured(figure, children_s() - before_s)
 
 
 def compared(

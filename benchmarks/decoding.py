@@ -9,12 +9,11 @@ long unless the end of a turn comes sooner. `generate()` gets first prompts of t
 a second of one thread's processor time; the last line of each model has the ratios, formed within each round.
 """
 
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,6 @@ import torch
 import typer
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from benchmarks.against import HERE, ONE_THREAD, Env, require_code_of
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
@@ -57,8 +55,13 @@ def main(
             sides: dict[str, Callable[[], float]] = {"generate()": partial(generate_rate, next(iter(runs.values())))}
             if other is None:
                 sides |= {f"{count} environments": partial(rollout_rate, run) for count, run in runs.items()}
-            for count, (side, code) in ((n, s) for n in counts for s in (("this", HERE), ("other", other)) if other):
-                sides[f"{count} {side}"] = partial(rate_by_code_of, code.resolve(), env, model, count, turns)
+            else:
+                # Here alone: under `--rate-of`, this file imports the other checkout's benchmarks, which may lack it.
+                from benchmarks.against import HERE, figure_by_code_of
+
+                for count, (side, code) in product(counts, {"this": HERE, "other": other.resolve()}.items()):
+                    words = (Path(__file__), "--rate-of", model, "--envs", count, "--turns", turns)
+                    sides[f"{count} {side}"] = partial(figure_by_code_of, code, env, *words)
             compare(name, alternate(sides, rounds, warm_up=other is None), counts if other else [])
 
 
@@ -106,15 +109,6 @@ def generate_rate(run: BareRun) -> float:
     for _ in range(BATCHES):
         model.generate(ids, attention_mask=seen, do_sample=True, top_k=0, **ends)
     return BATCHES * PROMPTS / (time.process_time() - began)
-
-
-def rate_by_code_of(folder: Path, env: Env, model: Path, envs: int, turns: int) -> float:
-    """The same of a rollout by another checkout's code."""
-    variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
-    require_code_of(folder, variables)
-    command = [sys.executable, __file__, "--rate-of", str(model), "--envs", str(envs), "--turns", str(turns)]
-    done = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
 
 
 if __name__ == "__main__":

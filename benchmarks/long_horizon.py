@@ -11,8 +11,6 @@ the defaults of this checkout and of another one, each in a process of its own.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +23,7 @@ import typer
 from gymnasium import spaces
 
 from benchmarks import turns
-from benchmarks.against import HERE, ONE_THREAD, Env, require_code_of
+from benchmarks.against import HERE, figure_by_code_of
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
@@ -79,7 +77,9 @@ def main(
         else:
             with environment() as env:
                 sides = {"this": HERE, "other": other.resolve()}
-                compare(agent, {side: partial(by_code_of, sides[side], env, agent) for side in sides}, updates - 1)
+                words = (Path(turns.__file__), agent, "--updates", 1)
+                rates = {name: partial(figure_by_code_of, code, env, *words) for name, code in sides.items()}
+                compare(agent, rates, updates - 1)
 
 
 def late_turns(updates: int) -> None:
@@ -98,15 +98,6 @@ def compare(agent: str, sides: dict[str, Callable[[], float]], rounds: int) -> N
     this, that = rates.values()
     figures = ", ".join(f"{median(found):.0f} with {side}" for side, found in rates.items())
     print(f"{agent}: turns a second {figures}: {ratios(this, that):.2f} times as many", flush=True)
-
-
-def by_code_of(folder: Path, env: Env, agent: str) -> float:
-    """The same of another checkout's code."""
-    variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
-    require_code_of(folder, variables)
-    command = [sys.executable, str(Path(turns.__file__)), agent, "--updates", "1"]
-    done = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
 
 
 def late_over_early(run: BareRun) -> float:
