@@ -55,6 +55,7 @@ SETTINGS: dict[str, SettingText] = {
         "KL that ends an update", "An update stops early once it has moved the policy this far, in nats per token."
     ),
     "ppo.value_lr": SettingText("critic's learning rate", "Step size of the value head."),
+    "ppo.value_clip": SettingText("value clip", "How far an update draws a value; none: any way."),
     "ppo.epochs": SettingText("epochs", "Passes over each batch."),
     "ppo.batch_size": SettingText("batch size", "Turns collected for an update, at least."),
     "ppo.mini_batch_size": SettingText("minibatch size", "Turns of one optimizer step, about."),

@@ -289,7 +289,13 @@ class PPO:
         weight = 0.0 if self.is_warming_up else config.value_coef
         seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
         units = credited.units
-        critic = value_loss(model.v_head(seen), targets.returns[units], targets.value_weights[units])
+        critic = value_loss(
+            model.v_head(seen),
+            targets.returns[units],
+            targets.value_weights[units],
+            old_values=targets.values[units],
+            clip=config.value_clip,
+        )
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
