@@ -51,6 +51,9 @@ SETTINGS: dict[str, SettingText] = {
     "ppo.kl_target": SettingText(
         "KL target", "KL to the reference, in nats per token, that the KL coefficient is adapted to."
     ),
+    "ppo.entropy_target": SettingText(
+        "entropy target", "Action entropy, in nats, that the entropy coefficient is adapted to."
+    ),
     "ppo.target_kl": SettingText(
         "KL that ends an update", "An update stops early once it has moved the policy this far, in nats per token."
     ),

@@ -6,6 +6,7 @@ tokens of a reply neither earn nor dilute; and the entropy bonus is on the actio
 replies part, not on the vocabulary.
 """
 
+import math
 import random
 import time
 from collections import deque
@@ -25,7 +26,7 @@ from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_k
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
-from llamagym_tui.engine.learning.schedules import adapted_kl_coef, along_line, learning_rate
+from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import ModelOutputs, Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import PPOStats, UpdateSums, update_stats
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
@@ -49,6 +50,7 @@ class PPOState(Struct, frozen=True, kw_only=True):
     """None: of an older version."""
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
+    adapted_entropy_coef: float | None = None
     replay: list[Trajectory] = []
     """Episodes of the replay buffer, oldest first."""
 
@@ -80,6 +82,7 @@ class PPO:
         self.replay = ReplayBuffer()
         """Successful episodes that updates imitate; empty unless `replay_episodes` is set."""
         self._adapted_kl_coef: float | None = None
+        self._adapted_entropy_coef: float | None = None
         self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
@@ -142,6 +145,7 @@ class PPO:
             replay_episodes=len(self.replay),
         )
         self._adapt_kl_coef(stats.kl_ref)
+        self._adapt_entropy_coef(stats.action_entropy if sums.branches else math.nan)
         self.updates += 1
         self.policy.version += 1
         self.used.append(
@@ -196,7 +200,9 @@ class PPO:
     @property
     def entropy_coef(self) -> float:
         """Weight of the action distribution's entropy in the next update."""
-        return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
+        if self.config.entropy_target is None:
+            return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
+        return self.config.entropy_coef if self._adapted_entropy_coef is None else self._adapted_entropy_coef
 
     @property
     def reward_scale(self) -> float:
@@ -214,6 +220,7 @@ class PPO:
             replay_random=random_state(self._replay_rng),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
+            adapted_entropy_coef=self._adapted_entropy_coef,
             replay=list(self.replay.kept.values()),
         )
 
@@ -224,6 +231,7 @@ class PPO:
         if state.replay_random is not None:
             self._replay_rng.setstate(state.replay_random)
         self._adapted_kl_coef = state.adapted_kl_coef
+        self._adapted_entropy_coef = state.adapted_entropy_coef
         self.replay.restore(state.replay)
         self.used.clear()  # a roll back undid these updates
 
@@ -237,6 +245,13 @@ class PPO:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
             self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
+
+    def _adapt_entropy_coef(self, entropy: float) -> None:
+        target, gain = self.config.entropy_target, self.config.entropy_gain
+        if target is None:
+            self._adapted_entropy_coef = None
+        elif not self.is_warming_up:
+            self._adapted_entropy_coef = adapted_entropy_coef(self.entropy_coef, entropy, target=target, gain=gain)
 
     def _epoch(
         self,
