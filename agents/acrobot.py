@@ -1,15 +1,10 @@
 """Acrobot-v1: swing two links up by a torque at the joint between them, until the tip is high."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
 
 NUMBERS = ("angle", "spin", "joint", "joint spin")
 RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
@@ -64,8 +59,6 @@ class AcrobotAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """The first link's spin against the joint's, both links straight down."""
-        from llamagym_tui.agent import Panel, PolicyMap
-
         spins, joint_spins = range(5, -6, -1), range(-10, 11, 2)
         states = [[(1.0, 0.0, 1.0, 0.0, spin, joint_spin) for joint_spin in joint_spins] for spin in spins]
         rows, columns = ([f"{number:+}" for number in axis] for axis in (spins, joint_spins))

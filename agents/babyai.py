@@ -4,17 +4,12 @@ The agent puts the view in words: how far it can go, what lies where, what it ca
 or MiniGrid- goes to it. minigrid is imported when an environment is made.
 """
 
-from __future__ import annotations
-
 import copy
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, read_action
 
 OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
@@ -190,8 +185,6 @@ class BabyAIAgent(Agent):
         """Each tile on which a red ball may be in view, in the open."""
         if "GoToRedBall" not in self.env_id:
             return None
-        from llamagym_tui.agent import Landmark, Panel, PolicyMap
-
         rows, sides = range(6, -1, -1), range(-3, 4)
         states = [[_red_ball(ahead, right) for right in sides] for ahead in rows]
         states[-1][3], states[-2][3] = Landmark("^", "you"), None  # next to it is where one wants to be

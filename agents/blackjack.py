@@ -1,14 +1,9 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, read_action
 
 
 class BlackjackAgent(Agent):
@@ -66,8 +61,6 @@ class BlackjackAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """P(hit) on every hand that can be met, hard and soft; hard 21 takes three cards, so it is no first hand."""
-        from llamagym_tui.agent import Panel, PolicyMap
-
         dealer = (*range(2, 11), 1)
         cards = ["A" if card == 1 else str(card) for card in dealer]
         panels = []

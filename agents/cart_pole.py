@@ -1,15 +1,10 @@
 """CartPole-v1: push a cart left or right so that the pole on it stays upright."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
 
 NUMBERS = ("position", "speed", "angle", "spin")
 RANGES = ((-2.4, 2.4), (-3.0, 3.0), (-0.21, 0.21), (-3.5, 3.5))
@@ -64,8 +59,6 @@ class CartPoleAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """P(right) by angle and spin, the cart at rest in the middle."""
-        from llamagym_tui.agent import Panel, PolicyMap
-
         angles = [step * 0.04 for step in range(-5, 6)]
         spins = [step * 0.5 for step in range(-5, 6)]
         states = [[(0.0, 0.0, angle, spin) for spin in spins] for angle in angles]

@@ -4,15 +4,10 @@ The environment shows the number of a field and nothing of the map. The agent pu
 what lies up, right, down and left of there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, fields, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, fields, read_action
 
 ROWS, COLUMNS = 4, 12
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -75,8 +70,6 @@ class CliffWalkingAgent(Agent):
         return [1] * (column < COLUMNS - 1) + [2] * (row < ROWS - 2 or column == COLUMNS - 1)
 
     def policy_map(self) -> PolicyMap:
-        from llamagym_tui.agent import Landmark, Panel, PolicyMap
-
         states = [
             [
                 Landmark(glyph(row, column), word(row, column))

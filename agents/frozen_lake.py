@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, read_action
 
 MAPS = {
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
@@ -113,8 +110,6 @@ class FrozenLakeAgent(Agent):
         return best_actions(self.lake).get(self.lake.field(observation), [])
 
     def policy_map(self) -> PolicyMap:
-        from llamagym_tui.agent import Landmark, Panel, PolicyMap
-
         size = len(self.lake.rows[0])
         fields = [
             [

@@ -5,18 +5,13 @@ An action is a whole errand: walking there and the work take several steps, of w
 environment of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, fields, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, fields, read_action
 
 MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
 """Tomatoes, onions, bin, board, plate and hatch."""
@@ -157,8 +152,6 @@ class KitchenAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """What is done at the plate, by what is on it and in the hands."""
-        from llamagym_tui.agent import Panel, PolicyMap
-
         panels = []
         for order in range(1, len(ON_PLATE)):
             cells = [

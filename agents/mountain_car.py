@@ -1,15 +1,10 @@
 """MountainCar-v0: rock a weak car in a valley until it reaches the flag on the right hill."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, named_levels, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
@@ -56,8 +51,6 @@ class MountainCarAgent(Agent):
         return 2 if float(observation[1]) >= 0 else 0
 
     def policy_map(self) -> PolicyMap:
-        from llamagym_tui.agent import Panel, PolicyMap
-
         positions = [-1.2 + 0.2 * step for step in range(10)]
         speeds = [0.01 * step for step in range(5, -6, -1)]
         states = [[(position, speed) for position in positions] for speed in speeds]

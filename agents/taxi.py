@@ -4,17 +4,12 @@ The environment shows one number of 500. The agent puts it in words: where the t
 passenger is or wants to go.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, fields, read_action
-
-if TYPE_CHECKING:
-    from llamagym_tui.agent import PolicyMap
+from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, fields, read_action
 
 MAP = (
     "+---------+",
@@ -91,8 +86,6 @@ class TaxiAgent(Agent):
 
     def policy_map(self) -> PolicyMap:
         """The way to each stand: to a passenger who waits there, and with one who wants to go there."""
-        from llamagym_tui.agent import Panel, PolicyMap
-
         numbers = [str(number) for number in range(5)]
         panels = []
         for stand in range(4):

@@ -8,19 +8,18 @@ when a model is given.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.errors import ConfigError, NoModelError
 from llamagym_tui.game.actions import FAILED, ActionReading, read_action
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.observations import fields, in_words, named_levels
+from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 
 if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
-    from llamagym_tui.game.chat import Conversation
-    from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 
 __all__ = [
     "FAILED",
@@ -181,10 +180,3 @@ class Agent(AgentBase):
                 "give it one: Agent(model, tokenizer, device)."
             )
         return self._loop
-
-
-def __getattr__(name: str) -> Any:
-    # Agents import what a map is made of from here, and no map is made before the first frame.
-    if name in ("Landmark", "Panel", "PolicyMap"):
-        return getattr(import_module("llamagym_tui.game.policy_map"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

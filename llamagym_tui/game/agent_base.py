@@ -4,19 +4,15 @@ Everything in the project but `llamagym_tui.agent` knows agents by this class al
 `llamagym_tui.agent.Agent`, which adds the model.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
 from llamagym_tui.game.actions import FAILED, ActionReading, json_index
-
-if TYPE_CHECKING:
-    from llamagym_tui.game.policy_map import PolicyMap
+from llamagym_tui.game.policy_map import PolicyMap
 
 
 class AgentBase(ABC):

@@ -19,7 +19,7 @@ AFTER_THE_FIRST_FRAME = {
         f"llamagym_tui.{name}"
         for name in (
             *("agents.frozen_lake", "app.trainer_client", "demos.demonstration", "demos.human_game", "demos.jsonl"),
-            *("demos.watched_episode", "game.policy_map", "protocol.event_log", "screens.demos.recording"),
+            *("demos.watched_episode", "protocol.event_log", "screens.demos.recording"),
             *("screens.help.help", "screens.metrics.metrics", "screens.past_runs.home"),
             *("screens.playground.panels", "screens.policy_map.mapped_policy", "screens.policy_map.policy_map"),
             *("setup.assignments", "state.run_summary"),
