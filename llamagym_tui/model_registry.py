@@ -20,7 +20,7 @@ LARGE = LoraConfig(r=8, alpha=16.0)
 """For models from about 1 B: at their widths rank 8 has as many weights as rank 16 has in the small ones."""
 
 
-class ModelEntry(Struct, frozen=True, kw_only=True):
+class ModelEntry(Struct, frozen=True):
     """What is known of a model before it is loaded."""
 
     name: str
@@ -44,56 +44,36 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
 
 ENTRIES: tuple[ModelEntry, ...] = (
-    ModelEntry(name=BUNDLED, parameters=540_096, licence="mit", full_finetuning=True, generation=GenerationConfig()),
-    ModelEntry(name="HuggingFaceTB/SmolLM2-135M-Instruct", parameters=134_515_008, licence="apache-2.0"),
+    ModelEntry(BUNDLED, 540_096, "mit", full_finetuning=True, generation=GenerationConfig()),
+    ModelEntry("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008, "apache-2.0"),
+    ModelEntry("google/gemma-3-270m-it", 268_098_176, "gemma", gated=True, generation=GenerationConfig()),
+    ModelEntry("HuggingFaceTB/SmolLM2-360M-Instruct", 361_821_120, "apache-2.0"),
+    ModelEntry("Qwen/Qwen2.5-0.5B-Instruct", 494_032_768, "apache-2.0"),
+    # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
+    ModelEntry("Qwen/Qwen3-0.6B", 596_049_920, "apache-2.0", template_arguments={"enable_thinking": False}),
+    ModelEntry("TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1_100_048_384, "apache-2.0", lora=LARGE),
     ModelEntry(
-        name="google/gemma-3-270m-it",
-        parameters=268_098_176,
-        licence="gemma",
-        gated=True,
-        generation=GenerationConfig(),
-    ),
-    ModelEntry(name="HuggingFaceTB/SmolLM2-360M-Instruct", parameters=361_821_120, licence="apache-2.0"),
-    ModelEntry(name="Qwen/Qwen2.5-0.5B-Instruct", parameters=494_032_768, licence="apache-2.0"),
-    ModelEntry(
-        name="Qwen/Qwen3-0.6B",
-        parameters=596_049_920,
-        licence="apache-2.0",
-        # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
-        template_arguments={"enable_thinking": False},
-    ),
-    ModelEntry(name="TinyLlama/TinyLlama-1.1B-Chat-v1.0", parameters=1_100_048_384, licence="apache-2.0", lora=LARGE),
-    ModelEntry(
-        name="meta-llama/Llama-3.2-1B-Instruct",
-        parameters=1_235_814_400,
-        licence="llama3.2",
+        "meta-llama/Llama-3.2-1B-Instruct",
+        1_235_814_400,
+        "llama3.2",
         gated=True,
         lora=LARGE,
         # Its template writes today's date into the system prompt; a fixed one keeps runs comparable.
         template_arguments={"date_string": "26 Jul 2024"},
     ),
-    ModelEntry(name="Qwen/Qwen2-1.5B-Instruct", parameters=1_543_714_304, licence="apache-2.0", lora=LARGE),
-    ModelEntry(name="HuggingFaceTB/SmolLM-1.7B-Instruct", parameters=1_711_376_384, licence="apache-2.0", lora=LARGE),
+    ModelEntry("Qwen/Qwen2-1.5B-Instruct", 1_543_714_304, "apache-2.0", lora=LARGE),
+    ModelEntry("HuggingFaceTB/SmolLM-1.7B-Instruct", 1_711_376_384, "apache-2.0", lora=LARGE),
     ModelEntry(
-        name="microsoft/phi-2",
-        parameters=2_779_683_840,
-        licence="mit",
+        "microsoft/phi-2",
+        2_779_683_840,
+        "mit",
         dtype="bfloat16",
         # A base model without a chat template: it gets the plain one, and would write on for long.
         generation=GenerationConfig(temperature=0.7, max_new_tokens=16),
         lora=LARGE,
     ),
-    ModelEntry(
-        name="microsoft/Phi-3-mini-4k-instruct", parameters=3_821_079_552, licence="mit", dtype="bfloat16", lora=LARGE
-    ),
-    ModelEntry(
-        name="meta-llama/Llama-2-7b-chat-hf",
-        parameters=6_738_415_616,
-        licence="llama2",
-        gated=True,
-        dtype="bfloat16",
-        lora=LARGE,
-    ),
+    ModelEntry("microsoft/Phi-3-mini-4k-instruct", 3_821_079_552, "mit", dtype="bfloat16", lora=LARGE),
+    ModelEntry("meta-llama/Llama-2-7b-chat-hf", 6_738_415_616, "llama2", gated=True, dtype="bfloat16", lora=LARGE),
 )
 """By size, smallest first."""
 

@@ -180,30 +180,8 @@ class Stop(Command, frozen=True, kw_only=True):
     """Write a checkpoint and end; confirmed by ``RunFinished``."""
 
 
-AnyCommand = (
-    StartRun
-    | Pause
-    | Resume
-    | Step
-    | SetPace
-    | Watch
-    | WatchNext
-    | DrawStates
-    | TakeWheel
-    | Act
-    | LetGo
-    | InspectTurn
-    | WatchPolicyMap
-    | SetMode
-    | SetSystemPrompt
-    | Evaluate
-    | CancelEvaluation
-    | WeighActions
-    | WarmStart
-    | UndoWarmStart
-    | CancelWarmStart
-    | SaveCheckpoint
-    | RollBack
-    | ChangeSettings
-    | Stop
-)
+RunCommand = StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
+WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions
+WheelCommand = TakeWheel | Act | LetGo
+PolicyCommand = Evaluate | CancelEvaluation | WarmStart | UndoWarmStart | CancelWarmStart | SaveCheckpoint | RollBack
+AnyCommand = RunCommand | WatchCommand | WheelCommand | PolicyCommand

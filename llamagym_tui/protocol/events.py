@@ -636,52 +636,17 @@ class RunFinished(Event, frozen=True, kw_only=True):
     return_stderr: float
 
 
-ConversationEvent = (
-    EpisodeStarted
-    | ObservationShown
-    | ActionsWeighed
-    | TokensStreamed
-    | TurnFinished
-    | EpisodeFinished
-    | EpisodeDropped
-)
+TurnEvent = ObservationShown | ActionsWeighed | TokensStreamed | TurnFinished
+ConversationEvent = EpisodeStarted | TurnEvent | EpisodeFinished | EpisodeDropped
 """What the conversation of the watched environment is made of."""
 WatchedEvent = ConversationEvent | StateDrawn
 """What is watched; left out first where not everything has room."""
-AnyEvent = (
-    WatchedEvent
-    | Hello
-    | PhaseChanged
-    | RunStarted
-    | TurnInspected
-    | WatchChanged
-    | WheelTaken
-    | ActionAwaited
-    | WheelLetGo
-    | EpisodeCorrected
-    | PolicyMapLaidOut
-    | PolicyMapped
-    | PolicyMapWatched
-    | PaceChanged
-    | EpisodesCounted
-    | UpdateFinished
-    | PromptChanged
-    | ModeChanged
-    | EvaluationFinished
-    | EvaluationCancelled
-    | ConversationWeighed
-    | DemonstrationsRead
-    | WarmStartProgressed
-    | WarmStartFinished
-    | WarmStartEvaluated
-    | WarmStartUndone
-    | CheckpointSaved
-    | RolledBack
-    | SettingsChanged
-    | SettingsMeasured
-    | ObservationsDistinguished
-    | WarningRaised
-    | EventsLeftOut
-    | SessionFailed
-    | RunFinished
-)
+SessionEvent = Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut | SessionFailed | RunFinished
+ChangeEvent = WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
+WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
+FigureEvent = EpisodesCounted | UpdateFinished | ObservationsDistinguished | EvaluationFinished | EvaluationCancelled
+WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated | WarmStartUndone
+CheckpointEvent = CheckpointSaved | RolledBack
+RunEvent = SessionEvent | ChangeEvent | FigureEvent | WarmStartEvent | CheckpointEvent
+AnyEvent = WatchedEvent | RunEvent | LookEvent | WheelEvent

@@ -16,17 +16,7 @@ from llamagym_tui.state.run import RunState, initial_state, with_history
 
 READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
-TOLD_ONCE = (
-    events.EpisodeCorrected,
-    events.EpisodeDropped,
-    events.EpisodeFinished,
-    events.EpisodeStarted,
-    events.ObservationShown,
-    events.PolicyMapped,
-    events.StateDrawn,
-    events.TurnFinished,
-    events.TurnInspected,
-)
+TOLD_ONCE = events.WatchedEvent | events.EpisodeCorrected | events.PolicyMapped | events.TurnInspected
 """Events of which nothing outlives their session."""
 
 

@@ -93,7 +93,7 @@ def load_model_and_tokenizer(
         ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
     """
     where, path = resolve_device(device), local_path(name)
-    entry = model_registry.find(name) or ModelEntry(name=name, parameters=0, licence="")
+    entry = model_registry.find(name) or ModelEntry(name, 0, "")
     held = _dtype(entry, dtype, full_finetuning, quantization)
     quantized = quantization_arguments(quantization, where, held)
     try:

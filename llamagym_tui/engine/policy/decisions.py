@@ -70,35 +70,22 @@ def token_decisions(
 def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
     """Each turn as a choice among replies; `temperature` divides the scores."""
     logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
-    shares = choice_logprobs(logprobs, choices.token_replies, choices.divisors, temperature)
+    sums = torch.zeros(choices.divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
+    sums = sums.index_add(0, choices.token_replies, logprobs).reshape(choices.divisors.shape)
+    shares = score_logprobs(sums, choices.divisors, temperature)
     entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
     return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)
 
 
-def choice_logprobs(logprobs: Tensor, token_replies: Tensor, divisors: Tensor, temperature: float) -> Tensor:
-    """(K, A) log-probability of choosing each reply: softmax of its score over the temperature.
-
-    A score is the sum of the reply's token log-probabilities over its divisor (1: ``sum``, its number of tokens:
-    ``token``, of words: ``word``).
-
-    Args:
-        logprobs: (N,) of the tokens of all replies.
-        token_replies: (N,) index of each token's reply among K x A.
-        divisors: (K, A); infinite where a turn has fewer replies.
-        temperature: divides the scores.
-    Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
-    """
-    sums = torch.zeros(divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
-    return score_logprobs(sums.index_add(0, token_replies, logprobs).reshape(divisors.shape), divisors, temperature)
-
-
 def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor:
-    """(K, A) log-probability of choosing each reply.
+    """(K, A) log-probability of choosing each reply: softmax of its score over the temperature.
 
     Args:
         sums: (K, A) of each reply's token log-probabilities.
-        divisors: (K, A), or what broadcasts to it; infinite where a turn has fewer replies.
+        divisors: (K, A), or what broadcasts to it; a sum over it is a score (1: ``sum``, the reply's number of tokens:
+            ``token``, of words: ``word``). Infinite where a turn has fewer replies.
         temperature: divides the scores.
+    Source: arXiv:2302.02662 (sum), arXiv:2401.14151 (token, word).
     """
     return (sums / divisors / temperature).masked_fill(divisors.isinf(), float("-inf")).log_softmax(-1)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
-from llamagym_tui.engine.policy.decisions import choice_logprobs
+from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.plain_slots import PlainSlots
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.prompt_memory import PromptMemory
@@ -231,13 +231,10 @@ class Sampler:
 
     def _shares(self, token_logprobs: Tensor, trie: ActionTrie, divisors: Sequence[float]) -> Tensor:
         """(B, A) log-probability of choosing each admissible reply."""
-        rows, replies = len(token_logprobs), trie.replies
-        owners = [reply for reply, ids in enumerate(replies) for _ in ids]
         device = token_logprobs.device
-        owner = torch.arange(rows, device=device)[:, None] * len(replies) + torch.tensor(owners, device=device)
-        table = torch.tensor(divisors, device=device).expand(rows, -1)
-        temperature = self.policy.generation.temperature
-        return choice_logprobs(token_logprobs.reshape(-1), owner.reshape(-1), table, temperature)
+        owners = torch.tensor([reply for reply, ids in enumerate(trie.replies) for _ in ids], device=device)
+        sums = token_logprobs.new_zeros(len(token_logprobs), len(trie.replies)).index_add(1, owners, token_logprobs)
+        return score_logprobs(sums, torch.tensor(divisors, device=device), self.policy.generation.temperature)
 
     def extend(
         self,
