@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 from textual import work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.driver import Driver
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
@@ -33,6 +33,7 @@ from llamagym_tui.protocol.commands import SetSystemPrompt
 from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.key_bar import extra
 from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
@@ -50,6 +51,7 @@ YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
 """Where the style sheets are."""
+SUSPEND = "To the shell, while training goes on; fg comes back."
 
 
 class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
@@ -59,16 +61,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit", tooltip="Leave."),
-        Binding(
-            "ctrl+z",
-            "suspend_process",
-            "Suspend",
-            show=False,
-            priority=True,
-            id="app.suspend",
-            tooltip="To the shell, while training goes on; fg comes back.",
-        ),
+        extra("ctrl+q", "quit", "Quit", "Leave.", "app.quit", priority=True),
+        extra("ctrl+z", "suspend_process", "Suspend", SUSPEND, "app.suspend", priority=True),
     ]
 
     def __init__(

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
@@ -18,7 +18,9 @@ from textual.theme import Theme
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
+from llamagym_tui.screens.widgets.key_bar import extra
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEME
 
@@ -35,15 +37,8 @@ class PersonalApp(App[None]):
     """Without colour a cursor is underlined."""
     _literal_lines = LiteralLines()
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "f1",
-            "focus_help",
-            "Help on this",
-            show=False,
-            priority=True,  # else dialogs would not get it
-            id="focus_help",
-            tooltip="What has the focus, and keys.",
-        ),
+        # Else dialogs would not get it.
+        extra("f1", "focus_help", "Help on this", "What has the focus, and keys.", "focus_help", priority=True),
     ]
 
     def __init__(self, **settings: Any) -> None:
@@ -109,8 +104,8 @@ class PersonalApp(App[None]):
 
     def copy_to_clipboard(self, text: str) -> None:
         super().copy_to_clipboard(text.encode("utf-8", "replace").decode())  # a lone surrogate cannot be copied
-        lines, characters = text.count("\n") + 1, len(text)
-        what = f"{lines:,} lines" if lines > 1 else f"{characters:,} character{'' if characters == 1 else 's'}"
+        lines = text.count("\n") + 1
+        what = f"{lines:,} lines" if lines > 1 else counted(len(text), "character")
         self.notify(f"copied {what}", timeout=COPIED_S)
 
     def action_command_palette(self) -> None:

@@ -342,5 +342,4 @@ def _ended(state: RunState) -> RunState:
 def _evaluation_text(event: events.EvaluationFinished) -> str:
     mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
     within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
-    plural = "" if mean.episodes == 1 else "s"
-    return f"Evaluation: mean return {mean.text} over {mean.episodes:,} {how} episode{plural}{within}"
+    return f"Evaluation: mean return {mean.text} over {counted(mean.episodes, f'{how} episode')}{within}"

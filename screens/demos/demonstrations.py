@@ -28,35 +28,23 @@ from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, extra, key_of
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
+
+FILTER = "Show only some: return>=1, turns<3, faulty, a source, any text."
 
 
 class DemonstrationsScreen(Screen[None]):
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "slash",
-            "filter",
-            "Filter",
-            key_display="/",
-            tooltip="Show only some: return>=1, turns<3, faulty, a source, any text.",
-            id="demos.filter",
-        ),
+        extra("slash", "filter", "Filter", FILTER, "demos.filter", shown="/"),
         Binding("s", "sort", "Sort", tooltip="Sort by the next column.", id="demos.sort"),
         Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
         Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
         Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
-        Binding(
-            "X",
-            "delete_shown",
-            "Delete shown",
-            show=False,
-            tooltip="Delete all shown, once confirmed.",
-            id="demos.delete_shown",
-        ),
+        extra("X", "delete_shown", "Delete shown", "Delete all shown, once confirmed.", "demos.delete_shown"),
         Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),

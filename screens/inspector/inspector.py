@@ -21,27 +21,22 @@ from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnF
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, extra
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entries, Entry, Reply
 
 ROOMY = 80
 """Cells of the screen from which the column of tokens is wide."""
+REFRESH = "Compute the figures again under the present policy."
 
 
-def _turn(key: str, by: int, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
+def _turn(key: str, by: int, *, shown: str | None = None) -> Binding:
     """A key that goes to another reply. It has priority, or the table would take it."""
-    return Binding(
-        key,
-        f"turn({by})",
-        description,
-        show=shown is not None,
-        key_display=shown,
-        priority=True,
-        tooltip=tooltip,
-        id=f"inspector.{'next' if by > 0 else 'previous'}{'' if shown else '_by_arrow'}",
-    )
+    way = "next" if by > 0 else "previous"
+    id = f"inspector.{way}{'' if shown else '_by_arrow'}"
+    name, tooltip = f"{way.capitalize()} reply", f"The {way} reply of the episode."
+    return extra(key, f"turn({by})", name, tooltip, id, shown=shown, priority=True)
 
 
 class TurnPlace(NamedTuple):
@@ -74,13 +69,11 @@ class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     BINDINGS: ClassVar[list[BindingType]] = [
-        _turn("left_square_bracket", -1, "Previous reply", "The previous reply of the episode.", shown="["),
-        _turn("right_square_bracket", 1, "Next reply", "The next reply of the episode.", shown="]"),
-        _turn("left", -1, "Previous reply", "The previous reply of the episode."),
-        _turn("right", 1, "Next reply", "The next reply of the episode."),
-        Binding(
-            "r", "ask", "Refresh", tooltip="Compute the figures again under the present policy.", id="inspector.refresh"
-        ),
+        _turn("left_square_bracket", -1, shown="["),
+        _turn("right_square_bracket", 1, shown="]"),
+        _turn("left", -1),
+        _turn("right", 1),
+        Binding("r", "ask", "Refresh", tooltip=REFRESH, id="inspector.refresh"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
         Binding("escape,i,q", "dismiss", "Back", tooltip="Back to the conversation.", id="inspector.back"),
     ]

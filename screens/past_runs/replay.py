@@ -20,6 +20,7 @@ from textual.widgets import Input, TextArea
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.past_runs.time_slider import TimeSlider
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.key_bar import extra
 from llamagym_tui.state.replay import Player, Recording
 from llamagym_tui.state.run import RunState
 
@@ -35,19 +36,13 @@ LAST = ("app.quit", "app.help", "leave")
 """Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
 
 
-def _key(key: str, action: str, description: str, tooltip: str, *, shown: str | None = None) -> Binding:
+INSPECT = "The reply that was inspected last while this was recorded; others would need the run's trainer."
+
+
+def _key(key: str, action: str, name: str, tooltip: str, *, shown: str | None = None) -> Binding:
     """A key that moves time, before any that a focused widget has; `shown` None: another key's cell names it too."""
-    name = action.replace("(", "").replace(")", "")
-    return Binding(
-        key,
-        action,
-        description,
-        show=shown is not None,
-        key_display=shown,
-        priority=True,
-        tooltip=tooltip,
-        id=f"replay.{name}",
-    )
+    id = f"replay.{action.replace('(', '').replace(')', '')}"
+    return extra(key, action, name, tooltip, id, shown=shown, priority=True)
 
 
 class ReplayScreen(PlaygroundScreen):
@@ -67,14 +62,7 @@ class ReplayScreen(PlaygroundScreen):
         _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
         _key("minus", "speed(-1)", "Slower", "Half as fast."),
         _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
-        Binding(
-            "i",
-            "inspect",
-            "Inspect tokens",
-            show=False,
-            tooltip="The reply that was inspected last while this was recorded; others would need the run's trainer.",
-            id="inspect",
-        ),
+        extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
         Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
         Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
     ]

@@ -154,7 +154,7 @@ class RunList(OptionList):
         cells: dict[str, Content] = {}
         for column in columns_at(self._width):
             arrow = ("▲" if self.backwards else "▼") if column.name == self.sorted_by else ""
-            title = _fitted(column.title + arrow, column, "bold" if arrow else DIM)
+            title = _fitted(column.name + arrow, column, "bold" if arrow else DIM)
             cells[column.name] = title.stylize(Style.from_meta({"sort": column.name}))
         return Content("  ") + _row(cells, Content.styled(f"{'curve':<{self._curve_width}}", DIM))
 
@@ -222,7 +222,7 @@ def _row(cells: dict[str, Content], curve: Content) -> Content:
 
 
 def _cell(row: RunRow, column: Column) -> Content:
-    style = {"ending": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "return": "bold"}.get(column.name, "")
+    style = {"ended": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "return": "bold"}.get(column.name, "")
     return _fitted(one_line(column.text(row)), column, style)
 
 

@@ -56,16 +56,16 @@ class RunRow:
 @dataclass(frozen=True)
 class Column:
     name: str
-    title: str
+    """Its title, too."""
     width: int
     """Cells, the gap before the next column not counted."""
-    right: bool
-    """Whether it is aligned to the right."""
     text: Callable[[RunRow], str]
     order: Callable[[RunRow], str | float]
     """What it is sorted by."""
     needs: int = 0
     """Cells that the table has at least where the column is shown."""
+    right: bool = False
+    """Whether it is aligned to the right."""
 
 
 def _mean_text(row: RunRow) -> str:
@@ -76,49 +76,31 @@ def _mean_text(row: RunRow) -> str:
     return signed(mean, decimals).replace(",", "")
 
 
-def _count(row: RunRow, name: str) -> int:
-    return int(getattr(row.summary, name)) if row.summary else 0
+def _newest_first(row: RunRow) -> float:
+    return -row.info.started_at.timestamp()
+
+
+def _counts(name: str, width: int, needs: int) -> Column:
+    """The column of a count in the summary, the largest first."""
+
+    def count(row: RunRow) -> int:
+        return getattr(row.summary, name, 0)
+
+    return Column(
+        name, width, lambda row: f"{count(row):,}" if row.summary else "", lambda row: -count(row), needs, right=True
+    )
 
 
 COLUMNS: tuple[Column, ...] = (
+    Column("when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", _newest_first),
+    Column("agent", 13, lambda row: row.agent, lambda row: row.agent.lower()),
     Column(
-        "when",
-        "when",
-        12,
-        False,
-        lambda row: f"{row.info.started_at:%d %b %H:%M}",
-        lambda row: -row.info.started_at.timestamp(),
+        "model", 22, lambda row: PurePath(row.info.config.model).name, lambda row: row.info.config.model.lower(), 100
     ),
-    Column("agent", "agent", 13, False, lambda row: row.agent, lambda row: row.agent.lower()),
-    Column(
-        "model",
-        "model",
-        22,
-        False,
-        lambda row: PurePath(row.info.config.model).name,
-        lambda row: row.info.config.model.lower(),
-        100,
-    ),
-    Column(
-        "episodes",
-        "episodes",
-        9,
-        True,
-        lambda row: f"{_count(row, 'episodes'):,}" if row.summary else "",
-        lambda row: -_count(row, "episodes"),
-        64,
-    ),
-    Column(
-        "updates",
-        "updates",
-        7,
-        True,
-        lambda row: f"{_count(row, 'updates'):,}" if row.summary else "",
-        lambda row: -_count(row, "updates"),
-        100,
-    ),
-    Column("return", "return", 7, True, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean),
-    Column("ending", "ended", 11, False, lambda row: row.ending, lambda row: row.ending, 64),
+    _counts("episodes", 9, 64),
+    _counts("updates", 7, 100),
+    Column("return", 7, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean, right=True),
+    Column("ended", 11, lambda row: row.ending, lambda row: row.ending, 64),
 )
 """From left to right; the curve stands after the return and has what is left."""
 GAP = 2
@@ -138,7 +120,7 @@ def columns_at(width: int) -> list[Column]:
 
 def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> list[RunRow]:
     """Rows by a column, the latest, longest and best first; equal ones by time."""
-    by_time = sorted(rows, key=lambda row: -row.info.started_at.timestamp())
+    by_time = sorted(rows, key=_newest_first)
     order = next(column.order for column in COLUMNS if column.name == name)
     return sorted(by_time, key=order, reverse=backwards)
 

@@ -4,7 +4,7 @@ from textual.content import Content
 
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import mean_return
+from llamagym_tui.returns import counted, mean_return
 from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.widgets.key_bar import KeyOf
@@ -65,9 +65,8 @@ def score_text(game: HumanGame, hint: PolicyHint) -> Content:
     """This return, the mean so far, and how often the person took the policy's most probable action."""
     text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
-        plural = "" if mean.episodes == 1 else "s"
-        total = number(sum(game.returns))
-        text += f" · {mean.episodes:,} episode{plural}, sum {total}, mean {number(mean.mean, 3)}"
+        played, total = counted(mean.episodes, "episode"), number(sum(game.returns))
+        text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
     if hint.compared:
         text += f" · agreed with the policy {hint.agreed} of {hint.compared}"
     return Content(text)
@@ -82,5 +81,5 @@ def saved_text(game: HumanGame, fault: str) -> Content:
     elif not saved.episodes:
         text = f"Finished episodes are appended to {game.writer.path}"
     else:
-        text = f"{saved.episodes} episode{'' if saved.episodes == 1 else 's'} saved to {game.writer.path}"
+        text = f"{counted(saved.episodes, 'episode')} saved to {game.writer.path}"
     return Content(one_line(text))

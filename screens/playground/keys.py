@@ -6,12 +6,11 @@ are the app's.
 
 from textual.binding import Binding, BindingType
 
+from llamagym_tui.screens.widgets.key_bar import extra
+
 POLICY_MAP = "What the policy does in each state, and what is best."
-
-
-def extra(key: str, action: str, name: str, tooltip: str, id: str) -> Binding:
-    """A key that help lists, and the row of keys has no room for."""
-    return Binding(key, action, name, show=False, tooltip=tooltip, id=id)
+ROLL_BACK = "Back to the last good checkpoint; asks first."
+INSPECT = "The reply you look at, token by token: ratio, clip, alternatives."
 
 
 KEYS: list[BindingType] = [
@@ -27,9 +26,7 @@ KEYS: list[BindingType] = [
     Binding("s", "settings", "Settings", tooltip="Change learning rate, KL and more, live.", id="settings"),
     Binding("e", "evaluate", "Evaluate", tooltip="Play episodes apart from the run.", id="evaluate"),
     Binding("c", "checkpoint", "Checkpoint", tooltip="Write the policy to disk now.", id="checkpoint"),
-    Binding(
-        "ctrl+r", "roll_back", "Roll back", tooltip="Back to the last good checkpoint; asks first.", id="roll_back"
-    ),
+    Binding("ctrl+r", "roll_back", "Roll back", tooltip=ROLL_BACK, id="roll_back"),
     extra("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
     extra("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
     extra("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
@@ -38,9 +35,7 @@ KEYS: list[BindingType] = [
     extra("left_square_bracket", "watch(-1)", "Previous environment", "Watch the one before.", "watch.previous"),
     extra("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
     extra("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
-    extra(
-        "i", "inspect", "Inspect tokens", "The reply you look at, token by token: ratio, clip, alternatives.", "inspect"
-    ),
+    extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
     extra("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),
     extra("B", "watch_next('worst')", "Worst episode", "Watch the worst episode of the last batch.", "watch.worst"),
     extra("w", "take_wheel", "Take the wheel", "Act in the agent's place in the watched environment.", "wheel"),
@@ -49,7 +44,7 @@ KEYS: list[BindingType] = [
     extra("K", "app.keep_rule", "Keep by rule", "Keep every watched episode with a given return or more.", "keep_rule"),
     extra("f", "app.warm_start", "Warm start", "Train the model on demonstrations.", "warm_start"),
     extra("F", "app.undo_warm_start", "Take back", "Take the last warm start back.", "warm_start.undo"),
-    Binding("o", "app.runs", "Past runs", show=False, tooltip="Look at past runs, compare two.", id="runs"),
+    extra("o", "app.runs", "Past runs", "Look at past runs, compare two.", "runs"),
     Binding("question_mark", "app.help", "Help", tooltip="What the keys and figures mean.", id="help"),
     Binding("q", "app.quit", "Quit", tooltip="Write a checkpoint and leave.", id="quit"),
 ]

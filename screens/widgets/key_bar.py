@@ -26,6 +26,14 @@ MORE = "…"
 """Stands for keys without room; a click on it opens the palette, which has them all."""
 
 
+def extra(
+    key: str, action: str, name: str, tooltip: str, id: str, *, shown: str | None = None, priority: bool = False
+) -> Binding:
+    """A key that help lists, and the bottom row only if it is `shown` there by some name."""
+    show = shown is not None
+    return Binding(key, action, name, show=show, key_display=shown, priority=priority, tooltip=tooltip, id=id)
+
+
 class Key(NamedTuple):
     key: str
     shown: str
