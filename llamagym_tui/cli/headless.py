@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress, progress_on
-from llamagym_tui.config import History, Quantization, RunConfig, from_dict, validated
+from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -30,6 +30,10 @@ from llamagym_tui.setup import catalog
 
 if TYPE_CHECKING:
     from llamagym_tui.trainer.run import Run
+
+Kind = TypeVar("Kind", bound=events.Event)
+OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
+"""Settings of a run in which an evaluation follows it if it plays the same agent."""
 
 
 class Report(Protocol):
@@ -65,9 +69,7 @@ def evaluate(
     episodes: int,
     greedy: bool,
     quantization: Quantization | None = None,
-    system_prompt: str | None = None,
     env: dict[str, Any] | None = None,
-    history: History | None = None,
     own: dict[str, Any] | None = None,
     json_output: bool = False,
     debug: bool = False,
@@ -79,13 +81,11 @@ def evaluate(
         model: registry name, hub id, local path, or a run folder.
         greedy: take the most probable token instead of sampling.
         quantization: bits of the weights. None: of a run folder, as it was trained; else none.
-        system_prompt: None: of a run folder, the one active at its end if it has the same agent; else the agent's.
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
-        history: earlier turns in a prompt. None: of a run folder, as at its end if it has the same agent; else the
-            agent's.
         own: settings that the agent names for its runs, where the model is of no run.
         debug: leave stderr to the libraries too.
-        settings: others of `RunConfig`; of a seed, no training run sees the same environments.
+        settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
+            `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     Returns:
         The exit code, 0.
     Raises:
@@ -94,12 +94,9 @@ def evaluate(
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
-    if system_prompt is not None:
-        settings["system_prompt"] = system_prompt
-    if history is not None:
-        settings["history"] = history
     known = _settings_of(agent_spec, model, quantization, own or {})
-    config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **settings))
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given))
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
@@ -117,40 +114,29 @@ class _Summary:
     """What a run began as, and ended as; how well it plays is the evaluation of the policy that it ended with."""
 
     def __init__(self) -> None:
-        self._started: events.RunStarted | None = None
-        self._finished: events.RunFinished | None = None
-        self._evaluation: events.EvaluationFinished | None = None
-        self._updated: events.UpdateFinished | None = None
-        self._dropped = 0
+        self._last: dict[type[events.Event], events.Event] = {}
 
     def take(self, event: events.Event) -> None:
-        match event:
-            case events.RunStarted():
-                self._started = event
-            case events.RunFinished():
-                self._finished = event
-            case events.EvaluationFinished():
-                self._evaluation = event
-            case events.UpdateFinished():
-                self._updated = event
-            case events.EpisodesCounted():
-                self._dropped = event.dropped
-            case _:
-                pass
+        self._last[type(event)] = event
+
+    def _last_of(self, kind: type[Kind]) -> Kind | None:
+        found = self._last.get(kind)
+        return found if isinstance(found, kind) else None
 
     @property
     def _last_batch(self) -> MeanReturn | None:
         """Mean return of the last update's batch, which its own update came after."""
-        if self._updated is None:
+        if (updated := self._last_of(events.UpdateFinished)) is None:
             return None
-        stats = self._updated.stats
+        stats = updated.stats
         spread = stats.return_std**2 * stats.episodes
         return MeanReturn(stats.mean_return, standard_error(spread, stats.episodes), stats.episodes)
 
     def figures(self) -> dict[str, Any]:
-        started, finished = self._started, self._finished
+        started, finished = self._last_of(events.RunStarted), self._last_of(events.RunFinished)
         assert started is not None and finished is not None, "only a run that ended well is summed up"
-        found, batch = self._evaluation, self._last_batch
+        counts, found = self._last_of(events.EpisodesCounted), self._last_of(events.EvaluationFinished)
+        batch = self._last_batch
         return {
             "agent": started.agent,
             "model": started.model,
@@ -160,7 +146,7 @@ class _Summary:
             "updates": finished.updates,
             "elapsed_s": round(finished.elapsed_s, 3),
             "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
-            "dropped": self._dropped,
+            "dropped": counts.dropped if counts else 0,
             "evaluation": found
             and {
                 **_figures_of(evaluated_return(found)),
@@ -174,7 +160,7 @@ class _Summary:
         }
 
     def sentence(self) -> str:
-        figures, found, batch = self.figures(), self._evaluation, self._last_batch
+        figures, found, batch = self.figures(), self._last_of(events.EvaluationFinished), self._last_batch
         if not figures["episodes"]:
             return "No episode ended in {elapsed_s:,.0f} s; give it longer. The run is in {run_dir}".format(**figures)
         played, updates = counted(figures["episodes"], "episode"), counted(figures["updates"], "update")
@@ -186,8 +172,8 @@ class _Summary:
         if batch and math.isfinite(batch.mean):
             mean = return_text(batch, 3)
             texts.append(f"Before its last update: {mean} over the {counted(batch.episodes, 'episode')} of that batch.")
-        if self._dropped:
-            texts.append(f"Episodes that failed and were dropped: {self._dropped:,}.")
+        if figures["dropped"]:
+            texts.append(f"Episodes that failed and were dropped: {figures['dropped']:,}.")
         return " ".join([*texts, f"The run is in {figures['run_dir']}"])
 
 
@@ -309,22 +295,19 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
     is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
-    history: History = "all" if is_run and trained.history == "own" else trained.history  # own: of an older version
+    kept = {name: getattr(trained, name) for name in OF_THE_AGENT} if is_same_agent else {}
+    if is_run and kept.get("history") == "own":  # of an older version
+        kept["history"] = "all"
     return RunConfig(
         agent=agent_spec,
-        env=trained.env if is_same_agent else {},
-        observation_ranges=trained.observation_ranges if is_same_agent else None,
         model=model,
         run_dir="",
         mode="inference",
-        system_prompt=trained.system_prompt if is_same_agent else None,
-        history=history if is_same_agent else "own",
-        max_turns=trained.max_turns if is_same_agent else None,
-        parallel_envs=trained.parallel_envs if is_same_agent else "auto",
         full_finetuning=True if bits == "none" and dtype == "float32" else None,
         dtype=dtype,
         quantization=bits,
         generation=trained.generation,
+        **kept,
     )
 
 

@@ -254,20 +254,13 @@ def evaluate(
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
     from llamagym_tui.model_registry import BUNDLED
-    from llamagym_tui.setup import catalog
-    from llamagym_tui.setup.run_config import (
-        checked_model,
-        env_kwargs,
-        prompt_text,
-        thread_count,
-        turns_in_prompt,
-        with_own_settings,
-    )
+    from llamagym_tui.setup import catalog, run_config
 
-    env = env_kwargs(options["env"])
-    own = with_own_settings(catalog.find_agent(agent, env), {})
-    name = checked_model(options["model"] or BUNDLED)
-    system_prompt, n_threads = prompt_text(options["prompt_file"]), thread_count(options["threads"])
+    env = run_config.env_kwargs(options["env"])
+    own = run_config.with_own_settings(catalog.find_agent(agent, env), {})
+    name = run_config.checked_model(options["model"] or BUNDLED)
+    system_prompt, threads = run_config.prompt_text(options["prompt_file"]), run_config.thread_count(options["threads"])
+    history = run_config.turns_in_prompt(options["history"])
     from llamagym_tui.cli import headless
 
     code = headless.evaluate(
@@ -277,12 +270,12 @@ def evaluate(
         greedy=greedy,
         seed=seed,
         n_envs=envs,
-        device=options["device"] or "auto",
+        device=options["device"],
         quantization=options["quantization"],
-        threads=n_threads,
+        threads=threads,
         system_prompt=system_prompt,
         env=env,
-        history=turns_in_prompt(options["history"]),
+        history=history,
         own=own,
         json_output=json_output,
         debug=debug,

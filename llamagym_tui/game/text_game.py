@@ -101,24 +101,22 @@ def _require_playable(game: str, changed: float) -> None:
         EnvError: TextWorld cannot play it.
     """
     begin = "import sys, textworld; textworld.start(sys.argv[1]).reset()"
-    # -P: nothing is imported from the working folder.
-    command = [sys.executable, "-P", "-c", begin, game]
     try:
-        run = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=TRIAL_S,
-            check=False,
-        )
+        # -P: nothing is imported from the working folder.
+        run = _run("-P", "-c", begin, game, timeout=TRIAL_S)
     except subprocess.TimeoutExpired as error:
         raise EnvError(f"it is no game that TextWorld can play: it does not begin within {TRIAL_S} s") from error
     if run.returncode:
         told = (run.stdout.strip().splitlines() or [f"its interpreter ended with {run.returncode}"])[-1].strip()
         raise EnvError(f"it is no game that TextWorld can play: {told}")
+
+
+def _run(*arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+    """What Python has run, with all that it wrote as its output."""
+    command, out, both = [sys.executable, *arguments], subprocess.PIPE, subprocess.STDOUT
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=both, text=True, errors="replace", timeout=timeout
+    )
 
 
 def _info(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,10 +149,9 @@ def made(challenge: str, settings: Mapping[str, Any]) -> Path:
         if not folder.is_dir():
             draft = draft_folder(games)
             maker = Path(sys.executable).with_name("tw-make")
-            command = [sys.executable, str(maker), challenge, *words, "--silent", "--output", str(draft / "game.z8")]
-            run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            run = _run(str(maker), challenge, *words, "--silent", "--output", str(draft / "game.z8"))
             if run.returncode or not (draft / "game.z8").is_file():
-                told = (run.stderr.strip().splitlines() or ["it made no game"])[-1]
+                told = (run.stdout.strip().splitlines() or ["it made no game"])[-1]
                 raise EnvError(f"tw-make {challenge}: {told.rpartition('error: ')[2]}")
             os.replace(draft, folder)
     return folder / "game.z8"

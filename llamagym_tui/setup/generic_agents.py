@@ -22,10 +22,7 @@ MAX_OBSERVATION_NUMBERS = 512
 """Numbers in an observation that still fit into a text; an image has thousands."""
 PADS = ("red", "green", "yellow", "blue")
 KNOWN: dict[str, dict[str, Any]] = {
-    "CartPole": {
-        "action_names": ("left", "right"),
-        "observation_names": ("position", "speed", "angle", "spin"),
-    },
+    "CartPole": {"action_names": ("left", "right"), "observation_names": ("position", "speed", "angle", "spin")},
     "MountainCar": {"action_names": ("left", "wait", "right"), "observation_names": ("position", "speed")},
     "Acrobot": {
         "action_names": ("clockwise", "wait", "counterclockwise"),
