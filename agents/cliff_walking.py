@@ -85,7 +85,6 @@ class CliffWalkingAgent(Agent):
 
 
 def word(row: int, column: int) -> str:
-    """What a place is."""
     if row not in range(ROWS) or column not in range(COLUMNS):
         return "edge"
     if row < ROWS - 1 or column == 0:

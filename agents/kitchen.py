@@ -49,8 +49,6 @@ class State(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """What an action leads to."""
-
     state: State
     steps: int
     reward: float

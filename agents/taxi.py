@@ -114,7 +114,6 @@ def ways_from(here: Place) -> list[Place]:
 
 @cache
 def distances(goal: Place) -> dict[Place, int]:
-    """Steps from every place to a goal."""
     found, frontier = {goal: 0}, deque([goal])
     while frontier:
         here = frontier.popleft()

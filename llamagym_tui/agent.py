@@ -22,17 +22,9 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
 
 __all__ = [
-    "FAILED",
-    "ActionReading",
-    "Agent",
-    "Landmark",
-    "Panel",
-    "PolicyMap",
-    "fields",
-    "in_words",
-    "named_levels",
+    "FAILED", "ActionReading", "Agent", "Landmark", "Panel", "PolicyMap", "fields", "in_words", "named_levels",
     "read_action",
-]
+]  # fmt: skip
 
 
 class Agent(AgentBase):

@@ -50,7 +50,6 @@ COLLECTIONS = (10_000, 10, 10)
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
-"""Where the style sheets are."""
 SUSPEND = "To the shell, while training goes on; fg comes back."
 
 

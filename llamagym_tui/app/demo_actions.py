@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 PARSE_RISE = 0.05
 """Parse failure rate above that before a warm start, from which on it is warned of."""
 COMPARED_S = 30.0
-"""Seconds for which the comparison is shown."""
 
 
 class DemoActions(PersonalApp):

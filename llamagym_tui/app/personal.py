@@ -25,7 +25,6 @@ from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEME
 
 COLOURLESS = "ansi-dark"
-"""Theme for NO_COLOR."""
 LONGEST_NOTICE = 600
 """Characters of a notification that fit into a small terminal."""
 COPIED_S = 2.0

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from llamagym_tui.state.past_run import PastRun
 
 NEED_A_RUN = ("edit_prompt", "restart")
-"""Actions of the app that need a trainer."""
 
 
 class PastRunActions(PersonalApp):

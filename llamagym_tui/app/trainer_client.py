@@ -45,7 +45,6 @@ class TrainerClient:
 
     @property
     def running(self) -> bool:
-        """Whether there is a trainer that has not ended."""
         return self._process is not None and self.exit_code is None
 
     async def start(self, config: RunConfig) -> None:

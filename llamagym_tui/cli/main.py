@@ -50,62 +50,41 @@ def _option(kind: Any, text: str, *names: str, panel: str = RUN, **more: Any) ->
 
 OPTIONS = {
     "model": _option(str | None, "Model name, hub id, local path or run folder. Not given: the bundled model."),
-    "env": _option(
-        list[str] | None,
-        "Keyword argument of the environment, as --env size=8; may be repeated.",
-        "--env",
-        metavar="NAME=VALUE",
-    ),
+    "env": _option(list[str] | None, "Keyword argument of the environment, as --env size=8; may be repeated.", "--env",
+        metavar="NAME=VALUE"),
     "prompt_file": _option(Path | None, "Text file that replaces the agent's system prompt."),
-    "history": _option(
-        str | None, "Earlier turns that a prompt has; 0: only the observation. (the agent's)", metavar="all|N"
-    ),
+    "history": _option(str | None, "Earlier turns that a prompt has; 0: only the observation. (the agent's)",
+        metavar="all|N"),
     "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
     "envs": _option(int | None, "Environments stepped together. (128)", min=1),
-    "parallel_envs": _option(
-        Literal["auto", "on", "off"] | None,
-        "Step environments at the same time, each in a process of its own. (auto: where a step takes over 5 ms)",
-    ),
+    "parallel_envs": _option(Literal["auto", "on", "off"] | None,
+        "Step environments at the same time, each in a process of its own. (auto: where a step takes over 5 ms)"),
     "seed": _option(int | None, "Of environments, sampling and minibatches. (0)", min=0),
     "device": _option(Literal["auto", "cpu", "cuda", "mps"] | None, "Where the model runs. (auto)"),
-    "dtype": _option(
-        Literal["float32", "bfloat16"] | None, "Type of the weights; bfloat16 needs an adapter. (the model's)"
-    ),
-    "quantization": _option(
-        Literal["none", "8bit", "4bit"] | None,
-        "Bits of the weights; an adapter is trained on top of them. Needs the extra quant. (none)",
-    ),
+    "dtype": _option(Literal["float32", "bfloat16"] | None,
+        "Type of the weights; bfloat16 needs an adapter. (the model's)"),
+    "quantization": _option(Literal["none", "8bit", "4bit"] | None,
+        "Bits of the weights; an adapter is trained on top of them. Needs the extra quant. (none)"),
     "threads": _option(str | None, "Threads of torch. (auto: by a short measurement)", metavar="auto|N"),
     "episodes": _option(int | None, "End after so many episodes. (no limit)", panel=TRAINING, min=1),
     "minutes": _option(float | None, "End after so many minutes, loading excluded. (no limit)", panel=TRAINING),
-    "max_failures": _option(
-        int | None, "End after so many failed episodes in a row; others are dropped. (32)", panel=TRAINING, min=1
-    ),
-    "final_episodes": _option(
-        int | None, "Episodes of the evaluation at the end, in some 30 s. 0: none. (200)", panel=TRAINING, min=0
-    ),
-    "on_collapse": _option(
-        Literal["warn", "rollback"] | None,
-        "If the policy collapses: warn, or go back to its last good checkpoint. (warn)",
-        panel=TRAINING,
-    ),
+    "max_failures": _option(int | None, "End after so many failed episodes in a row; others are dropped. (32)",
+        panel=TRAINING, min=1),
+    "final_episodes": _option(int | None, "Episodes of the evaluation at the end, in some 30 s. 0: none. (200)",
+        panel=TRAINING, min=0),
+    "on_collapse": _option(Literal["warn", "rollback"] | None,
+        "If the policy collapses: warn, or go back to its last good checkpoint. (warn)", panel=TRAINING),
     "sft_warm_start": _option(bool, "Train on demonstrations before all episodes.", "--sft-warm-start", panel=TRAINING),
-    "sft_data": _option(
-        Path | None, "File of demonstrations. Not given: the one that ships for the agent.", panel=TRAINING
-    ),
-    "settings": _option(
-        list[str] | None,
-        "Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.",
-        "--set",
-        panel=TRAINING,
-        metavar="NAME=VALUE",
-    ),
+    "sft_data": _option(Path | None, "File of demonstrations. Not given: the one that ships for the agent.",
+        panel=TRAINING),
+    "settings": _option(list[str] | None,
+        "Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.", "--set",
+        panel=TRAINING, metavar="NAME=VALUE"),
     "run_dir": _option(Path | None, "Folder of the run. Not given: a new one.", panel=TRAINING),
     "resume": _option(bool, "Go on from the checkpoint in --run-dir.", "--resume", panel=TRAINING),
-    "trust_agent": _option(
-        bool, "On --resume: execute the agent file that the run names.", "--trust-agent", panel=TRAINING
-    ),
-}
+    "trust_agent": _option(bool, "On --resume: execute the agent file that the run names.", "--trust-agent",
+        panel=TRAINING),
+}  # fmt: skip
 """Options that several commands share, by parameter name, in the order of the help."""
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""

@@ -110,8 +110,6 @@ def progress_on(
 
 
 class _Lines(Progress):
-    """A line every `LINE_EVERY_S`."""
-
     def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         super().__init__(episodes, seconds, clock)
         self._stream = stream

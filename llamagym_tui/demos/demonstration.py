@@ -40,7 +40,6 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     rewards: list[float]
     """The environment's rewards, turn by turn, without penalties."""
     episode_return: float
-    """Sum of `rewards`."""
     length: int
     """Turns."""
     end: Literal["terminated", "truncated"]
@@ -49,7 +48,6 @@ class Demonstration(Struct, frozen=True, kw_only=True):
     model: str | None
     """Which model wrote the replies. None: none did."""
     prompt_sha256: str
-    """Hex digest of the system prompt."""
     recorded_at: str
     """UTC, ISO 8601 with Z."""
     schema: int = SCHEMA

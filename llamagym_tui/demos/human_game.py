@@ -59,14 +59,12 @@ class HumanGame:
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
-        """Returns of the finished episodes."""
         self._messages: Conversation = []
         self._actions: list[int | str] = []
         self._rewards: list[float] = []
         self._admissible: list[tuple[str, ...] | None] = []
         self._seed = 0
         self.over = True
-        """Whether no episode is under way."""
         self.last: Demonstration | None = None
         """The episode that ended last, discarded or not, until the next one begins."""
         self.discarded = False

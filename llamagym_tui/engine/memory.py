@@ -72,7 +72,6 @@ class Workload:
     scored: float
     """Scored tokens for each turn."""
     largest_tree: int
-    """Columns of the largest tree."""
     most_scored: int
     """Scored tokens of the longest conversation."""
 

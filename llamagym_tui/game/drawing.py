@@ -12,9 +12,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, Info, drawn_by
 
 MAX_LINES = 12
-"""Lines of a drawing at most."""
 MAX_COLUMNS = 120
-"""Characters of each of them at most."""
 _COLOUR = re.compile(r"\x1b\[([0-9;]*)m")
 """What changes the colour of a terminal; 0 or nothing: back to its own."""
 
@@ -36,7 +34,6 @@ class Drawing(NamedTuple):
 
 
 def draws(agent: AgentBase) -> bool:
-    """Whether an agent brings a drawing of its own."""
     return type(agent).draw is not AgentBase.draw
 
 

@@ -13,13 +13,8 @@ import msgspec
 from llamagym_tui.config import in_sections, setting_types
 from llamagym_tui.errors import UsageError
 
-OPTIONS_OF = {
-    "agent": "the argument AGENT",
-    "env": "--env",
-    "model": "--model",
-    "run_dir": "--run-dir",
-    "resume": "--resume",
-}
+OPTIONS_OF = {name: f"--{name.replace('_', '-')}" for name in ("env", "model", "run_dir", "resume")}
+OPTIONS_OF["agent"] = "the argument AGENT"
 """Settings that are more than a value, and how they are given."""
 
 

@@ -85,7 +85,6 @@ class Recording(event_log.Pieces):
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
         self.events = 0
-        """Events read."""
         self.turning_points: list[float] = []
         """Seconds at which the run took another way, the latest `MAX_MARKS`."""
 

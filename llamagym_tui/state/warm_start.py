@@ -44,7 +44,6 @@ class WarmStartState:
     stride: int = 1
     """Every n-th loss is kept."""
     seen: int = 0
-    """Losses so far."""
     evaluated: events.WarmStartEvaluated | None = None
     result: events.WarmStartFinished | None = None
 
@@ -96,13 +95,5 @@ class WarmStartState:
             losses = (*losses, event.loss)
         if len(losses) > MAX_LOSSES:
             losses, stride = losses[::2], stride * 2
-        return replace(
-            self,
-            stage=Stage.TRAINING,
-            step=event.step,
-            steps=event.steps,
-            losses=losses,
-            stride=stride,
-            seen=self.seen + 1,
-            detail="",
-        )
+        grown = replace(self, losses=losses, stride=stride, seen=self.seen + 1)
+        return replace(grown, stage=Stage.TRAINING, step=event.step, steps=event.steps, detail="")

@@ -17,7 +17,7 @@ from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.collapse import Best, Finding, Seen
+from llamagym_tui.trainer.collapse import Finding, Seen
 from llamagym_tui.trainer.generators import Generators
 
 RETRY_S = 5.0
@@ -39,8 +39,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last training episodes, in order."""
     changed: dict[str, Change] = {}
     """Settings that were changed live, by their dotted names."""
-    best: Best | None = None
-    """What the run was at its best under this prompt and `generation`. None: not known yet."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: of an older version."""
     seen: Seen | None = None
@@ -67,7 +65,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         if system_prompt is None or system_prompt == self.system_prompt:
             return self
         version = self.prompt_version + 1 if self.env_steps else 0
-        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, best=None, seen=None)
+        return msgspec.structs.replace(self, system_prompt=system_prompt, prompt_version=version, seen=None)
 
 
 class Checkpoints:

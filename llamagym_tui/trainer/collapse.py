@@ -77,17 +77,6 @@ class Window(NamedTuple):
     episodes: int
 
 
-class Best(NamedTuple):
-    """What a run was at its best: what a resumed one, too, may have fallen from."""
-
-    mean: float
-    """Largest mean return over some updates."""
-    episodes: int
-    """Behind it."""
-    spread: float
-    """Largest standard deviation of an update's returns."""
-
-
 def repeated_share(reply: str) -> float:
     """Share of a reply's trigrams (of words and signs) that stood in it before; 0 for a very short one."""
     words = _WORDS.findall(reply[:LONGEST_REPLY])
@@ -102,6 +91,7 @@ class Seen(Struct, kw_only=True):
     """The last `WINDOW` updates."""
     first: list[UpdateStats] = []
     best: Window | None = None
+    """The largest mean return over some updates. None: too few updates to know."""
     lowest_failures: float = math.inf
     largest_spread: float = 0.0
     largest_gradient: float = 0.0
@@ -124,16 +114,6 @@ class CollapseMonitor:
         """Start over: another prompt or another sampling distribution makes returns incomparable."""
         self.seen = Seen()
         self._verdict = Verdict()
-
-    @property
-    def best(self) -> Best | None:
-        """What the run was at its best so far; None: too few updates to know."""
-        return None if self.seen.best is None else Best(*self.seen.best, self.seen.largest_spread)
-
-    def recall(self, best: Best | None) -> None:
-        """Go on comparing with what an earlier session of the run was at its best."""
-        if best is not None:
-            self.seen.best, self.seen.largest_spread = Window(best.mean, best.episodes), best.spread
 
     def rolled_back(self) -> None:
         """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""

@@ -81,7 +81,6 @@ class Run:
         self._apply(restored)
         self._batch_began_s = start.batch_began_s or start.elapsed_s
         if start.generation == self.config.generation:
-            self._monitor.recall(start.best)
             self._monitor.seen = start.seen or self._monitor.seen
 
     def take_up(self, start: Counters) -> None:
@@ -309,7 +308,6 @@ class Run:
             prompt_version=self.rollout.prompt_version,
             recent_returns=self._episode_counter.recent_returns,
             changed=changes_since(self.given, self.config),
-            best=self._monitor.best,
             generation=self.config.generation,
             seen=self._monitor.seen,
             roll_backs=self._roll_backs,

@@ -47,13 +47,8 @@ def line_text(row: Row) -> str:
     if demo is None:
         return f"{FAULTY} {row.line:<5,}  {one_line(row.faults[0] if row.faults else 'no demonstration')}"
     first = next(iter(demo.observations), "")
-    cells = (
-        f"{row.line:,}",
-        number(demo.episode_return),
-        f"{demo.length:,}",
-        one_line(demo.source),
-        one_line(demo.recorded_at[:16].replace("T", " ")),
-    )
+    source, recorded = one_line(demo.source), one_line(demo.recorded_at[:16].replace("T", " "))
+    cells = (f"{row.line:,}", number(demo.episode_return), f"{demo.length:,}", source, recorded)
     mark = FAULTY if row.faults else " "
     line = "".join(f"{cell[: column.width - 1]:<{column.width}}" for cell, column in zip(cells, COLUMNS, strict=True))
     return f"{mark} {line}{one_line(first[:SHOWN_OF_TEXT])}"
@@ -126,7 +121,6 @@ class EpisodeList(OptionList):
 
     @property
     def row(self) -> Row | None:
-        """The row under the cursor."""
         return self.rows[self.highlighted] if self.rows and self.highlighted is not None else None
 
     def show(self, rows: Sequence[Row], *, placeholder: str = "") -> None:

@@ -76,7 +76,6 @@ class RunList(OptionList):
 
     @property
     def chosen(self) -> RunRow | None:
-        """The run under the cursor."""
         rows = list(self.rows.values())
         return rows[self.highlighted] if self.highlighted is not None and self.highlighted < len(rows) else None
 

@@ -34,7 +34,6 @@ class RunRow:
 
     @cached_property
     def mean(self) -> float | None:
-        """Mean return at the end."""
         return self.summary.mean_return if self.summary else None
 
     @property
@@ -45,7 +44,6 @@ class RunRow:
 
     @property
     def ending(self) -> str:
-        """How it ended, for people."""
         if self.info.is_running:
             return "running"
         if self.summary is None:
@@ -61,11 +59,9 @@ class Column:
     """Cells, the gap before the next column not counted."""
     text: Callable[[RunRow], str]
     order: Callable[[RunRow], str | float]
-    """What it is sorted by."""
     needs: int = 0
     """Cells that the table has at least where the column is shown."""
     right: bool = False
-    """Whether it is aligned to the right."""
 
 
 def _mean_text(row: RunRow) -> str:
@@ -104,11 +100,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 """From left to right; the curve stands after the return and has what is left."""
 GAP = 2
-"""Cells between columns."""
 
 
 def played_text(summary: RunSummary) -> str:
-    """How much was played, for people."""
     episodes, updates = counted(summary.episodes, "episode"), counted(summary.updates, "update")
     return f"{episodes}, {updates}, {summary.played_s / 60:,.1f} min"
 

@@ -99,16 +99,8 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
         panels.comparison.show(state)
         panels.side.show(state)
         self.show_drawing()
-        keys = (
-            state.live,
-            state.pause_intended,
-            state.mode_intended,
-            state.run is None,
-            bool(state.failure),
-            state.pending,
-            state.watching,
-            state.view.drawn is None,
-        )
+        stage = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))
+        keys = (*stage, state.pending, state.watching, state.view.drawn is None)
         if keys != self._keys:
             self._keys = keys
             self.refresh_bindings()

@@ -30,7 +30,6 @@ class Place(NamedTuple):
     x: int
     y: int
     label: int
-    """Width of the rows' labels."""
     rows: int
     columns: int
 

@@ -198,7 +198,7 @@ def test_an_update_whose_episodes_a_person_acted_in_says_nothing_of_the_return()
     unknown = {"mean_return": math.nan, "return_std": math.nan}
     monitor = monitor_after(9)
     assert last_of(monitor, 12, **unknown) == Verdict()
-    assert monitor.best.mean == STEADY["mean_return"]
+    assert monitor.seen.best.mean == STEADY["mean_return"]
     assert monitor.is_good
     assert last_of(monitor_after(9, **unknown), 5) == Verdict()
 

@@ -53,7 +53,6 @@ class Policy:
         """Of the turns that have no actions of their own."""
         self._trie_of = lru_cache(SETS_KEPT)(partial(_trie_of, ids, reply_of))
         self.can_choose = bool(self.trie) or names_by_turn
-        """Whether there are actions to choose among."""
         if generation.policy == "score" and not self.can_choose:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)

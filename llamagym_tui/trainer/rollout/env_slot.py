@@ -191,13 +191,8 @@ class EnvSlot:
         return self.under_way.whole_prompt()
 
     def pending_prompt(self) -> PendingPrompt:
-        return PendingPrompt(
-            self.index,
-            self.number,
-            self.length,
-            self.under_way.prompt_for(self.observation, self.admissible),
-            self.admissible,
-        )
+        prompt = self.under_way.prompt_for(self.observation, self.admissible)
+        return PendingPrompt(self.index, self.number, self.length, prompt, self.admissible)
 
     def move(self, reply: Reply, text: str | None = None, replaced: str | None = None) -> Move:
         """Read a reply, of which an environment in a process of its own begins the step.
@@ -301,17 +296,9 @@ class EnvSlot:
         self.shared.notices.of_unread(self.length, self.parse_failures)
         was_watched = self.shared.spectator.env == self.index
         self._show(self._finished(end))
-        counted = EndedEpisode(
-            self.episode_return,
-            self.length,
-            self.parse_failures,
-            self.mode,
-            self.prompt_version,
-            trajectory.policy_version,
-            tuple(self.actions),
-            self.is_corrected,
-            is_truncated=end == "truncated",
-        )
+        played_by = (self.mode, self.prompt_version, trajectory.policy_version, tuple(self.actions), self.is_corrected)
+        figures = (self.episode_return, self.length, self.parse_failures)
+        counted = EndedEpisode(*figures, *played_by, is_truncated=end == "truncated")
         correction = episode_corrected(self.history) if self.is_corrected else None
         return Ended(trajectory, counted, correction, was_watched)
 

@@ -32,7 +32,6 @@ class EndedEpisode:
     actions: tuple[int, ...] = ()
     """Turns in which the reply named each action; empty: they are not counted."""
     is_corrected: bool = False
-    """Whether a person acted in it."""
     is_truncated: bool = False
     """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
 

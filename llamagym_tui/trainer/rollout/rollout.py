@@ -81,21 +81,13 @@ class Rollout:
             emit(events.WarningRaised(message=sentence))
 
         self.failures = Failures(max_failures, warn)
-        self.shared = Shared(
-            agent,
-            policy,
-            self.spectator,
-            Notices(agent, warn),
-            make_env or EnvMaker(agent),
-            max_turns=max_turns or 0,
-            seed=seed,
-        )
+        notices, make_env = Notices(agent, warn), make_env or EnvMaker(agent)
+        self.shared = Shared(agent, policy, self.spectator, notices, make_env, max_turns=max_turns or 0, seed=seed)
         self._drawing = False
         """Whether the watched states are wanted as drawings."""
         self.episodes = 0
         """Episodes ended since the run began."""
         self.env_steps = 0
-        """Environment steps since the run began."""
         self.last_reply = ""
         """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
@@ -133,7 +125,6 @@ class Rollout:
 
     @property
     def draws(self) -> bool:
-        """Whether states can be drawn."""
         return draws(self.agent) or any(slot.env.render_mode == "ansi" for slot in self.slots[:1])
 
     def set_drawing(self, on: bool) -> None:
@@ -167,7 +158,6 @@ class Rollout:
 
     @property
     def live(self) -> int:
-        """Number of episodes under way."""
         return sum(slot.episode is not None for slot in self.slots)
 
     @property
