@@ -249,7 +249,7 @@ def evaluate(
         greedy=greedy,
         seed=seed,
         n_envs=envs,
-        device=options["device"],
+        device=options["device"] or "auto",
         quantization=options["quantization"],
         threads=threads,
         system_prompt=system_prompt,
