@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.token_tree import TokenTree, of_similar_size, tree_rows
 from llamagym_tui.engine.tokens.tokenization import Opening
 
@@ -27,6 +29,27 @@ class ScoredTree:
     tree: TokenTree = field(default_factory=TokenTree)
     tokens: list[tuple[int, int, int]] = field(default_factory=list)
     """Of each: column that predicts it, id, number of its reply over all prompts."""
+
+
+@torch.no_grad()
+def probabilities_of_actions(
+    policy: Policy, prompts: Sequence[Opening], trie: ActionTrie | None = None
+) -> list[list[float]]:
+    """Probability of each admissible reply on each prompt; where replies are sampled, other texts have the rest.
+
+    `trie` has the replies, where the turns have their own.
+
+    Raises:
+        PromptTooLongError: the model cannot read one of them.
+    """
+    trie = trie or policy.trie
+    for prompt in prompts:
+        policy.require_fit(len(prompt.prefix) + len(prompt.rest), trie)
+    if policy.generation.policy == "generate":
+        return reply_logprobs(policy, prompts, trie.replies).exp().tolist()
+    sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0)
+    divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
+    return score_logprobs(sums, divisors, policy.generation.temperature).exp().tolist()
 
 
 @torch.no_grad()

@@ -76,6 +76,6 @@ class ActionProbes:
         return self._agent_names if actions is None else list(actions)
 
     def _shares(self, prompt: Opening, actions: tuple[str, ...] | None) -> list[float]:
-        from llamagym_tui.engine.policy.action_probabilities import action_probabilities
+        from llamagym_tui.engine.policy.scoring import probabilities_of_actions
 
-        return action_probabilities(self._policy, prompt, self._policy.trie_of(actions))
+        return probabilities_of_actions(self._policy, [prompt], self._policy.trie_of(actions))[0]

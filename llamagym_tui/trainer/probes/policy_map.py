@@ -150,7 +150,7 @@ class PolicyMapper:
 
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""
-        from llamagym_tui.engine.policy.action_probabilities import probabilities_of_actions
+        from llamagym_tui.engine.policy.scoring import probabilities_of_actions
 
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]
         found = probabilities_of_actions(self._policy, prompts)

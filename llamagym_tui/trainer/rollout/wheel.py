@@ -9,22 +9,13 @@ from collections.abc import Callable, Sequence
 from llamagym_tui.errors import UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import Choice, worded
-from llamagym_tui.protocol.events import (
-    EpisodeCorrected,
-    EpisodeFinished,
-    EpisodeStarted,
-    Event,
-    ObservationShown,
-    TurnFinished,
-    WheelLetGo,
-    WheelTaken,
-)
+from llamagym_tui.protocol import events
 
 
 class Wheel:
     """The wheel of one rollout; nobody has it at first."""
 
-    def __init__(self, agent: AgentBase, emit: Callable[[Event], None]) -> None:
+    def __init__(self, agent: AgentBase, emit: Callable[[events.Event], None]) -> None:
         self._agent, self._emit = agent, emit
         self.env: int | None = None
         """Environment in which a person acts; None: nobody has the wheel."""
@@ -36,7 +27,7 @@ class Wheel:
         """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
         if self.env is None:
             self.env, self._choices, self.reply = env, choices, None
-        self._emit(WheelTaken(env=env, choices=list(choices)))
+        self._emit(events.WheelTaken(env=env, choices=list(choices)))
 
     def offer(self, choices: tuple[Choice, ...]) -> None:
         """What the person can do in the turn that waits."""
@@ -48,7 +39,7 @@ class Wheel:
         The reason is for people; empty: it was requested.
         """
         self.env, self.reply = None, None
-        self._emit(WheelLetGo(reason=reason))
+        self._emit(events.WheelLetGo(reason=reason))
 
     def choose(self, action: int | str, reasoning: str) -> None:
         """Word the person's action as the agent would.
@@ -67,15 +58,15 @@ class Wheel:
         return reply
 
 
-def episode_corrected(history: Sequence[Event]) -> EpisodeCorrected:
+def episode_corrected(history: Sequence[events.Event]) -> events.EpisodeCorrected:
     """An episode in which a person acted, from its events, first to last; an observation without a reply is left
     out."""
     started, finished = history[0], history[-1]
-    assert isinstance(started, EpisodeStarted) and isinstance(finished, EpisodeFinished)
-    turns = [event for event in history if isinstance(event, TurnFinished)]
-    shown = [event for event in history if isinstance(event, ObservationShown)][: len(turns)]
+    assert isinstance(started, events.EpisodeStarted) and isinstance(finished, events.EpisodeFinished)
+    turns = [event for event in history if isinstance(event, events.TurnFinished)]
+    shown = [event for event in history if isinstance(event, events.ObservationShown)][: len(turns)]
     admissible = [event.actions for event in shown]
-    return EpisodeCorrected(
+    return events.EpisodeCorrected(
         started=started,
         observations=[event.text for event in shown],
         admissible=admissible if any(admissible) else [],

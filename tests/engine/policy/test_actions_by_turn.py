@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
-from llamagym_tui.engine.policy.action_probabilities import action_probabilities
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.replayed_conversation import prompt_after, replayed
 from llamagym_tui.engine.policy.sampler import LARGEST_AHEAD, Sampler
+from llamagym_tui.engine.policy.scoring import probabilities_of_actions
 from llamagym_tui.errors import PromptTooLongError
 from tests.engine.policy.test_sampler import scored
 
@@ -74,7 +74,7 @@ def test_a_reply_is_chosen_among_the_actions_of_its_turn_by_their_scores(make):
             assert len(turn.choice.divisors) == len(turn.choice.replies)
     first = play(policy, turns=1)[3].finish("terminated").turns[0].choice
     prompt = policy.chat.opening("Play.", "same")
-    shares = action_probabilities(policy, prompt, policy.trie_of(SETS[3]))
+    (shares,) = probabilities_of_actions(policy, [prompt], policy.trie_of(SETS[3]))
     assert math.exp(first.logprob) == pytest.approx(shares[first.chosen], abs=2e-5)
     assert sum(shares) == pytest.approx(1.0)
 
@@ -103,7 +103,7 @@ def test_an_update_scores_turns_with_different_actions_as_they_were_sampled(make
     if kind == "score":
         prompts = [policy.chat.opening("Play.", "same")] * 5
         entropies = [
-            sum(-p * math.log(p) for p in action_probabilities(policy, prompt, policy.trie_of(actions)))
+            sum(-p * math.log(p) for p in probabilities_of_actions(policy, [prompt], policy.trie_of(actions))[0])
             for prompt, actions in zip(prompts, SETS, strict=True)
         ]
         alone = PPO(policy, PPOConfig(lr=0.0, mini_batch_size=5, epochs=1, kl_coef=0.0))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from llamagym_tui.engine.policy.action_probabilities import action_probabilities
 from llamagym_tui.engine.policy.replayed_conversation import prompt_after
-from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.engine.policy.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import WeighActions
@@ -28,7 +27,7 @@ def rollout(make_policy):
 def test_a_sampled_actions_probability_is_that_of_its_canonical_reply(make_policy):
     policy = make_policy(temperature=0.7)
     prompt = policy.chat.opening("Play.", "a b")
-    found = action_probabilities(policy, prompt)
+    (found,) = probabilities_of_actions(policy, [prompt])
     assert found == pytest.approx(reply_logprobs(policy, [prompt], policy.trie.replies)[0].exp().tolist(), abs=0)
     assert 0 < sum(found) < 1
 
@@ -39,7 +38,7 @@ def test_probabilities_of_the_score_policy_are_those_that_its_sampler_draws_from
 
     policy = make_policy(policy="score", temperature=0.6, normalization=normalization)
     prompt = policy.chat.opening("Play.", "a b")
-    found = action_probabilities(policy, prompt)
+    (found,) = probabilities_of_actions(policy, [prompt])
     assert sum(found) == pytest.approx(1.0)
     sampler = Sampler(policy, 1)
     sampler.restart(0, prompt.prefix)
@@ -132,7 +131,7 @@ def test_an_answer_has_the_questions_ticket_the_policys_shares_and_its_version(m
     policy.version = 7
     question = WeighActions(ticket=5, messages=[system("Play."), user("a b")])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(question)
-    shares = action_probabilities(policy, policy.chat.opening("Play.", "a b"))
+    (shares,) = probabilities_of_actions(policy, [policy.chat.opening("Play.", "a b")])
     assert (answer.ticket, answer.policy_version, answer.names) == (5, 7, list(CountAgent.action_names))
     assert answer.shares == shares
 
@@ -147,7 +146,7 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
     def fail(*_: object) -> list[float]:
         raise IndexError("index out of range")
 
-    monkeypatch.setattr("llamagym_tui.engine.policy.action_probabilities.action_probabilities", fail)
+    monkeypatch.setattr("llamagym_tui.engine.policy.scoring.probabilities_of_actions", fail)
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])
