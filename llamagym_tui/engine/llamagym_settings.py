@@ -35,10 +35,8 @@ def generation_settings(values: Mapping[str, Any]) -> GenerationConfig:
     if not named.get("do_sample", True):
         raise ConfigError("do_sample=False leaves PPO nothing to learn from: play with agent.act(o, greedy=True).")
     if float(named.get("top_p") or 1.0) < 1.0 or int(named.get("top_k") or 0) > 0:
-        warnings.warn(
-            "top_p and top_k are left out: PPO scores the whole distribution, so that is what is sampled.",
-            stacklevel=4,
-        )
+        left_out = "top_p and top_k are left out: PPO scores the whole distribution, so that is what is sampled."
+        warnings.warn(left_out, stacklevel=4)
     return from_dict(GenerationConfig, {k: v for k, v in named.items() if k not in _IGNORED_GENERATION})
 
 

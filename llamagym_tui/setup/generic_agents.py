@@ -24,23 +24,18 @@ PADS = ("red", "green", "yellow", "blue")
 KNOWN: dict[str, dict[str, Any]] = {
     "CartPole": {"action_names": ("left", "right"), "observation_names": ("position", "speed", "angle", "spin")},
     "MountainCar": {"action_names": ("left", "wait", "right"), "observation_names": ("position", "speed")},
-    "Acrobot": {
-        "action_names": ("clockwise", "wait", "counterclockwise"),
-        "observation_names": ("cos1", "sin1", "cos2", "sin2", "spin1", "spin2"),
-    },
+    "Acrobot": {"action_names": ("clockwise", "wait", "counterclockwise"),
+        "observation_names": ("cos1", "sin1", "cos2", "sin2", "spin1", "spin2")},
     "Pendulum": {"observation_names": ("x", "y", "spin")},
     "Blackjack": {"action_names": ("stick", "hit"), "observation_names": ("total", "dealer", "ace")},
     "FrozenLake": {"action_names": ("left", "down", "right", "up")},
     "FrozenLake8x8": {"action_names": ("left", "down", "right", "up")},
     "CliffWalking": {"action_names": ("up", "right", "down", "left")},
     "CliffWalkingSlippery": {"action_names": ("up", "right", "down", "left")},
-    "Taxi": {
-        "action_names": ("south", "north", "east", "west", "pick up", "drop off"),
-        "observation_names": ("row", "column", "passenger", "destination"),
-        "observation_sizes": (5, 5, 5, 4),
-        "observation_values": {"passenger": (*PADS, "taxi"), "destination": PADS},
-    },
-}
+    "Taxi": {"action_names": ("south", "north", "east", "west", "pick up", "drop off"),
+        "observation_names": ("row", "column", "passenger", "destination"), "observation_sizes": (5, 5, 5, 4),
+        "observation_values": {"passenger": (*PADS, "taxi"), "destination": PADS}},
+}  # fmt: skip
 """Of Gymnasium's own environments, by their names without a version."""
 
 

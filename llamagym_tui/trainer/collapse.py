@@ -151,7 +151,9 @@ class CollapseMonitor:
         others = [sign for sign in (peak, _skipping(stats)) if sign]
         if self._fall() >= FALL:
             company = [*format_signs, *others, *self._signs_of_sameness()]
-            return _verdict("collapsed" if company else "warning", [self._falling(), *company])
+            assert self.seen.best is not None
+            fell = f"the mean return fell from {self.seen.best.mean:.3f} to {self._recent().mean:.3f}"
+            return _verdict("collapsed" if company else "warning", [Sign("fall", fell), *company])
         if len(format_signs) > 1 or any(sign.flagrant for sign in format_signs):
             return _verdict("collapsed", [*format_signs, *others])
         signs = [*format_signs, *others]
@@ -199,10 +201,6 @@ class CollapseMonitor:
             return 0.0
         noise = self.seen.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
         return (best.mean - recent.mean) / noise if noise else math.inf
-
-    def _falling(self) -> Sign:
-        assert self.seen.best is not None
-        return Sign("fall", f"the mean return fell from {self.seen.best.mean:.3f} to {self._recent().mean:.3f}")
 
     def _format_signs(self) -> Iterator[Sign]:
         """Signs of a format that dissolves."""

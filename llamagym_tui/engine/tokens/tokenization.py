@@ -61,7 +61,8 @@ class ChatTokenizer:
         key = (system_prompt, observation)
         if key not in self._openings:
             _make_room(self._openings)
-            prefix = self._prefix(system_prompt)
+            text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
+            prefix = self._ids(text[: text.rindex(_MARK)])
             ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
             shared = 0
             while shared < min(len(prefix), len(ids) - 1) and prefix[shared] == ids[shared]:
@@ -106,10 +107,6 @@ class ChatTokenizer:
             _make_room(self._texts)
             self._texts[key] = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return self._texts[key]
-
-    def _prefix(self, system_prompt: str) -> list[int]:
-        text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
-        return self._ids(text[: text.rindex(_MARK)])
 
     def _ids(self, text: str) -> list[int]:
         """Ids of rendered text; only what the template wrote becomes special tokens."""
