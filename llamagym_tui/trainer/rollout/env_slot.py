@@ -296,9 +296,17 @@ class EnvSlot:
         self.shared.notices.of_unread(self.length, self.parse_failures)
         was_watched = self.shared.spectator.env == self.index
         self._show(self._finished(end))
-        played_by = (self.mode, self.prompt_version, trajectory.policy_version, tuple(self.actions), self.is_corrected)
-        figures = (self.episode_return, self.length, self.parse_failures)
-        counted = EndedEpisode(*figures, *played_by, is_truncated=end == "truncated")
+        counted = EndedEpisode(
+            self.episode_return,
+            self.length,
+            self.parse_failures,
+            self.mode,
+            self.prompt_version,
+            trajectory.policy_version,
+            tuple(self.actions),
+            self.is_corrected,
+            is_truncated=end == "truncated",
+        )
         correction = episode_corrected(self.history) if self.is_corrected else None
         return Ended(trajectory, counted, correction, was_watched)
 
