@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, fields, read_action
 
 ROWS, COLUMNS = 4, 12
+PLACES = [[(row, column) for column in range(COLUMNS)] for row in range(ROWS)]
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 """Change of row and column by each action."""
 
@@ -44,14 +45,9 @@ class CliffWalkingAgent(Agent):
 
     def draw(self, observation: Any) -> str:
         """The walker's field in brackets: S start, · ground, # cliff, G goal."""
-        here = fields(int(observation), (ROWS, COLUMNS))
-        return "\n".join(
-            "".join(
-                f"[{glyph(row, column)}]" if [row, column] == here else f" {glyph(row, column)} "
-                for column in range(COLUMNS)
-            )
-            for row in range(ROWS)
-        )
+        here = tuple(fields(int(observation), (ROWS, COLUMNS)))
+        rows = [[f"[{glyph(*at)}]" if at == here else f" {glyph(*at)} " for at in row] for row in PLACES]
+        return "\n".join(map("".join, rows))
 
     def extract_action(self, response: str) -> ActionReading:
         return read_action(response, self.action_names)
@@ -70,15 +66,11 @@ class CliffWalkingAgent(Agent):
         return [1] * (column < COLUMNS - 1) + [2] * (row < ROWS - 2 or column == COLUMNS - 1)
 
     def policy_map(self) -> PolicyMap:
-        states = [
-            [
-                Landmark(glyph(row, column), word(row, column))
-                if word(row, column) in ("cliff", "goal")
-                else row * COLUMNS + column
-                for column in range(COLUMNS)
-            ]
-            for row in range(ROWS)
-        ]
+        def state(row: int, column: int) -> Landmark | int:
+            what = word(row, column)
+            return Landmark(glyph(row, column), what) if what in ("cliff", "goal") else row * COLUMNS + column
+
+        states = [[state(*at) for at in row] for row in PLACES]
         rows, columns = ([str(number) for number in range(size)] for size in (ROWS, COLUMNS))
         panel = Panel("cliff", rows, columns, states, "row", "column")
         return PolicyMap([panel], signs="↑→↓←", best=self.first_actions)

@@ -50,15 +50,9 @@ class Report(Protocol):
 
 def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does."""
+    limits: dict[str, float | None] = {"episodes": config.episodes, "minutes": config.minutes}
     return run_session(
-        config,
-        _Summary(),
-        queue.SimpleQueue(),
-        json_output=json_output,
-        debug=debug,
-        evaluates_end=True,
-        episodes=config.episodes,
-        minutes=config.minutes,
+        config, _Summary(), queue.SimpleQueue(), json_output=json_output, debug=debug, evaluates_end=True, **limits
     )
 
 

@@ -38,7 +38,6 @@ MEANING = (
     f"{TRAINED} marks those that lead to an action's canonical reply. Every other token can be sampled too.\n"
     "· stands for a space, ↵ for a line end."
 )
-"""Help text of the table."""
 LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
 """Phases during which the trainer does not answer."""
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})

@@ -23,7 +23,6 @@ class FigureText(NamedTuple):
     """At most eleven characters."""
     meaning: str
     healthy: str
-    """When it is healthy, in words."""
     low: float | None = None
     """Least healthy value. None: no bound."""
     high: float | None = None

@@ -71,7 +71,6 @@ class ModelList(OptionList):
         self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
 
     def choose(self, name: str) -> None:
-        """Mark a model as the one that is played with."""
         self.chosen = name
         self._draw()
 

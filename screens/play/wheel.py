@@ -98,16 +98,11 @@ class WheelScreen(ChoosingScreen[None]):
         return True
 
     def action_choose(self, index: int) -> None:
-        wheel = self._state.wheel
-        if not wheel.is_persons_turn or wheel.taken is None or wheel.awaited is None:
+        wheel, awaited = self._state.wheel, self._state.wheel.awaited
+        if not wheel.is_persons_turn or awaited is None:
             return
-        act = Act(
-            episode=wheel.awaited.episode,
-            turn=wheel.awaited.turn,
-            action=choices_at(wheel)[index].action,
-            reasoning=self.query_one(SentenceInput).value,
-        )
-        self.post_message(CommandAsked(act))
+        action, why = choices_at(wheel)[index].action, self.query_one(SentenceInput).value
+        self.post_message(CommandAsked(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=why)))
 
     def action_end_reason(self) -> None:
         self.query_one(ConversationView).focus()

@@ -10,7 +10,6 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.state_text import StateText
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}
-"""Names of the phases on the screen."""
 
 
 class RunHeader(StateText):

@@ -44,11 +44,8 @@ class ModelShape:
 
     def adapter(self, lora: LoraConfig) -> int:
         """Weights of a low-rank adapter: rank x (inputs + outputs) of each matrix that gets one."""
-        return sum(
-            lora.r * (inputs + outputs)
-            for name, inputs, outputs in self.linears
-            if _is_target(name, lora.target_modules)
-        )
+        targets = lora.target_modules
+        return sum(lora.r * (inputs + outputs) for name, inputs, outputs in self.linears if _is_target(name, targets))
 
 
 def shape_of(config: Any) -> ModelShape:

@@ -94,8 +94,8 @@ class PolicyMapper:
             should_stop: called between two pieces; the map is given up then.
             at_once: do not wait until it is due: there is nothing else to do.
         """
-        conditions = (self._policy.generation, prompt_version)
-        key = (self._policy.version, *conditions)
+        version, conditions = self._policy.version, (self._policy.generation, prompt_version)
+        key = (version, *conditions)
         if not self._states or (key == self._key and self._ended_at is not None):
             return
         if self._key is not None and self._key[1:] != conditions:
@@ -114,11 +114,7 @@ class PolicyMapper:
         if shares is None:
             return
         self._key = key
-        self._emit(
-            PolicyMapped(
-                policy_version=self._policy.version, update=update, prompt_version=prompt_version, shares=shares
-            )
-        )
+        self._emit(PolicyMapped(policy_version=version, update=update, prompt_version=prompt_version, shares=shares))
 
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""

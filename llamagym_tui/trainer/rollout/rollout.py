@@ -364,13 +364,8 @@ class Rollout:
         for index, prompt in zip(live, prompts, strict=True):
             if prompt.restart is not None:
                 self._sampler.restart(index, prompt.restart, alone=prompt.alone)
-        replies = self._sampler.reply(
-            live,
-            [prompt.ids for prompt in prompts],
-            [self.slots[index].under_way.trie for index in live],
-            greedy=self.greedy,
-            on_token=self._streaming(live),
-        )
+        ids, tries = [prompt.ids for prompt in prompts], [self.slots[index].under_way.trie for index in live]
+        replies = self._sampler.reply(live, ids, tries, greedy=self.greedy, on_token=self._streaming(live))
         self.last_reply = self.policy.chat.text(replies[0].ids)
         by_env = dict(zip(live, replies, strict=True))
         if self.wheel.env in by_env:
