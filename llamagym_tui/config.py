@@ -130,6 +130,9 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     turn on, of all episodes trained on so far. Penalties are not scaled."""
     parse_penalty: NonNegative = 0.5
     """Subtracted from the reward of a turn whose reply names no action."""
+    exploration_coef: NonNegative = 0.0
+    """Added to the reward that PPO sees, over the square root of how many times a run has seen the observation that a
+    turn led to. It is not scaled, and in no return that is shown. 0: nothing is counted."""
     max_grad_norm: Positive = 1.0
     """Gradients are scaled down to this norm."""
     target_kl: Positive | None = None

@@ -407,6 +407,8 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     entropy_coef: float = 0.0
     reward_scale: float = 1.0
     """Factor on the environment's reward."""
+    exploration_bonus: float = 0.0
+    """Mean over the batch's turns of what is added to their reward for reaching observations that were seldom seen."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
     replay_loss: float = 0.0

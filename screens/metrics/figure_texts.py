@@ -83,6 +83,8 @@ FIGURES: dict[str, FigureText] = {
     "episodes_per_s": FigureText("episodes a second", "episodes/s", "Over rollout and update time.", "steady"),
     "rollout_s": FigureText("rollout time", "rollout s", "Seconds in which the batch was collected.", "steady"),
     "update_s": FigureText("update time", "update s", "Seconds of the update.", "of the order of the rollout"),
+    "exploration_bonus": FigureText("exploration bonus", "expl. bonus",
+        "Mean bonus of a turn for reaching what was seldom seen.", "falls towards 0"),
     "replay_loss": FigureText("replay loss", "replay loss", "Nats a turn: how improbable kept successful replies are.",
         "falls"),
     "replay_episodes": FigureText("replay buffer", "replay eps", "Different successful episodes that updates imitate.",
@@ -91,8 +93,12 @@ FIGURES: dict[str, FigureText] = {
 """By field of `UpdateStats`, the most telling first."""
 OF_ENDED = ("mean_return", "return_std")
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
-OF_REPLAY = ("replay_loss", "replay_episodes")
-"""Figures that mean something only where a replay buffer is kept."""
+NEEDS = {
+    "exploration_bonus": "exploration_coef",
+    "replay_loss": "replay_episodes",
+    "replay_episodes": "replay_episodes",
+}
+"""Figures that mean something only with a setting of PPO, and that."""
 
 CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
@@ -102,7 +108,7 @@ STILL = ("approx_kl", "clip_fraction", "grad_norm")
 
 def shown_figures(config: RunConfig) -> tuple[str, ...]:
     """Figures that mean something under a run's settings."""
-    return tuple(field for field in FIGURES if config.ppo.replay_episodes or field not in OF_REPLAY)
+    return tuple(field for field in FIGURES if field not in NEEDS or getattr(config.ppo, NEEDS[field]))
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:

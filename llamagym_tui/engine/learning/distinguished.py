@@ -57,13 +57,13 @@ def _sample(chat: ChatTokenizer, rows: Sequence[Row]) -> Collection[tuple[Row, i
     """Of each distinct observation a row that has it, and the turn, by its index in the batch."""
     found: dict[tuple[int, ...], tuple[Row, int]] = {}
     for row in random.Random(0).sample(rows, len(rows)):
-        for number, observation in enumerate(_observations(chat, row.segment)):
+        for number, observation in enumerate(observation_ids(chat, row.segment)):
             if row.segment.turns[number].is_trained and len(found) < MOST:
                 found.setdefault(observation, (row, row.first_turn + number))
     return found.values()
 
 
-def _observations(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
+def observation_ids(chat: ChatTokenizer, segment: Segment) -> Iterator[tuple[int, ...]]:
     """Ids of each turn's observation; of a prompt that repeats earlier turns, all after its prefix."""
     end = 0
     for turn in segment.turns:

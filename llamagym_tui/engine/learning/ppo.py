@@ -9,7 +9,7 @@ replies part, not on the vocabulary.
 import math
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -21,6 +21,7 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
+from llamagym_tui.engine.learning.exploration import turn_bonuses
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.reference import Reference
@@ -51,6 +52,7 @@ class PPOState(Struct, frozen=True, kw_only=True):
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
     adapted_entropy_coef: float | None = None
+    observation_counts: dict[int, int] = {}
     replay: list[Trajectory] = []
     """Episodes of the replay buffer, oldest first."""
 
@@ -77,6 +79,8 @@ class PPO:
         self.updates = 0
         self.return_moments = ReturnMoments()
         """Of the discounted returns in all episodes that the policy played alone."""
+        self.observation_counts: Counter[int] = Counter()
+        """Times that each observation was seen, by its hash; empty unless `exploration_coef` is set."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
         self.replay = ReplayBuffer()
@@ -110,7 +114,9 @@ class PPO:
         own = [trajectory for trajectory in trajectories if trajectory.is_own]
         returns = [each for trajectory in own for each in discounted_returns(trajectory, self.config.gamma)]
         self.return_moments = self.return_moments.with_returns(returns)
-        targets = self.targets(trajectories, rows)
+        counts, coef = self.observation_counts, self.config.exploration_coef
+        bonuses = turn_bonuses(self.policy.chat, trajectories, counts, coef=coef) if coef else None
+        targets = self.targets(trajectories, rows, bonuses)
         self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
@@ -142,6 +148,7 @@ class PPO:
             kl_coef=self.kl_coef,
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
+            exploration_bonus=0.0 if bonuses is None else float(bonuses.mean()),
             replay_episodes=len(self.replay),
         )
         self._adapt_kl_coef(stats.kl_ref)
@@ -163,7 +170,9 @@ class PPO:
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
         return distinguished(self.policy, trajectories, self.limits)
 
-    def targets(self, trajectories: Sequence[Trajectory], rows: Sequence[Row]) -> Targets:
+    def targets(
+        self, trajectories: Sequence[Trajectory], rows: Sequence[Row], bonuses: Tensor | None = None
+    ) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, limits = sum(len(turn.decision_logprobs) for turn in turns), self.limits._asdict()
         outputs = ModelOutputs(
@@ -178,6 +187,7 @@ class PPO:
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,
+            bonuses=bonuses,
         )
 
     @torch.no_grad()
@@ -221,6 +231,7 @@ class PPO:
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
             adapted_entropy_coef=self._adapted_entropy_coef,
+            observation_counts=dict(self.observation_counts),
             replay=list(self.replay.kept.values()),
         )
 
@@ -232,6 +243,7 @@ class PPO:
             self._replay_rng.setstate(state.replay_random)
         self._adapted_kl_coef = state.adapted_kl_coef
         self._adapted_entropy_coef = state.adapted_entropy_coef
+        self.observation_counts = Counter(state.observation_counts)
         self.replay.restore(state.replay)
         self.used.clear()  # a roll back undid these updates
 

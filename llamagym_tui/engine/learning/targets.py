@@ -57,8 +57,9 @@ def batch_targets(
     reward_scale: float,
     kl_coef: float,
     device: torch.device,
+    bonuses: Tensor | None = None,
 ) -> Targets:
-    """Targets of a batch, its turns and decisions in order."""
+    """Targets of a batch, its turns and decisions in order; `bonuses` are (K,) more of the turns' reward."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     # 1. How far the policy has gone from the reference, in nats: the k1 estimate, which may be negative for a token,
     #    but is unbiased as a part of the reward.
@@ -67,6 +68,8 @@ def batch_targets(
     kl_ref = turn_sums(turns, kl)
     # 2. What each turn has earned, and the steps that have a value of their own.
     rewards = turn_rewards(turns, scale=reward_scale, parse_penalty=config.parse_penalty)
+    if bonuses is not None:
+        rewards = rewards + bonuses
     charged = kl_coef if config.kl_form == "reward" else 0.0
     if outputs.decision_values is None:
         steps = turn_steps(turns, rewards - charged * kl_ref)

@@ -43,6 +43,7 @@ class PPOStats:
     kl_coef: float
     entropy_coef: float
     reward_scale: float
+    exploration_bonus: float
     skipped_steps: int
     replay_loss: float
     replay_episodes: int

@@ -564,7 +564,7 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
 def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     turn = Turn(0, 1, (-0.5,), 0.25, 2.0, parse_failed=True)
     one, known = torch.ones(n), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5)
-    known |= {"reward_scale": 1.0, "replay_episodes": 7}
+    known |= {"reward_scale": 1.0, "exploration_bonus": 0.25, "replay_episodes": 7}
     targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
     sums = UpdateSums(grad_norms=[3.0] * n, replay_loss=4.0 * n, replay_turns=n)
     found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
@@ -584,6 +584,7 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
 def test_the_figures_of_an_update_of_nothing_are_zero():
     none, known = torch.zeros(0), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0)
     targets = Targets(none, none, none, none, none.bool(), none, None)
-    found = dataclasses.asdict(update_stats([], targets, UpdateSums(), reward_scale=1.0, replay_episodes=0, **known))
+    known |= {"reward_scale": 1.0, "exploration_bonus": 0.0, "replay_episodes": 0}
+    found = dataclasses.asdict(update_stats([], targets, UpdateSums(), **known))
     assert {name for name, value in found.items() if value} == {"mean_return", "return_std", "reward_scale"}
     assert UpdateSums().kl_of_epoch == 0.0
