@@ -121,8 +121,9 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     entropy_coef_final: NonNegative = 0.02
     """`entropy_coef` after `decay_updates` updates."""
     entropy_target: Positive | None = None
-    """Nats at which the figure `action_entropy` is held, of at most ln(number of actions): `entropy_coef` is where its
-    weight begins, and each update adapts it. None: the weight goes from `entropy_coef` to `entropy_coef_final`."""
+    """Nats at which the figure `action_entropy` is held, of at most ln(number of actions): each update adapts the
+    weight that `entropy_coef` has when the target is set. None: that goes from `entropy_coef` to
+    `entropy_coef_final`."""
     entropy_gain: Fraction = 0.02
     """By how much an update adapts that weight for an error as large as the target, and at most."""
     reward_scale: Positive | None = 1.0

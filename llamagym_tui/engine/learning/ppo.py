@@ -210,9 +210,9 @@ class PPO:
     @property
     def entropy_coef(self) -> float:
         """Weight of the action distribution's entropy in the next update."""
-        if self.config.entropy_target is None:
+        if self.config.entropy_target is None or self._adapted_entropy_coef is None:
             return self._scheduled(self.config.entropy_coef, self.config.entropy_coef_final)
-        return self.config.entropy_coef if self._adapted_entropy_coef is None else self._adapted_entropy_coef
+        return self._adapted_entropy_coef
 
     @property
     def reward_scale(self) -> float:
