@@ -62,7 +62,8 @@ def test_its_run_is_replayed_to_the_end(run_dir: Path) -> None:
     assert state.finished is not None
     assert (state.returns.episodes, state.finished.episodes) == (EPISODES, EPISODES)
     assert [version.text for version in state.prompts][1:] == ["Hit below 13."]
-    assert [mark.label for mark in state.marks] == ["prompt v1", "ppo.clip_range 0.1", "inference", "train"]
+    changes = ["prompt v1 “Hit below 13.”", "ppo.clip_range 0.1", "inference", "train"]
+    assert [mark.label for mark in state.marks] == changes
     assert state.mapped is not None
     assert len(state.transcript.entries) > 20
 

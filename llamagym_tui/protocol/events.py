@@ -453,6 +453,10 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     """Episodes among them that a limit cut off."""
     dropped: int = 0
     """Episodes that failed, and others were played in their place."""
+    update: int | None = None
+    """Updates that the policy had. None: of an older version, as the next ones."""
+    prompt_version: int | None = None
+    system_prompt: str = ""
     outdated: str = ""
     """Why it is not of the present policy, for people; only the UI fills it in."""
 

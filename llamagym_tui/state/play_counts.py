@@ -34,6 +34,8 @@ class Played(NamedTuple):
     parse_failures: int = 0
     actions: tuple[int, ...] = ()
     """Turns whose reply named each action; empty: they are not counted."""
+    update: int = 0
+    """Updates of the policy that played last."""
 
     def plus(self, other: Played) -> Played:
         mine, theirs = self.returns, other.returns
@@ -44,6 +46,7 @@ class Played(NamedTuple):
             self.turns + other.turns,
             self.parse_failures + other.parse_failures,
             tuple(a + b for a, b in counted),
+            other.update,
         )
 
     @property
@@ -66,11 +69,10 @@ class PlayCounts(NamedTuple):
     def train(self) -> Played:
         return reduce(Played.plus, self.stretches, Played())
 
-    def counted(self, event: EpisodesCounted, manner: Manner) -> PlayCounts:
-        """With the episodes of an event of the present prompt."""
-        played = Played(
-            manner, Totals().add(event.returns), sum(event.lengths), event.parse_failures, tuple(event.actions)
-        )
+    def counted(self, event: EpisodesCounted, manner: Manner, update: int = 0) -> PlayCounts:
+        """With the episodes of an event of the present prompt, by the policy after an update."""
+        returns, actions = Totals().add(event.returns), tuple(event.actions)
+        played = Played(manner, returns, sum(event.lengths), event.parse_failures, actions, update)
         if event.mode == "train":
             return self._replace(stretches=_recent(self.stretches, played))
         return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)

@@ -104,7 +104,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EvaluationFinished():
             evaluations = (*state.evaluations, event)[-MAX_EVALUATIONS:]
             evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
-            return _noted(evaluated, _evaluation_text(event))
+            return _noted(evaluated, _evaluation_text(event) + prompts.played_by(event, state.prompts))
         case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
             note = clipped(event.why) or note
@@ -122,7 +122,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _marked(_outdated(trained, "before the warm start"), "warm start", warm_start_text(event))
         case events.WarmStartEvaluated():
             evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
-            return _noted(_after(state, event, "warm_start", evaluations=evaluations), f"{comparison_text(event)}.")
+            compared = _after(state, event, "warm_start", evaluations=evaluations)
+            return _noted(compared, f"{comparison_text(event)}{prompts.played_by(event.after, state.prompts)}.")
         case events.WarmStartUndone():
             undone = _gone_back(_after(state, event, "pending", "warm_start", undo_update=None), event.update)
             meaning = f"to update {event.update:,}; policy, optimizer and reference are those before it"
@@ -263,14 +264,14 @@ def _marks_until(state: RunState, episode: int) -> tuple[Mark, ...]:
 
 
 def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunState:
-    present = event.mode == state.mode and event.prompt_version == state.prompt_version
-    recent = (*state.recent, *event.returns)[-RECENT:] if present else state.recent
+    is_of_prompt = event.prompt_version == state.prompt_version
+    is_present = is_of_prompt and event.mode == state.mode
     return replace(
         state,
         returns=state.returns.counted(event.returns, event.episodes),
-        recent=recent,
-        play=state.play.counted(event, state.manner) if event.prompt_version == state.prompt_version else state.play,
-        prompts=prompts.counted(state.prompts, event),
+        recent=(*state.recent, *event.returns)[-RECENT:] if is_present else state.recent,
+        play=state.play.counted(event, state.manner, state.updates) if is_of_prompt else state.play,
+        prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
         episodes=event.episodes,
         env_steps=event.env_steps,
@@ -289,7 +290,8 @@ def _prompt_changed(state: RunState, event: events.PromptChanged) -> RunState:
         prompt_requested=requested,
         prompts=prompts.taken(state.prompts, event.prompt_version, event.system_prompt),
     )
-    return _marked(changed, f"prompt v{event.prompt_version}", "taken; the next episode has it")
+    label = f"prompt {prompts.named(changed.prompts, event.prompt_version)}"
+    return _marked(changed, label, "taken; the next episode has it")
 
 
 def _mode_changed(state: RunState, event: events.ModeChanged) -> RunState:
@@ -317,7 +319,7 @@ def _marked(state: RunState, label: str, meaning: str) -> RunState:
     return replace(
         state,
         recent=(),
-        marks=(*state.marks, Mark(state.episodes, label))[-MAX_MARKS:],
+        marks=(*state.marks, Mark(state.episodes, label, state.updates))[-MAX_MARKS:],
         transcript=state.transcript.note(f"{label}: {meaning}"),
     )
 

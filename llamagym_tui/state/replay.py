@@ -8,6 +8,7 @@ knows no screen.
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -85,6 +86,8 @@ class Recording(event_log.Pieces):
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
         self.events = 0
+        self.said_s = math.inf
+        """Seconds at which the first message of the conversation comes; infinite while it is not known."""
         self.turning_points: list[float] = []
         """Seconds at which the run took another way, the latest `MAX_MARKS`."""
 
@@ -106,6 +109,8 @@ class Recording(event_log.Pieces):
         moment = self._last.moment.of_next(logged.event)
         self._last = Keyframe(moment, logged.end, reduce(self._last.state, logged.event))
         self.events += 1
+        if isinstance(logged.event, events.ObservationShown):
+            self.said_s = min(self.said_s, moment.at_s)
         if isinstance(logged.event, TurningPoint) and before is not None:
             self.turning_points = [*self.turning_points, moment.at_s][-MAX_MARKS:]
         if self.events % self._every:
@@ -124,11 +129,13 @@ class Recording(event_log.Pieces):
 
 class Player:
     def __init__(self, recording: Recording, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """A player at the beginning, playing; the recording may be read on meanwhile."""
+        """A player that plays from where something is said first; the recording may be read on meanwhile."""
         self.recording = recording
         self.at_s = 0.0
         """Seconds of the recording that have been played."""
         self.playing = True
+        self._opening = True
+        """Whether nobody has gone anywhere, and nothing was said yet."""
         self.speed = 1.0
         """Seconds of the recording for each second, one of `SPEEDS`."""
         self._behind = False
@@ -151,6 +158,8 @@ class Player:
         Raises:
             RunStoreError: the events cannot be read any more.
         """
+        if self._opening and math.isfinite(self.recording.said_s):
+            self.jump(max(self.at_s, self.recording.said_s))
         now = self._clock()
         elapsed, self._ticked_at = now - self._ticked_at, now
         if self.playing:
@@ -170,6 +179,7 @@ class Player:
         Raises:
             RunStoreError: the events cannot be read any more.
         """
+        self._opening = False
         at_s = min(max(at_s, 0.0), self.recording.duration_s)
         frame = self.recording.frame_at(at_s)
         if at_s < self.at_s or frame.offset > self._here.offset:
@@ -182,7 +192,7 @@ class Player:
         Raises:
             RunStoreError: the events cannot be read any more.
         """
-        self.playing = False
+        self.playing = self._opening = False
         while self._behind:
             self._play_until(self.at_s)
         if (coming := self._coming()) is not None:

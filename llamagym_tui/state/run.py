@@ -34,6 +34,8 @@ class Mark(NamedTuple):
 
     episode: int
     label: str
+    update: int
+    """Updates of the policy by then."""
 
 
 class Saved(NamedTuple):

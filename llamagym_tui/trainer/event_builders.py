@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError, described
@@ -54,10 +54,11 @@ def update_stats(figures: PPOStats, rollout_s: float, known_prompts: float = 0.0
     )
 
 
-def evaluation_finished(found: Evaluation, *, greedy: bool) -> EvaluationFinished:
+def evaluation_finished(found: Evaluation, *, greedy: bool, **played_by: Any) -> EvaluationFinished:
+    """An evaluation as an event; `played_by` are its fields on policy and prompt."""
     figures = dataclasses.asdict(found)
     del figures["is_complete"]
-    return EvaluationFinished(greedy=greedy, **figures)
+    return EvaluationFinished(greedy=greedy, **figures, **played_by)
 
 
 def session_failed(error: Exception, log_path: Path) -> SessionFailed:

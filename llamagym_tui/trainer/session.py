@@ -342,7 +342,13 @@ class Session:
         else:
             played, is_ended = found.episodes, self._should_end_evaluation(run)
             if played == command.episodes or (found.is_complete and played and not is_ended):
-                result = event_builders.evaluation_finished(found, greedy=command.greedy)
+                result = event_builders.evaluation_finished(
+                    found,
+                    greedy=command.greedy,
+                    update=run.ppo.updates,
+                    prompt_version=run.rollout.prompt_version,
+                    system_prompt=run.rollout.system_prompt,
+                )
             elif not is_ended:
                 why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
         self.inbox.take_first(commands.CancelEvaluation)

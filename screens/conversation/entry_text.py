@@ -39,22 +39,18 @@ class Paragraph(NamedTuple):
     pieces: tuple[Piece, ...]
     rule: bool = False
     """Whether it is drawn as a line across the width."""
-    one_line: bool = False
-    """Whether it is cut at the width instead of wrapped."""
 
 
 def paragraphs(fact: Fact, *, prompt_is_new: bool, by_person: bool = False) -> list[Paragraph]:
-    """The paragraphs of a fact; the system prompt in full, or in a line because it stands above."""
+    """The paragraphs of a fact; the system prompt only where it is another one than above."""
     match fact:
         case EpisodeStarted():
             heading = f"episode {fact.episode:,} · {fact.mode} · prompt v{fact.prompt_version}"
             if by_person:
                 heading = f"your episode {fact.episode + 1:,}"
             prompt = Piece(literal(fact.system_prompt) or "(none)", "system")
-            return [
-                Paragraph("", "rule", (Piece(heading, "heading"),), rule=True),
-                Paragraph("system", "label", (prompt,), one_line=not prompt_is_new),
-            ]
+            rule = Paragraph("", "rule", (Piece(heading, "heading"),), rule=True)
+            return [rule, *([Paragraph("system", "label", (prompt,))] if prompt_is_new else [])]
         case ObservationShown():
             return [*_left_out(fact), Paragraph("env", "label", (Piece(literal(fact.text), "env"),))]
         case Reply():

@@ -31,7 +31,7 @@ class Block(Struct, frozen=True, gc=False):
     prompt: str | None
     """The last system prompt, up to and including this entry."""
     prompt_is_new: bool
-    """Whether the entry shows it in full."""
+    """Whether the entry shows it."""
     messages: int
     """Messages up to and including this entry."""
     fixed: int
@@ -68,9 +68,8 @@ def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
     texts: list[str] = []
     fixed = 0
     for paragraph in paragraphs(entry.fact, prompt_is_new=prompt_is_new, by_person=by_person):
-        fixed += paragraph.rule or paragraph.one_line
-        if not paragraph.one_line:
-            (headings if paragraph.rule else texts).append("".join(piece.text for piece in paragraph.pieces))
+        fixed += paragraph.rule
+        (headings if paragraph.rule else texts).append("".join(piece.text for piece in paragraph.pieces))
     messages = (before.messages if before else 0) + is_message(entry.fact)
     return Block(entry, prompt, prompt_is_new, messages, fixed, tuple(headings), tuple(texts))
 
@@ -159,7 +158,7 @@ class Typesetter:
             text = Content("").join(
                 [Content.styled(piece.text, self._style(piece.style)) for piece in paragraph.pieces]
             )
-            if highlight is not None and not paragraph.one_line:
+            if highlight is not None:
                 text, before = self._highlighted(text, highlight, before)
             lines += self._set(paragraph, text)
         return lines
@@ -181,8 +180,5 @@ class Typesetter:
             head = Content.assemble(("── ", self._style("rule")), text.truncate(max(1, self.width - 5)), " ")
             return [head + Content.styled("─" * max(0, self.width - head.cell_length), self._style("rule"))]
         first = Content.styled(f"{paragraph.label:<{GUTTER}}", self._style(paragraph.label_style))
-        if paragraph.one_line:
-            flat = Content.styled(" ".join(text.plain.split()), self._style(paragraph.pieces[0].style))
-            return [first + flat.truncate(self.room, ellipsis=True)]
         indent = Content(" " * GUTTER)
         return [(indent if index else first) + line for index, line in enumerate(text.wrap(self.room))]

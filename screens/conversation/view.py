@@ -69,10 +69,10 @@ class ConversationView(ScrollView, can_focus=True):
         & > .conversation--agent { color: $primary; }
         & > .conversation--action { color: $foreground; text-style: bold; }
         & > .conversation--aside { color: $foreground 60%; }
-        & > .conversation--warning { color: $warning; }
-        & > .conversation--notice { color: $accent; text-style: italic; }
-        & > .conversation--won { color: $success; text-style: bold; }
-        & > .conversation--lost { color: $error; text-style: bold; }
+        & > .conversation--warning { color: $text-warning; }
+        & > .conversation--notice { color: $text-accent; text-style: italic; }
+        & > .conversation--won { color: $text-success; text-style: bold; }
+        & > .conversation--lost { color: $text-error; text-style: bold; }
         & > .conversation--even { color: $foreground 80%; text-style: bold; }
         & > .conversation--match { background: $warning 30%; text-style: underline; }
     }

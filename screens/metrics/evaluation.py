@@ -21,6 +21,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
+from llamagym_tui.state.prompts import Versions, played_by
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000
@@ -83,10 +84,11 @@ class EvaluationDialog(ModalScreen[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
-        results = [evaluation_line(found) for found in reversed(state.evaluations)]
+        results = [evaluation_line(found, state.prompts) for found in reversed(state.evaluations)]
         known = baselines(state)
         if known and results:
-            results.append(Content.styled(" · ".join(f"{name} {plain(value)}" for name, value in known.items()), ASIDE))
+            lines = " · ".join(f"{name} {plain(value)}" for name, value in known.items())
+            results.insert(0, Content.styled(lines, ASIDE))
         self.query_one("#evaluation-results", Static).update(Content("\n").join(results))
         self.refresh_bindings()
 
@@ -141,10 +143,11 @@ def interval(mean: MeanReturn) -> str:
     return f"{signed(mean.mean)}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
 
 
-def evaluation_line(found: EvaluationFinished) -> Content:
+def evaluation_line(found: EvaluationFinished, versions: Versions) -> Content:
     how = "greedy" if found.greedy else "sampled"
     return Content.assemble(
         (interval(evaluated_return(found)), "bold"),
         (f"  {found.episodes:,} {how} in {seconds(found.elapsed_s, 1)}", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
+        (played_by(found, versions, lead="\n  "), ASIDE),
     )

@@ -3,6 +3,8 @@
 `llamagym_tui.state.play_counts` defines which episodes each side is of.
 """
 
+import textwrap
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from textual.content import Content
@@ -13,6 +15,7 @@ from llamagym_tui.screens.playground.figures import NAME, RETURN, VALUE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.play_counts import Played
+from llamagym_tui.state.prompts import named
 from llamagym_tui.state.run import RunState
 
 MOST_ACTIONS = 4
@@ -58,12 +61,21 @@ def rows(state: RunState) -> list[Row]:
         *(Row(each.name, _share(each.train), _share(each.inference)) for each in action_shares(state)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
         Row("temperature", *map(_temperature, sides)),
-        Row("prompt", *(f"v{played.manner.prompt_version}" if played.manner else NONE for played in sides)),
+        Row("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
+        Row("prompt", *_prompts(state, sides)),
     ]
 
 
 def _share(value: float | None) -> str:
     return NONE if value is None else share(value)
+
+
+def _prompts(state: RunState, sides: Sequence[Played]) -> list[str]:
+    """The prompt of each side; one that is the same goes across both."""
+    names = [named(state.prompts, played.manner.prompt_version) if played.manner else NONE for played in sides]
+    if names[0] == names[1]:
+        return [textwrap.shorten(names[0], 2 * SIDE_WIDTH, placeholder=" …"), ""]
+    return [textwrap.shorten(name, SIDE_WIDTH - 1, placeholder=" …") for name in names]
 
 
 def _mean(played: Played) -> str:

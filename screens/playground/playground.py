@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.events import Resize, ScreenResume
+from textual.widgets import Input
 
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
@@ -115,6 +116,8 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
             case "mode":
                 if parameters == (state.mode_intended,):
                     return False
+            case "roll_back" if isinstance(self.focused, Input):
+                return False  # of all keys it would be the one that is left next to those of a search
             case "advance" | "pace" | "watch" | "watch_next" | "inspect" | "view" | "take_wheel":
                 return watching_allowed(action, parameters, state)
             case _:

@@ -22,7 +22,7 @@ class ReturnChart(Vertical):
         height: 1fr;
         min-height: 8;
         max-height: 24;
-        & > #chart-legend { height: auto; max-height: 3; color: $foreground 60%; padding-left: 1; }
+        & > #chart-legend { height: auto; max-height: 4; color: $foreground 60%; padding-left: 1; }
     }
     """
 
@@ -68,12 +68,13 @@ def _edges(points: list[Point]) -> list[float]:
 def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Content:
     """What the lines are; a reader without colour tells the baselines apart by their values."""
     text = Content.assemble(
-        ("━ ", "$primary"), f"mean return of the last {window:,} episodes ", ("░", "$secondary"), " 95 %\n"
+        ("━ ", "$primary"), f"mean return, last {window:,} episodes ", ("░", "$secondary"), " 95 %\n"
     )
     for name, value in known.items():
         style = "$success" if name == "optimal" else "$warning"
         text += Content.assemble(("╌ ", style), f"{name} {plain(value)}   ")
     if marks:
-        change = f"last change: {one_line(marks[-1].label)} at {marks[-1].episode:,}"
-        text += Content.assemble("\n", ("│ ", "$accent"), change)
+        episode, label, update = marks[-1]
+        change = f"last change at {episode:,}, update {update:,}: {one_line(label)}"
+        text += Content.assemble("\n", ("┊ ", "$accent"), change)
     return text

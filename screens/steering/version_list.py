@@ -8,8 +8,9 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import literal
+from llamagym_tui.returns import RECENT
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.state.prompts import PromptVersion, Totals
+from llamagym_tui.state.prompts import Ends, PromptVersion, words
 from llamagym_tui.state.run import RunState
 
 MOST_WORDS = 4000
@@ -18,18 +19,20 @@ MOST_WORDS = 4000
 
 class VersionList(OptionList):
     HELP = """
-        Versions of the prompt with the mean return under each and its 95 % confidence interval. In training the policy
-        changes too: compare versions that were played in inference, or over the same updates. enter copies a version
-        into the draft.
+        Versions of the prompt, the present one and v0 first, with the updates of the policies that played them and the
+        mean return ± half its 95 % confidence interval. In training the policy changes too: compare the last episodes
+        of a version with the first of the next one, or evaluate both. enter copies a version into the draft.
     """
     DEFAULT_CSS = """
-    VersionList { height: auto; max-height: 5; border: none; padding: 0; background: $surface; }
+    VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }
     """
 
     def show(self, state: RunState) -> None:
         active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
-        lines = [version_line(known, known.version == active) for known in reversed(state.prompts)]
-        names = [str(known.version) for known in reversed(state.prompts)]
+        first, newest = state.prompts[:1], state.prompts[:0:-1]
+        shown = (*newest[:1], *first, *newest[1:])
+        lines = [version_line(known, state.prompts[0].text, known.version == active) for known in shown]
+        names = [str(known.version) for known in shown]
         if names == [option.id for option in self.options]:
             for name, line in zip(names, lines, strict=True):
                 self.replace_option_prompt(name, line)
@@ -37,18 +40,22 @@ class VersionList(OptionList):
             self.clear_options().add_options([Option(line, id=name) for name, line in zip(names, lines, strict=True)])
 
 
-def version_line(known: PromptVersion, active: bool) -> Content:
-    played = [f"{mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
+def version_line(known: PromptVersion, first: str, active: bool) -> Content:
+    """A version in two lines or three: its words, unlike those of the first one, then its returns in each mode."""
+    played = [f"  {mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
     head = f"v{known.version}" + (" active" if active else "")
-    return Content.assemble((f"{head:<11}", "bold"), (" · ".join(played) or "no episode yet", ASIDE))
+    updates = "" if known.updates is None else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
+    title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
+    return Content("\n").join([title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])])
 
 
-def _played(totals: Totals) -> str:
-    mean = totals.mean_return
-    if mean is None:
+def _played(ends: Ends) -> str:
+    first, last = ends.first.mean_return, ends.last
+    if first is None or last is None:
         return ""
-    level = " (95 %)" if mean.episodes > 1 else ""
-    return f"{mean.text}{level} over {mean.episodes:,}"
+    if ends.episodes <= RECENT:
+        return f"{last.text} over {last.episodes:,}"
+    return f"first {first.episodes:,} {first.text}, last {last.episodes:,} {last.text}"
 
 
 def word_diff(old: str, new: str) -> Content:

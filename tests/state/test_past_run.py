@@ -75,7 +75,7 @@ def recalled(tmp_path: Path, *events: AnyEvent) -> RunState:
 
 
 def under(state: RunState) -> list[tuple[int, str, int, float]]:
-    return [(known.version, known.text, known.train.episodes, known.train.total) for known in state.prompts]
+    return [(known.version, known.text, known.train.episodes, known.train.first.total) for known in state.prompts]
 
 
 def test_a_resumed_run_knows_its_updates_prompts_marks_and_evaluations(tmp_path: Path):
@@ -83,7 +83,7 @@ def test_a_resumed_run_knows_its_updates_prompts_marks_and_evaluations(tmp_path:
     assert (state.updates, state.stats, state.episodes, state.returns.episodes) == (2, update(2, 10).stats, 10, 10)
     assert state.history.values("entropy") == [(4, 1.0), (10, 2.0)]
     assert under(state) == [(1, fakes.PROMPT, 4, 2.0), (2, "Win.", 6, 0.0)]
-    assert [(mark.episode, mark.label) for mark in state.marks] == [(4, "prompt v2"), (10, "ppo.lr 0.0001")]
+    assert [(mark.episode, mark.label) for mark in state.marks] == [(4, "prompt v2 “Win.”"), (10, "ppo.lr 0.0001")]
     assert state.evaluations == (EVALUATION,)
     assert state.checkpoint is not None
 

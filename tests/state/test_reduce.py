@@ -31,7 +31,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MAX_GROUPS, RECENT
 from llamagym_tui.state import run
 from llamagym_tui.state.reduce import MAX_MARKS, measured_text, reduce, trainer_lost
-from llamagym_tui.state.run import RunState, requested
+from llamagym_tui.state.run import Mark, RunState, requested
 from llamagym_tui.state.transcript import MAX_ENTRIES, Notice
 from tests import fakes
 
@@ -124,6 +124,25 @@ def test_updates_and_evaluations_are_kept():
     assert (state.updates, state.stats, state.evaluations) == (3, fakes.STATS, (evaluation,))
     # 1.96 · 0.03 = 0.0588
     note = "Evaluation: mean return −0.081 ± 0.059 over 1,000 greedy episodes; 95 % interval −0.140 … −0.022"
+    assert state.transcript.entries[-1].fact == Notice(note)
+
+
+def test_an_evaluation_and_a_mark_name_prompt_and_update():
+    evaluation = EvaluationFinished(
+        episodes=1,
+        greedy=True,
+        mean_return=1.0,
+        return_stderr=0.0,
+        parse_failure_rate=0.0,
+        elapsed_s=2.0,
+        update=3,
+        prompt_version=2,
+        system_prompt="Hit below 13.",
+    )
+    updated = UpdateFinished(update=3, episodes=8, stats=fakes.STATS)
+    state = started(updated, PromptChanged(prompt_version=2, system_prompt="Hit below 13."), evaluation)
+    assert state.marks == (Mark(8, "prompt v2 “Hit below 13.”", 3),)
+    note = "Evaluation: mean return +1.000 over 1 greedy episode, update 3, prompt v2 “Hit below 13.”"
     assert state.transcript.entries[-1].fact == Notice(note)
 
 

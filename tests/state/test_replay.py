@@ -10,7 +10,15 @@ import pytest
 
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import grouped_episodes
-from llamagym_tui.protocol.events import AnyEvent, Event, PhaseChanged, PromptChanged, WarningRaised
+from llamagym_tui.protocol.events import (
+    AnyEvent,
+    EpisodeStarted,
+    Event,
+    ObservationShown,
+    PhaseChanged,
+    PromptChanged,
+    WarningRaised,
+)
 from llamagym_tui.state import replay
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.replay import Moment, Player, Recording, clock_text
@@ -55,6 +63,17 @@ def test_time_goes_on_over_a_resumed_session_and_a_long_silence_is_cut_short():
     for at_s, expected in [(2.0, 2.0), (2.5, 2.5), (3600.0, 7.5), (0.0, 7.5), (4.0, 11.5)]:
         moment = moment.of_next(PhaseChanged(phase="paused", at_s=at_s))
         assert moment == Moment(expected, at_s)
+
+
+def test_a_replay_begins_where_something_is_said_and_its_beginning_can_be_gone_to(tmp_path: Path):
+    started = EpisodeStarted(episode=0, system_prompt="p", prompt_version=0, mode="train")
+    said = ObservationShown(episode=0, turn=0, text="Your total: 14.")
+    playing, _ = player(record(tmp_path, stamped(*warnings(3), started, said, *warnings(9))))
+    playing.tick()
+    assert (playing.at_s, playing.state.warning, len(playing.state.transcript.entries)) == (4.0, "2", 5)
+    playing.jump(0.0)
+    playing.tick()
+    assert playing.at_s == 0.0
 
 
 def test_what_is_due_by_the_clock_is_played_and_no_more(tmp_path: Path):

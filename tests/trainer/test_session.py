@@ -243,6 +243,10 @@ def test_an_evaluation_uses_the_prompt_of_now(tmp_path: Path) -> None:
     stage.script = {2: [SetSystemPrompt(system_prompt="now"), Evaluate(episodes=1)]}
     stage.session.run()
     assert stage.evaluated["system_prompt"] == "now"
+    (found,) = stage.of(EvaluationFinished)
+    assert (found.system_prompt, found.prompt_version) == ("now", stage.of(PromptChanged)[0].prompt_version)
+    updates = [event.update for event in stage.events[: stage.events.index(found)] if isinstance(event, UpdateFinished)]
+    assert found.update == (updates[-1] if updates else 0)
 
 
 def test_an_evaluation_reports_its_progress_twice_a_second_at_most(tmp_path: Path) -> None:

@@ -52,6 +52,19 @@ def hands(
     return transcript
 
 
+async def test_the_system_prompt_is_shown_where_it_is_another_one_alone():
+    app, transcript = Bare(), Transcript()
+    for episode, prompt in enumerate(["Hit.", "Hit.", "Stick.", "Stick.", "Hit."]):
+        transcript = transcript.after(
+            EpisodeStarted(episode=episode, system_prompt=prompt, prompt_version=0, mode="train")
+        )
+    async with app.run_test(size=SIZE) as pilot:
+        app.view.show(transcript.entries)
+        await sees(pilot, "episode 4")
+        system = [line.split()[1] for line in shown(pilot).splitlines() if line.startswith("system")]
+        assert system == ["Hit.", "Stick.", "Hit."]
+
+
 def test_turns_that_a_prompt_leaves_out_are_named_above_its_observation() -> None:
     shown = ObservationShown(episode=0, turn=9, text="You see a hill.", left_out=1)
     above, env = paragraphs(shown, prompt_is_new=False)

@@ -44,7 +44,8 @@ def test_the_figures_of_both_modes_by_hand():
     assert told["return ±95%"] == ("\N{MINUS SIGN}0.500 ± 0.980", "+0.500 ± 0.980")
     assert (told["stick"], told["hit"]) == (("75.0%", "20.0%"), ("25.0%", "80.0%"))
     assert told["parse fail"] == ("0.0%", "0.0%")
-    assert (told["temperature"], told["prompt"]) == (("1", "0.5"), ("v1", "v1"))
+    assert (told["temperature"], told["update"]) == (("1", "0.5"), ("0", "1"))
+    assert told["prompt"] == ("v1 “You are playing …", "")
 
 
 def test_of_a_single_episode_no_error_is_told():

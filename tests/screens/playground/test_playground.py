@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.color import Color
 from textual.widgets import TextArea
 
 from llamagym_tui.app.leaving import log_path, parting_text
@@ -32,7 +33,7 @@ from llamagym_tui.state.reduce import reduce, trainer_lost
 from llamagym_tui.state.run import initial_state
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, until
+from tests.screens.steps import rolling_out, sees, shown, until
 
 SMALL, LARGE = (80, 24), (160, 45)
 DEATH = "The trainer died (killed by SIGKILL). Its log is /runs/demo/trainer.log."
@@ -91,7 +92,7 @@ async def test_the_header_tells_agent_model_mode_phase_episode_and_speed(make_ap
 async def test_figures_and_curve_stand_beside_the_conversation_of_a_wide_terminal(make_app: MakeApp):
     client = fakes.FakeClient(fakes.demo_run())
     async with make_app(client).run_test(size=LARGE) as pilot:
-        await sees(pilot, "mean return of the last 1,000 episodes")
+        await sees(pilot, "mean return, last 1,000 episodes")
         await sees(pilot, "optimal −0.047")
         for text in ("update      40", "KL ref      0.031", "clip frac   8.3%", "parse fail  0.3%"):
             await sees(pilot, text)
@@ -187,6 +188,41 @@ async def test_escape_leaves_the_prompt_as_it_is(make_app: MakeApp):
         assert client.sent == []
 
 
+async def test_keys_of_a_search_are_the_last_while_one_searches(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, LARGE) as pilot:
+        await sees(pilot, "^r Roll back")
+        await pilot.press("slash")
+        await sees(pilot, "esc End search")
+        assert "Roll back" not in shown(pilot)
+        await pilot.press("escape")
+        await sees(pilot, "^r Roll back")
+
+
+async def test_a_return_is_legible_on_every_light_theme(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, SMALL) as pilot:
+        view = pilot.app.screen.query_one(ConversationView)
+        for theme in [theme.name for theme in app.available_themes.values() if not theme.dark and not theme.ansi]:
+            app.theme = theme
+            await pilot.pause()
+            for style in ("won", "lost", "warning", "notice"):
+                ink, paper = view.get_component_styles(f"conversation--{style}").color, view.background_colors[1]
+                assert contrast(ink, paper) > 3, (theme, style)
+
+
+def contrast(*colors: Color) -> float:
+    """WCAG 2's ratio of relative luminances."""
+    dark, light = sorted(
+        sum(
+            weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
+            for weight, part in zip((0.2126, 0.7152, 0.0722), color.normalized, strict=True)
+        )
+        for color in colors
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
 async def test_question_mark_explains_keys_and_figures(make_app: MakeApp):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
@@ -242,7 +278,7 @@ async def test_the_death_of_the_trainer_is_told_and_the_table_still_opens(make_a
         flat = " ".join(shown(pilot).split())
         assert "/runs/demo/trainer.log" in flat
         assert "Your demonstrations are safe in" in flat
-        assert "You are playing Blackjack" in flat, "the conversation stays readable"
+        assert "Your total" in flat, "the conversation stays readable"
         await pilot.press("space", "t")
         assert client.sent == []
         await pilot.press("h")

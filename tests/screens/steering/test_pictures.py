@@ -28,7 +28,15 @@ from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
 from tests.screens.steps import sees, stands_still, until
 
 EVALUATED = EvaluationFinished(
-    episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=4.2
+    episodes=1000,
+    greedy=True,
+    mean_return=-0.081,
+    return_stderr=0.03,
+    parse_failure_rate=0.0,
+    elapsed_s=4.2,
+    update=1,
+    prompt_version=1,
+    system_prompt=fakes.PROMPT,
 )
 
 

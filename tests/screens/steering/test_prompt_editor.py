@@ -40,13 +40,25 @@ async def open_editor(pilot: Pilot[None], app: LlamaGymApp) -> TextArea:
     return app.screen.query_one(TextArea)
 
 
-async def test_each_version_tells_the_mean_return_under_it(make_app: MakeApp):
+async def test_each_version_tells_its_words_and_the_mean_return_under_it(make_app: MakeApp):
     app = make_app(fakes.FakeClient(EVENTS))
     async with app.run_test(size=SMALL) as pilot:
         await open_editor(pilot, app)
-        await sees(pilot, "v2 active  inference +1.000 ± 0.000 (95 %) over 2")
+        await sees(pilot, "v2 active  “Hit below 13.”  update 0")
+        await sees(pilot, "inference +1.000 ± 0.000 over 2")
+        await sees(pilot, "v1         “You are playing Blackjack. Get closer …”  update 0")
         # Standard error by hand: the root of 4/3 over 2.
-        await sees(pilot, "v1         train +0.000 ± 1.132 (95 %) over 4")
+        await sees(pilot, "train +0.000 ± 1.132 over 4")
+
+
+async def test_the_first_version_stands_below_the_present_one(make_app: MakeApp):
+    changed = [PromptChanged(prompt_version=version, system_prompt=f"Hit below {version}.") for version in range(2, 9)]
+    app = make_app(fakes.FakeClient([*fakes.opening_events(), *changed]))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await sees(pilot, "v8 active  “Hit below 8.”")
+        await sees(pilot, "v1         “You are playing")
+        assert [option.id for option in app.screen.query_one(OptionList).options] == list("81765432")
 
 
 async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):
