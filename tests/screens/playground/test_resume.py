@@ -37,12 +37,12 @@ async def test_a_resumed_run_shows_what_it_has_been_before_its_trainer_is_up():
         await sees(pilot, "update      2")
         assert "no PPO update yet" not in shown(pilot)
         await pilot.press("p")
-        await sees(pilot, "v1         train")
-        assert ["over 1,024" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
+        await sees(pilot, "v1         “You are playing")
+        assert ["train first 1,000" in shown(pilot), "over 8" in shown(pilot)] == [True, True]
         assert "active" not in shown(pilot)
         again = taken_up(folder, 1032, prompt_version=2, system_prompt="Win.")
         client.emit(again, fakes.counted([1.0] * 4, 1036, prompt_version=2))
-        await sees(pilot, "v2 active  train +1.000")
+        await sees(pilot, "v2 active  “Win.”")
         await sees(pilot, "over 12")
         await pilot.press("escape", "m")
         await sees(pilot, "1,024 prompt v2")
@@ -103,4 +103,4 @@ async def test_r_without_a_checkpoint_begins_another_run_without_the_first_ones_
         await pilot.press("r")
         await sees(pilot, "no PPO update yet")
         await pilot.press("p")
-        await sees(pilot, "v1 active  no episode yet")
+        await sees(pilot, "no episode yet")
