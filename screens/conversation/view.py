@@ -47,6 +47,7 @@ class ConversationView(ScrollView, can_focus=True):
         "probable each action is before the reply. The end is followed until you scroll away; / searches; text is "
         "selected with the mouse and copied with ctrl+c."
     )
+    BINDING_GROUP_TITLE = "Conversation"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]

@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import literal
+from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.widgets.key_bar import moved_key
@@ -60,8 +61,25 @@ def key_rows(screen: Screen[Any], wanted: Callable[[DOMNode, Binding], bool]) ->
     return list(rows.values())
 
 
+def _is_own(shown: bool, node: DOMNode, key: Binding) -> bool:
+    """Whether a key is the screen's own, in the bottom row or not; Textual's have no tooltip."""
+    return isinstance(node, Screen) and bool(key.tooltip) and key.show == shown
+
+
+def _own_rows(node: Widget) -> list[Row]:
+    """The keys that a widget of ours adds, whether it has the focus or not."""
+    rows: dict[str, Row] = {}
+    for binding in bindings_of(type(node)):
+        if binding.tooltip:
+            key = moved_key(node.app, binding.id or "", node.app.get_key_display(binding))
+            keys = [*(rows[binding.action].name.split() if binding.action in rows else ()), key]
+            rows[binding.action] = Row(" ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or "")
+    return list(rows.values())
+
+
 class HelpRows(Widget):
-    """Names on the left, meanings on the right; a long meaning continues under itself."""
+    """Names on the left, meanings on the right; a long meaning continues under itself. A first row without one is a
+    title."""
 
     DEFAULT_CSS = "HelpRows { width: auto; max-width: 100%; height: auto; }"
 
@@ -74,11 +92,13 @@ class HelpRows(Widget):
         from rich.table import Table
         from rich.text import Text
 
+        title = None if self.rows[0].meaning else self.rows[0].name
         table = Table.grid(padding=(0, 1, 0, 0))
+        table.title, table.title_justify, table.title_style = title, "left", "bold"
         table.add_column(
             width=NAME_WIDTH, style=Style(color=plot_colors(self.app.theme_variables)["primary"], bold=True)
         )
-        for row in self.rows:
+        for row in self.rows[title is not None :]:
             table.add_row(*(Text(literal(text)) for text in (row.name, row.meaning)))
         return table
 
@@ -97,29 +117,30 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         self._sections = self.sections(screen)
 
     def sections(self, screen: Screen[Any]) -> list[Section]:
-        keys = [
-            *key_rows(screen, lambda node, binding: isinstance(node, Screen) and binding.show),
-            # Those without room in the bottom row; Textual's own have no tooltip.
-            *key_rows(
-                screen, lambda node, binding: isinstance(node, Screen) and not binding.show and bool(binding.tooltip)
-            ),
-        ]
-        key = partial(moved_key, screen.app)
-        follow, older, newer = key("follow", "end or G"), key("search.older", "n"), key("search.newer", "N")
-        conversation = [
-            Row("↑ ↓ pgup pgdn", f"Scroll; {follow} follows the conversation again."),
-            Row(key("search", "/"), f"Search the conversation; {older}: older, {newer}: newer."),
-        ]
-        more = [
-            *(conversation if screen.query("ConversationPane") else []),
+        """The keys of the screen in its groups, those of its parts, and its figures where it has some."""
+        groups = {title: ids.split() for title, ids in getattr(screen, "HELP_GROUPS", {}).items()}
+        titles = {id: title for title, ids in groups.items() for id in ids}
+        rest = screen.BINDING_GROUP_TITLE or "Here"
+        found: dict[str, list[Row]] = {title: [] for title in (rest, *groups)}
+        # Those in the bottom row come first.
+        for shown in (True, False):
+            for row in key_rows(screen, partial(_is_own, shown)):
+                found[titles.get(row.id, rest)].append(row)
+        for node in screen.query("*"):
+            if rows := _own_rows(node):
+                found.setdefault(node.BINDING_GROUP_TITLE or rest, []).extend(rows)
+        focus = moved_key(screen.app, "focus_help", "F1")
+        found["Everywhere"] = [
             Row("ctrl+p", "Search all commands that can be used now."),
-            Row(key("focus_help", "F1"), "What the focused widget is for."),
+            Row(focus, "What the focused widget is for."),
         ]
-        figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
-        figures.insert(1, Row("±", PLUS_MINUS))
-        names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for row in keys if row.id))
+        names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id))
+        if screen.query("FiguresColumn, FiguresStrip, FigureList"):
+            figures = [Row(text.short, text.meaning) for text in list(FIGURES.values())[:11]]
+            found["Figures"] = [figures[0], Row("±", PLUS_MINUS), *figures[1:]]
+        titled = [[Row(title, ""), *rows] for title, rows in found.items() if rows]
         file = literal(str(config_dir() / FILE))
-        return [[*keys, *more], figures, Content.styled(f"To move a key, write its name into {file}: {names}", ASIDE)]
+        return [*titled, Content.styled(f"To move a key, write its name into {file}: {names}", ASIDE)]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:

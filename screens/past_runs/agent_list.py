@@ -24,6 +24,7 @@ DIM = "$foreground 60%"
 
 
 class AgentList(OptionList):
+    BINDING_GROUP_TITLE = "Agents"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
     ]
@@ -41,6 +42,7 @@ class AgentList(OptionList):
 class ModelList(OptionList):
     """Models, the one that is played with marked."""
 
+    BINDING_GROUP_TITLE = "Models"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on."),
     ]

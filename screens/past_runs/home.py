@@ -26,9 +26,9 @@ class HomeScreen(Fitted[None]):
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="Agents, models, runs."),
+        Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="To the next list."),
         Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
-        Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="Of the chosen agent."),
+        Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="The chosen agent's."),
         Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
         Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
     ]

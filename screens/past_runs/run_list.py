@@ -44,6 +44,7 @@ class RunList(OptionList):
         & > .option-list--option { padding: 0; }
     }
     """
+    BINDING_GROUP_TITLE = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
         Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint, with no limit."),

@@ -12,6 +12,15 @@ POLICY_MAP = "What the policy does in each state, and what is best."
 ROLL_BACK = "Back to the last good checkpoint; asks first."
 INSPECT = "The reply you look at, token by token: ratio, clip, alternatives."
 
+HELP_GROUPS = {
+    "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
+    "Change it": "prompt settings warm_start warm_start.undo",
+    "Look": "metrics policy_map evaluate view inspect runs help",
+    "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
+    "Play": "table wheel demonstrations keep keep_rule",
+}
+"""In which help has the keys, by their ids."""
+
 
 KEYS: list[BindingType] = [
     Binding("space", "pause", "Pause", tooltip="Pause after the current step.", id="pause"),

@@ -19,7 +19,7 @@ from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.playground.keys import KEYS
+from llamagym_tui.screens.playground.keys import HELP_GROUPS, KEYS
 from llamagym_tui.screens.playground.steer_actions import Steering, steering_allowed
 from llamagym_tui.screens.playground.watch_actions import WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -36,6 +36,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = KEYS
+    HELP_GROUPS: ClassVar = HELP_GROUPS
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()

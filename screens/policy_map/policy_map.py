@@ -27,6 +27,7 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import TooSmall
+from llamagym_tui.state.prompts import named
 from llamagym_tui.state.run import RunState
 
 LONG = 4
@@ -126,9 +127,11 @@ class PolicyMapScreen(Screen[None]):
         state, mapped = self._state, policy.mapped
         if mapped is None:
             return [Content("")]
-        newer = f" (v{state.prompt_version} to come)" if mapped.prompt_version != state.prompt_version else ""
-        version = f"v{mapped.prompt_version}{newer}" + (" · live" if state.map_watched and state.live else "")
-        return [Content.styled(text, ASIDE) for text in (f"update {mapped.update:,} · prompt {version}", version)]
+        version = mapped.prompt_version
+        tail = f" (v{state.prompt_version} to come)" if version != state.prompt_version else ""
+        tail += " · live" if state.map_watched and state.live else ""
+        texts = [f"update {mapped.update:,} · prompt {name}" for name in (named(state.prompts, version), f"v{version}")]
+        return [Content.styled(text + tail, ASIDE) for text in (*texts, f"v{version}")]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":

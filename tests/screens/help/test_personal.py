@@ -18,11 +18,11 @@ from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
+from llamagym_tui.screens.playground.keys import HELP_GROUPS
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.user_files import Preferences
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.steps import PATIENCE_S, notices, rolling_out, sees, shown, strips, until, widget_text
@@ -85,7 +85,7 @@ async def test_in_help_a_meaning_goes_on_under_itself(make_app: MakeApp, config_
         await sees(pilot, "rolling out · episode")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after")
-        text = widget_text(pilot.app.screen.query(HelpRows).first()).split("\n")
+        text = [line for rows in pilot.app.screen.query(HelpRows) for line in widget_text(rows).split("\n")]
         [start] = [at for at, line in enumerate(text) if line.startswith("g    ")]
         told = [line.rstrip() for line in text[start : start + lines]]
         assert [line[:16].strip() for line in told] == ["g", ""][:lines]
@@ -186,14 +186,14 @@ async def test_help_tells_keys_as_they_are_bound_now(make_app: MakeApp, config_d
 async def test_help_says_what_a_plus_minus_is(make_app: MakeApp, config_dir: Path):
     width, height = LARGE
     async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), (width, height + 2)) as pilot:
-        await pilot.press("question_mark")
+        await pilot.press("question_mark", "end")
         await sees(pilot, "±               Half the width of a mean return's 95 % confidence interval: 1.96")
 
 
 async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, LARGE) as pilot:
-        await pilot.press("question_mark")
+        await pilot.press("question_mark", "end")
         await sees(pilot, "Search the conversation")
         await pilot.press("escape", "m", "question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpDialog))
@@ -201,11 +201,26 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_
         assert "Search the conversation" not in shown(pilot)
 
 
+def test_every_key_of_the_playground_stands_in_one_group_of_help():
+    grouped = " ".join(HELP_GROUPS.values()).split()
+    assert sorted(grouped) == sorted({binding.id for binding in bindings_of(PlaygroundScreen)})
+
+
+async def test_help_has_the_keys_of_the_playground_in_groups(make_app: MakeApp, config_dir: Path):
+    async with rolling_out(make_app(fakes.FakeClient(fakes.opening_events())), LARGE) as pilot:
+        await pilot.press("question_mark")
+        await sees(pilot, "Pause after")
+        groups = {widget_text(rows).split()[0]: widget_text(rows) for rows in pilot.app.screen.query(HelpRows)}
+        assert "Change learning rate" in groups["Change"]
+        assert "Watch the next environment." in groups["Watch"]
+        assert "nats" in groups["Figures"]
+
+
 async def test_the_theme_that_was_chosen_is_there_the_next_time(make_app: MakeApp, config_dir: Path):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, SMALL) as pilot:
         app.theme = "nord"
-        await until(pilot, lambda: user_files.load_preferences(config_dir) == Preferences(theme="nord"))
+        await until(pilot, lambda: user_files.load_preferences(config_dir).theme == "nord")
     assert make_app(fakes.FakeClient()).theme == "nord"
 
 
@@ -325,8 +340,9 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_ap
     async with rolling_out(app, LARGE) as pilot:
         await pilot.press("h")
         await sees(pilot, "a key chooses, the same key or f5 takes it")
-        await pilot.press("escape", "question_mark")
-        await sees(pilot, "f6              Search the conversation; n: older, N: newer.")
+        await pilot.press("escape", "question_mark", "end")
+        await sees(pilot, "f6              Search the conversation.")
+        await sees(pilot, "n ↑             Go to the match before this one.")
         await pilot.press("escape")
         app.show_tour()
         await sees(pilot, "1 of 5")

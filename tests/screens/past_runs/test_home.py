@@ -6,7 +6,7 @@ from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
 from tests import fakes
-from tests.screens.steps import sees, until
+from tests.screens.steps import sees, shown, until
 
 
 async def test_home_offers_the_agents_and_opens_a_playground():
@@ -31,3 +31,15 @@ async def test_q_leaves_home():
         await sees(pilot, "Blackjack")
         await pilot.press("q")
     assert app.return_code == 0
+
+
+async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(120, 60)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("escape", "question_mark")
+        await sees(pilot, "To move a key")
+        told = shown(pilot)
+        assert all(text in told for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's"))
+        assert "KL" not in told
+        assert "nats" not in told

@@ -239,6 +239,12 @@ async def test_the_map_that_is_not_confirmed_is_not_called_live(make_app: MakeAp
         await sees(pilot, "prompt v1 · live")
 
 
+async def test_where_there_is_room_the_map_names_the_words_of_its_prompt(make_app: MakeApp):
+    async with rolling_out(make_app(fakes.FakeClient(blackjack())), (160, 34)) as pilot:
+        await pilot.press("g")
+        await sees(pilot, "update 12 · prompt v1 “You are playing Blackjack.")
+
+
 async def test_a_replay_has_the_map_of_its_moment(tmp_path: Path):
     run_dir = recorded_run.record(tmp_path / "run", [*blackjack(), hitting(16.5, update=13)])
     async with LlamaGymApp(replay=run_dir).run_test(size=WIDE) as pilot:
