@@ -40,6 +40,9 @@ AgentOrNone = Annotated[
     str | None,
     typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id; may be left out on --resume."),
 ]
+Run = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
+]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -301,12 +304,25 @@ def runs() -> None:
 
 
 @app.command()
-def replay(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
+def report(
+    run: Run = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; replaced if it is there. (NAME.html, here)")
     ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")] = False,
     debug: Debug = False,
 ) -> None:
+    """Write a run as one HTML file to share: curve, prompts, policy maps, episodes, settings."""
+    from llamagym_tui import run_store
+    from llamagym_tui.cli.report import write
+
+    folder = run_store.find_run(run)
+    for path in write(folder, output or Path(f"{folder.name}.html"), with_csv=csv):
+        echo(str(path))
+
+
+@app.command()
+def replay(run: Run = None, debug: Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     from llamagym_tui import run_store
 

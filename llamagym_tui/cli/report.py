@@ -1,0 +1,292 @@
+"""``llamagym-tui report``: a run as one HTML file to share, and its figures as CSV.
+
+The page needs no network and no script, and forbids both. Every text of a prompt, a model, an environment or a setting
+gets into it through `safe`. The events are read once, by the reducer that the screens have.
+"""
+
+import csv
+import io
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from llamagym_tui import __version__
+from llamagym_tui.config import RunConfig, flat
+from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
+from llamagym_tui.errors import UsageError
+from llamagym_tui.model_registry import with_defaults
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.literal import literal
+from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_window, thinned
+from llamagym_tui.run_store import read_config, read_events
+from llamagym_tui.screens.conversation.entry_text import paragraphs
+from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
+from llamagym_tui.screens.policy_map.cell_text import policy_text, policy_warmth
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot
+from llamagym_tui.screens.policy_map.policy_map import agreement, describe, legend
+from llamagym_tui.screens.steering.version_list import version_line
+from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
+from llamagym_tui.screens.widgets.plot import nice_ticks
+from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import RunState, initial_state
+from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
+from llamagym_tui.state.transcript import Fact, Reply
+from llamagym_tui.user_files import replace_file
+
+WIDTH, HEIGHT, LEFT, TOP = 860, 300, 64, 24
+"""Of the inside of the chart, and its margins."""
+HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>
+:root { color-scheme: light dark } body { font: 15px/1.5 system-ui; max-width: 960px; margin: 2em auto; padding: 0 1em }
+h2 { margin-top: 2.5em } pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 3px solid #7a9ccf }
+pre { padding-left: .8em } table { border-collapse: collapse; margin-right: 1.5em } .map { display: inline-table }
+td, th { padding: .1em .5em; text-align: left; overflow-wrap: anywhere } svg { width: 100% } b { color: #4a86d8 }
+.map td, .map th { font: 12px monospace; text-align: center; padding: .2em; white-space: pre }
+svg text { font-size: 12px; fill: currentColor } polyline { fill: none; stroke: currentColor } .axis { opacity: .15 }
+.curve { stroke: #3f82dd; stroke-width: 2 } .band { fill: #3f82dd; opacity: .2 }
+.level { stroke: #c98a1b; stroke-dasharray: 6 4 } .mark { stroke: #9b6fdc; stroke-dasharray: 2 3 }
+</style>"""
+
+
+class Story(NamedTuple):
+    """What a report shows of a run."""
+
+    state: RunState
+    summary: RunSummary
+    maps: list[MappedPolicy]
+    """The first and the last, if there are any."""
+    extremes: list[WatchedEpisode]
+    """The worst and the best of those with a recorded conversation."""
+    recorded: int
+    updates: list[events.UpdateFinished]
+
+
+def write(run_dir: Path, output: Path, *, with_csv: bool) -> list[Path]:
+    """Write the report of a run, and its figures next to it; the files.
+
+    Raises:
+        RunStoreError: the run cannot be read.
+        UsageError: a file cannot be written.
+    """
+    story = story_of(run_dir)
+    contents = {output: page(story, run_dir.name)}
+    if with_csv:
+        contents[output.with_suffix(".csv")] = figures(story.updates)
+    for path, content in contents.items():
+        try:
+            replace_file(path, content.encode())
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(f"{path} cannot be written ({why}); name another file with --output.") from error
+    return list(contents)
+
+
+def story_of(run_dir: Path) -> Story:
+    state, recorder, recorded = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
+    maps, extremes, updates = list[MappedPolicy](), list[WatchedEpisode](), list[events.UpdateFinished]()
+    for event in read_events(run_dir):
+        if isinstance(event, events.WatchedEvent):
+            if recorder.add(event) and recorder.last is not None:
+                recorded += 1
+                extremes = sorted([*extremes, recorder.last], key=lambda episode: episode.episode_return)
+                extremes = [extremes[0], extremes[-1]]
+            continue
+        state = reduce(state, event)
+        match event:
+            case events.PolicyMapped() if state.map_layout is not None:
+                maps = [*maps[:1], MappedPolicy(state.map_layout, event)]
+            case events.UpdateFinished():
+                updates.append(event)
+            case events.RunStarted(updates=int(resumed)):
+                updates = [each for each in updates if each.update <= resumed]  # those after it are made again
+    return Story(state, summary_of(run_dir), maps, extremes, recorded, updates)
+
+
+def figures(updates: Sequence[events.UpdateFinished]) -> str:
+    """Every figure of every update, a line each, as CSV."""
+    names = [each.name for each in msgspec.structs.fields(events.UpdateStats)]
+    rows = [[each.update, each.episodes, *msgspec.structs.astuple(each.stats)] for each in updates]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([["update", "episodes_so_far", *names], *rows])
+    return text.getvalue()
+
+
+def safe(text: object) -> str:
+    """A text as text of the page, without what could control a terminal."""
+    return escape(literal(str(text)))
+
+
+def page(story: Story, name: str) -> str:
+    """The report of a run of some name."""
+    state, title = story.state, f"{safe(story.state.agent)} · {safe(story.state.model)}"
+    sections = {
+        "Return": chart(state),
+        "Prompts": _prompts(state),
+        "What the policy does": "".join(map(_map, story.maps)) or "<p>No policy map was recorded.",
+        "Episodes": _episodes(story),
+        "Settings": _settings(state),
+        "To reproduce": _reproduced(state),
+    }
+    head = f"{HEAD}<title>{title}</title><h1>{title}</h1><p>{safe(name)}{_summary(story)}"
+    return head + "".join(f"\n<h2>{heading}</h2>\n{content}" for heading, content in sections.items())
+
+
+def _summary(story: Story) -> str:
+    state = story.state
+    lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
+    if (mean := state.recent_mean) is not None:
+        lines.append(f"mean return {mean.text} over {counted(mean.episodes, 'episode')}, those since the last change")
+    for found in state.evaluations:
+        over = f"{found.episodes:,} {'greedy' if found.greedy else 'sampled'} episodes"
+        of = played_by(found, state.prompts) + (f" ({found.outdated})" if found.outdated else "")
+        lines.append(f"evaluated {evaluated_return(found).text} over {over}{of}")
+    return f"<ul><li>{'<li>'.join(map(safe, lines))}</ul><p>± is half the 95 % confidence interval."
+
+
+class Scale(NamedTuple):
+    """Bounds of a chart; a place in it is an episode and a return."""
+
+    first: float
+    last: float
+    low: float
+    high: float
+
+    def place(self, episode: float, value: float) -> tuple[float, float]:
+        up = (self.high - min(max(value, self.low), self.high)) / (self.high - self.low)
+        across = (episode - self.first) / (self.last - self.first)
+        return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * up, 1)
+
+    def line(self, kind: str, places: Sequence[tuple[float, float]], shape: str = "polyline") -> str:
+        points = " ".join(f"{x},{y}" for x, y in (self.place(*each) for each in places))
+        return f'<{shape} class="{kind}" points="{points}"/>'
+
+    def label(self, place: tuple[float, float], text: str, anchor: str, dx: int, dy: int) -> str:
+        x, y = self.place(*place)
+        return f'<text x="{x}" y="{y}" dx="{dx}" dy="{dy}" text-anchor="{anchor}">{safe(text)}</text>'
+
+
+def chart(state: RunState) -> str:
+    """The curve of mean return with its band, baselines and marks."""
+    window = smoothing_window(state.returns.episodes)
+    points, known = thinned(state.returns.trailing(window), WIDTH), baselines(state)
+    if len(points) < 2:
+        return "<p>There were too few episodes for a curve."
+    curve = [(point.episode, point.mean_return) for point in points]
+    below, above = ([(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1))
+    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
+    sure = len(points) // 4
+    values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
+    low, high, first, last = min(values), max(values), curve[0][0], curve[-1][0]
+    pad = 0.06 * (high - low) or 0.5
+    scale = Scale(first, last, low := low - pad, high := high + pad)
+    ups, acrosses = nice_ticks(low, high, 5), nice_ticks(first, last, 6)
+    marks = [mark for mark in state.marks if first <= mark.episode <= last]
+    parts = [scale.line("band", [*above, *below[::-1]], "polygon")]
+    rows = [("axis", value, text, float(first), -8, 4) for value, text in zip(ups, tick_labels(ups), strict=True)]
+    rows += [("level", value, f"{name} {plain(value)}", last, 0, -4) for name, value in known.items()]
+    for kind, value, text, at, dx, dy in rows:
+        parts.append(scale.line(kind, [(first, value), (last, value)]))
+        parts.append(scale.label((at, value), text, "end", dx, dy))
+    for at, text in zip(acrosses, tick_labels(acrosses), strict=True):
+        parts.append(scale.label((at, low), text, "middle", 0, 18))
+    for episode in dict.fromkeys(mark.episode for mark in marks):
+        numbers = ",".join(str(number) for number, mark in enumerate(marks, 1) if mark.episode == episode)
+        parts.append(scale.line("mark", [(episode, low), (episode, high)]))
+        parts.append(scale.label((episode, high), numbers, "middle", 0, -8))
+    parts.append(scale.line("curve", curve))
+    changes = "".join(f"<li>at episode {m.episode:,}, update {m.update:,}: {safe(m.label)}" for m in marks)
+    size = f"0 0 {LEFT + WIDTH + 12} {TOP + HEIGHT + 24}"
+    return (
+        f'<svg role="img" aria-label="mean return" viewBox="{size}">{"".join(parts)}</svg><p>Mean return of the last '
+        f"{window:,} episodes, over episodes; shaded: 95 % confidence interval.<ol>{changes}</ol>"
+    )
+
+
+def _prompts(state: RunState) -> str:
+    present = state.prompt_version
+    heads = [version_line(known, "", known.version == present).plain for known in state.prompts]
+    pairs = zip(heads, state.prompts, strict=True)
+    return "".join(f"<p>{safe(head)}<pre>{safe(known.text) or '(none)'}</pre>" for head, known in pairs)
+
+
+def _map(policy: MappedPolicy) -> str:
+    layout, mapped = policy.layout, policy.mapped
+    assert mapped is not None
+    tables = []
+    for number, panel in enumerate(layout.panels):
+        head = "".join(f"<th>{safe(column)}" for column in panel.columns)
+        rows = [
+            f"<tr><th>{safe(title)}{''.join(_cell(policy, Spot(number, row, at)) for at in range(len(panel.columns)))}"
+            for row, title in enumerate(panel.rows)
+        ]
+        tables.append(f'<table class="map"><caption>{safe(panel.title)}</caption><tr><th>{head}{"".join(rows)}</table>')
+    of = f"After update {mapped.update:,}, prompt v{mapped.prompt_version}: {agreement(policy, None)[0].plain}"
+    return f"<h3>{safe(of)}</h3>{''.join(tables)}<p>{safe(legend(layout).plain)}"
+
+
+def _cell(policy: MappedPolicy, spot: Spot) -> str:
+    if (cell := policy.cells.get(spot)) is None:
+        return "<td>"
+    warmth, colour = policy_warmth(policy.layout, cell), ""
+    if warmth is not None:
+        hue = "70, 130, 220" if warmth < 0.5 else "225, 150, 40"
+        colour = f' style="background: rgba({hue}, {1.4 * abs(warmth - 0.5):.2f})"'
+    words = safe(f"{cell.cell.words}: {describe(policy, cell).plain}")
+    return f'<td title="{words}"{colour}>{safe(policy_text(policy.layout, cell, 9))}'
+
+
+def _episodes(story: Story) -> str:
+    shown = dict(zip(("Worst", "Best"), story.extremes, strict=False))
+    of = f"<p>Of {counted(story.recorded, 'episode')} whose conversation was recorded whole."
+    return of + "".join(f"<h3>{title}</h3><pre>{_talk(shown[title])}</pre>" for title in reversed(shown))
+
+
+def _talk(episode: WatchedEpisode) -> str:
+    facts: list[Fact] = [episode.started]
+    for text, turn in zip(episode.observations, episode.turns, strict=True):
+        shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
+        facts += [shown, Reply(turn.episode, turn.turn, turn.reply, done=True), turn]
+    parts = [part for fact in [*facts, episode.finished] if fact for part in paragraphs(fact, prompt_is_new=False)]
+    return "\n".join(
+        f"<b>{safe(part.label):<7}</b>{safe(''.join(piece.text for piece in part.pieces))}" for part in parts
+    )
+
+
+def _settings(state: RunState) -> str:
+    changed = differences(state.config, _usual(state.config), (state.settings, {}))
+    rows = "".join(f"<tr><td>{safe(name)}<td>{safe(own)}<td>{safe(usual)}" for name, (own, usual) in changed.items())
+    return f"<table><tr><th>setting<th>here<th>default{rows}</table><p>All others have their defaults."
+
+
+def _usual(config: RunConfig) -> RunConfig:
+    """The defaults of a run of an agent with a model."""
+    given = with_defaults({"agent": config.agent, "model": config.model, "run_dir": config.run_dir}, config.model)
+    return msgspec.convert(given, RunConfig)
+
+
+def command(state: RunState) -> str:
+    """The command that begins such a run again; what was changed while it was under way, it does not repeat."""
+    config, words = state.config, ["llamagym-tui", "train", state.config.agent, "--model", state.config.model]
+    own = differences(config, _usual(config), ({}, {})).keys() - config.measured.keys()
+    for name, value in flat(config).items():
+        if name == "env":
+            words += [word for key, each in value.items() for word in ("--env", f"{key}={each}")]
+        elif name == "system_prompt" and value is not None:
+            words += ["--prompt-file", "prompt.txt"]
+        elif name in own and name not in ("observation_ranges", "measured_threads"):
+            words += ["--set", f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"]
+    limit = ["--episodes", str(max(1, state.episodes))] if config.episodes is config.minutes is None else []
+    return shlex.join([*words, *limit])
+
+
+def _reproduced(state: RunState) -> str:
+    on = f"Played on {state.run.device}; w" if state.run is not None else "W"
+    prompt = " prompt.txt holds the first prompt above." if state.config.system_prompt is not None else ""
+    changes = " The command repeats none of the changes that are marked in the chart." if state.marks else ""
+    notes = f"{on}ritten by llamagym-tui {__version__}.{prompt}{changes}"
+    return f"<pre>{safe(command(state))}</pre><p>{safe(notes)}"

@@ -1,0 +1,165 @@
+"""The report of a run: one file that stands by itself, in which foreign text stays text, and its figures."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+from llamagym_tui.agents.blackjack import BlackjackAgent
+from llamagym_tui.cli import report
+from llamagym_tui.cli.main import app
+from llamagym_tui.protocol.events import AnyEvent, PromptChanged, RunStarted, UpdateFinished
+from llamagym_tui.run_store import read_config
+from llamagym_tui.setup.run_config import run_config
+from tests import fakes
+from tests.recorded_run import record
+from tests.screens.map_events import hitting, layout_of
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J</pre>\"'&amp;"
+
+
+class Page(HTMLParser):
+    """The tags of a page, their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def a_run(prompt: str = "Hit below 13.", says: str = "Your total: 12.") -> Iterator[AnyEvent]:
+    """A run whose prompt is changed in the middle; its last hand is won, and the one before lost."""
+    yield from fakes.opening_events()
+    yield layout_of(BlackjackAgent())
+    yield hitting(0, update=0)  # never
+    yield from fakes.learning(8)
+    yield PromptChanged(prompt_version=2, system_prompt=prompt)
+    yield from fakes.hand(1030, [(says, '{"action": 1}', "json")], -1.0)
+    yield from fakes.hand(1031, [("Your total: 20.", says, "failed")], 1.0)
+    yield from fakes.hand(1032, [("Your total: 15.", "Action: 0", "pattern")], 0.0)
+    yield fakes.counted([1.0] * 128, 1152, prompt_version=2)
+    yield hitting(14.5, update=2, prompt_version=2)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def reported(here: Path, *words: str, events: Iterator[AnyEvent] | None = None, **settings: object) -> Page:
+    record(here / "runs" / "one", a_run() if events is None else events, **settings)
+    done = CliRunner().invoke(app, ["report", "one", *words])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0] == "one.html"
+    return Page((here / "one.html").read_text(encoding="utf-8"))
+
+
+def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> None:
+    text = reported(here).text
+    assert "1,152 episodes, 2 updates" in text
+    assert "at episode 1,024, update 2: prompt v2 “Hit below 13.”" in text
+    assert fakes.PROMPT in text
+    assert "train +1.000 ± 0.000 over 128" in text
+    assert "After update 0, prompt v1: agrees on 110 of 280" in text
+    assert "After update 2, prompt v2: agrees on" in text
+    best, worst = text.split("Best")[1].split("Worst")
+    assert "episode 1,031" in best
+    assert "return ▲ +1 · 1 turn" in best
+    assert "episode 1,030" in worst
+    assert "Of 3 episodes" in text
+
+
+def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
+    reported(here)
+    svg = ElementTree.fromstring(re.search("<svg.*?</svg>", (here / "one.html").read_text())[0])  # type: ignore[index]
+    lines = {line.get("class"): line.get("points") for line in svg.iter() if line.get("points")}
+    assert lines.keys() == {"band", "axis", "level", "mark", "curve"}
+    curve = [tuple(map(float, place.split(","))) for place in lines["curve"].split()]
+    assert (curve[0][0], curve[-1][0]) == (report.LEFT, report.LEFT + report.WIDTH)
+    assert all(report.TOP <= y <= report.TOP + report.HEIGHT for _, y in curve)
+    assert curve[-1][1] < curve[0][1], "it rises"
+    assert {"random −0.396", "optimal −0.047", "1"} <= {label.text for label in svg.iter("text")}
+
+
+def test_nothing_of_a_prompt_an_observation_or_a_reply_is_part_of_the_page(here: Path) -> None:
+    page = reported(here, events=a_run(HOSTILE, HOSTILE), model="<b>m", system_prompt="<img src=x>")
+    assert page.text.count("<script>alert(1)</script>␛[2J</pre>\"'&amp;") == 3, "shown as it is"
+    assert not {"script", "img", "link", "iframe", "a"} & set(page.tags)
+    assert not any(name.startswith("on") or name in ("src", "href") for name, _ in page.attributes)
+    assert "\x1b" not in page.text
+
+
+def test_a_report_needs_no_network_and_forbids_it(here: Path) -> None:
+    page = reported(here)
+    html = (here / "one.html").read_text(encoding="utf-8")
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "url(" not in html
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
+
+
+def test_the_figures_of_every_update_are_written_as_csv(here: Path) -> None:
+    reported(here, "--csv")
+    rows = list(csv.DictReader((here / "one.csv").open()))
+    assert [row["update"] for row in rows] == ["1", "2"]
+    assert [row["episodes_so_far"] for row in rows] == ["512", "1024"]
+    assert float(rows[1]["approx_kl"]) == 0.0041
+    assert float(rows[1]["lr"]) == 0.0004
+
+
+def test_updates_that_a_resumed_run_made_again_stand_once(tmp_path: Path) -> None:
+    started, stats = fakes.run_started(), fakes.STATS
+    before = [UpdateFinished(update=update, episodes=10 * update, stats=stats) for update in (1, 2, 3)]
+    resumed = replace(started, updates=1, episodes=10)
+    again = UpdateFinished(update=2, episodes=21, stats=stats)
+    story = report.story_of(record(tmp_path / "run", [started, *before, resumed, again]))
+    assert [(each.update, each.episodes) for each in story.updates] == [(1, 10), (2, 21)]
+    assert isinstance(started, RunStarted)
+
+
+def test_the_command_begins_a_run_with_the_same_settings(here: Path) -> None:
+    reported(here, mode="inference", n_envs=7, env={"sab": True}, minutes=None)
+    text = Page((here / "one.html").read_text()).text
+    words = shlex.split(text.split("To reproduce\n")[1].split("\n")[0].split("Played")[0])
+    assert words[:5] == ["llamagym-tui", "train", "blackjack", "--model", "bundled"]
+    assert words[-2:] == ["--episodes", "1152"]
+    given = [words[at + 1] for at, word in enumerate(words) if word == "--set"]
+    made = run_config(agent="blackjack", run_dir=None, resume=False, env={"sab": True}, assignments=given)
+    assert replace(made, run_dir="", measured={}) == replace(
+        read_config(here / "runs" / "one"), run_dir="", measured={}
+    )
+
+
+def test_a_run_without_episodes_has_a_report_that_says_so(here: Path) -> None:
+    text = reported(here, events=fakes.opening_events()).text
+    assert "too few episodes for a curve" in text
+    assert "No policy map was recorded" in text
+    assert "Of 0 episodes" in text
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(here: Path) -> None:
+    record(here / "runs" / "one", fakes.opening_events())
+    (here / "file").touch()
+    refused = CliRunner().invoke(app, ["report", "one", "-o", str(here / "file" / "one.html")])
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("name another file with --output.\n")
