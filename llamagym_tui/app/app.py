@@ -50,6 +50,7 @@ COLLECTIONS = (10_000, 10, 10)
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
+SAVE_SCREEN = "Save what you see as an SVG file, in the folder you started in."
 SUSPEND = "To the shell, while training goes on; fg comes back."
 
 
@@ -62,6 +63,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     BINDINGS: ClassVar[list[BindingType]] = [
         extra("ctrl+q", "quit", "Quit", "Leave.", "app.quit", priority=True),
         extra("ctrl+z", "suspend_process", "Suspend", SUSPEND, "app.suspend", priority=True),
+        extra("y", "save_screen", "Save the screen: screenshot, export as SVG", SAVE_SCREEN, "app.screen"),
     ]
 
     def __init__(
@@ -247,6 +249,16 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
+
+    def action_save_screen(self) -> None:
+        from llamagym_tui.user_files import replace_file
+
+        path = Path(f"llamagym-tui-{self._clock():%Y%m%d-%H%M%S-%f}.svg").absolute()
+        try:
+            replace_file(path, self.export_screenshot().encode())
+            self.notify(f"The screen is saved: {path}")
+        except OSError as error:
+            self.notify(f"The screen is not saved ({error}); start in a folder of yours.", severity="error")
 
     def _active_prompt(self) -> str:
         prompt = self._state.system_prompt

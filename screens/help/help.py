@@ -133,6 +133,7 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         found["Everywhere"] = [
             Row("ctrl+p", "Search all commands that can be used now."),
             Row(focus, "What the focused widget is for."),
+            Row(moved_key(screen.app, "app.screen", "y"), "Save the screen as an SVG file.", "app.screen"),
         ]
         names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id))
         if screen.query("FiguresColumn, FiguresStrip, FigureList"):

@@ -125,6 +125,45 @@ async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: Make
         await until(pilot, lambda: client.sent == [SaveCheckpoint()])
 
 
+@pytest.mark.parametrize("words", ["", "screenshot", "export"])
+async def test_the_screen_is_saved_by_key_or_from_the_palette(
+    make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+):
+    monkeypatch.chdir(tmp_path)
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, SMALL) as pilot:
+        if words:
+            await pilot.press("ctrl+p", *words)
+            await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1)
+            await pilot.press("enter")
+        else:
+            await pilot.press("y")
+        await until(pilot, lambda: notices(app), "a notice")
+    [path] = tmp_path.glob("*.svg")
+    assert notices(app) == [f"The screen is saved: {path}"]
+    picture = path.read_text(encoding="utf-8")
+    assert "rolling&#160;out" in picture
+    assert "Search" not in picture, "the palette is gone"
+    assert "http" not in picture.replace("http://www.w3.org", "")
+
+
+async def test_a_screen_that_cannot_be_saved_is_a_sentence(
+    make_app: MakeApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    app = make_app(fakes.FakeClient(fakes.opening_events()))
+    async with rolling_out(app, SMALL) as pilot:
+        monkeypatch.setattr("llamagym_tui.user_files.os.replace", refuse)
+        await pilot.press("y")
+        await until(pilot, lambda: notices(app), "a notice")
+    assert notices(app) == ["The screen is not saved (no room); start in a folder of yours."]
+
+
+def refuse(*_: object) -> None:
+    raise OSError("no room")
+
+
 SLOW_OPENERS = [pytest.param(key, marks=pytest.mark.slow) for key in ("e", "K", "f", "R", "m", "d", "h", "o", "?")]
 
 
