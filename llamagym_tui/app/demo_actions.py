@@ -128,16 +128,17 @@ class DemoActions(PersonalApp):
     # Looking
 
     def action_demonstrations(self) -> None:
-        self._open_demonstrations(self._agent)
+        self._open_demonstrations(self._agent, self._active_prompt)
 
     def on_home_screen_demonstrations_requested(self, message: HomeScreen.DemonstrationsRequested) -> None:
-        self._open_demonstrations(RunAgent(message.spec))
+        agent = RunAgent(message.spec)
+        self._open_demonstrations(agent, agent.own_prompt)
 
-    def _open_demonstrations(self, agent: RunAgent) -> None:
+    def _open_demonstrations(self, agent: RunAgent, prompt: Callable[[], str]) -> None:
         from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
 
         with self.errors_shown():
-            self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title))
+            self.push_screen(DemonstrationsScreen(agent.demos_path(), agent.agent, agent.title, prompt()))
 
     # Training
 

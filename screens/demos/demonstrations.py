@@ -32,7 +32,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, extra, key_of
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 
-FILTER = "Show only some: return>=1, turns<3, faulty, a source, any text."
+FILTER = "Show only some: return>=1, turns<3, faulty, other-prompt, a source, any text."
 
 
 class DemonstrationsScreen(Screen[None]):
@@ -51,10 +51,10 @@ class DemonstrationsScreen(Screen[None]):
         Binding("escape,q", "leave", "Back", tooltip="Clear the filter, or go back.", id="demos.leave"),
     ]
 
-    def __init__(self, path: Path, agent: AgentBase, title: str) -> None:
-        """The file at `path` may be absent; it is read when the screen is shown."""
+    def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
+        """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""
         super().__init__()
-        self._path, self._agent, self._title = path, agent, title
+        self._path, self._agent, self._title, self._prompt = path, agent, title, prompt
         self._rows: list[Row] = []
         self._shown: list[Row] = []
         self._sort: SortKey = "line"
@@ -77,7 +77,9 @@ class DemonstrationsScreen(Screen[None]):
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
         yield SentenceInput(
-            id="demos-filter", placeholder="return>=1, turns<3, faulty, human, any text", select_on_focus=False
+            id="demos-filter",
+            placeholder="return>=1, turns<3, faulty, other-prompt, human, any text",
+            select_on_focus=False,
         )
         yield Static(id="demos-status", markup=False)
         yield KeyBar()
@@ -110,7 +112,7 @@ class DemonstrationsScreen(Screen[None]):
         known = {row.content: row.faults for row in self._rows}
         for check in (False, True):
             try:
-                rows = await asyncio.to_thread(read_rows, self._path, self._agent, check=check)
+                rows = await asyncio.to_thread(read_rows, self._path, self._agent, self._prompt, check=check)
                 self._rows = rows if check else [row._replace(faults=known.get(row.content, ())) for row in rows]
             except LlamaGymError as error:
                 self._fault = str(error)
@@ -227,6 +229,8 @@ class DemonstrationsScreen(Screen[None]):
         of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
         count = sum(bool(row.faults) for row in self._shown)
         faulty = f" · ✗ {count:,} faulty" if count else ""
+        other = sum(row.other_prompt for row in self._shown)
+        faulty += f" · ≠ {other:,} under another prompt" if other else ""
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),

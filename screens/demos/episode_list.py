@@ -20,7 +20,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import Row, SortKey
 from llamagym_tui.screens.widgets.numbers import number
 
-FAULTY = "✗"
+FAULTY, OTHER_PROMPT = "✗", "≠"
 
 
 class Column(NamedTuple):
@@ -49,7 +49,7 @@ def line_text(row: Row) -> str:
     first = next(iter(demo.observations), "")
     source, recorded = one_line(demo.source), one_line(demo.recorded_at[:16].replace("T", " "))
     cells = (f"{row.line:,}", number(demo.episode_return), f"{demo.length:,}", source, recorded)
-    mark = FAULTY if row.faults else " "
+    mark = FAULTY if row.faults else OTHER_PROMPT if row.other_prompt else " "
     line = "".join(f"{cell[: column.width - 1]:<{column.width}}" for cell, column in zip(cells, COLUMNS, strict=True))
     return f"{mark} {line}{one_line(first[:SHOWN_OF_TEXT])}"
 

@@ -31,6 +31,8 @@ class Row(NamedTuple):
     """None: the line is no demonstration."""
     faults: tuple[str, ...]
     """What `demos check` reports about the line, a sentence each."""
+    other_prompt: bool = False
+    """Whether it was recorded under another prompt than the present one."""
 
 
 SORT_VALUES: dict[SortKey, Callable[[Row, Demonstration], Any]] = {
@@ -42,8 +44,9 @@ SORT_VALUES: dict[SortKey, Callable[[Row, Demonstration], Any]] = {
 }
 
 
-def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
-    """The lines of a file; an absent file has none. The check for faults takes most of the time.
+def read_rows(path: Path, agent: AgentBase, prompt: str | None = None, *, check: bool = True) -> list[Row]:
+    """The lines of a file, compared with the present prompt; an absent file has none. The check for faults takes most
+    of the time.
 
     Raises:
         DemoFileError: the file cannot be read.
@@ -53,11 +56,12 @@ def read_rows(path: Path, agent: AgentBase, *, check: bool = True) -> list[Row]:
     found: dict[int, list[str]] = {}
     for fault in faults(lines, agent) if lines and check else []:
         found.setdefault(fault.line, []).append(fault.sentence)
-    return [Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))) for line in lines]
+    rows = [Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))) for line in lines]
+    return [row._replace(other_prompt=bool(row.demo and prompt not in (None, row.demo.system_prompt))) for row in rows]
 
 
 def matching(rows: Sequence[Row], words: str) -> list[Row]:
-    """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, a source, or any text of its messages."""
+    """Rows that match every word: ``return>=1``, ``turns<3``, ``faulty``, ``other-prompt``, a source, or any text."""
     wanted = words.casefold().split()
     return [row for row in rows if all(_matches(row, word) for word in wanted)]
 
@@ -81,6 +85,8 @@ def ordered(rows: Sequence[Row], by: SortKey, *, descending: bool) -> list[Row]:
 def _matches(row: Row, word: str) -> bool:
     if word == "faulty":
         return bool(row.faults)
+    if word == "other-prompt":
+        return row.other_prompt
     demo = row.demo
     if demo is None:
         return word in row.content.decode("utf-8", "replace").casefold()

@@ -28,6 +28,8 @@ BAR = 12
 def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
     """The conversation of a row, its faults first; messages are wrapped next to their labels at `width` cells."""
     parts = [Content.styled(f"✗ {one_line(fault)}", "$text-error") for fault in row.faults]
+    if row.other_prompt:
+        parts.append(Content.styled("≠ recorded under another system prompt than the present one", "$text-warning"))
     demo = row.demo
     if demo is None:
         return Content("\n").join([*parts, literal_content(clipped(row.content.decode("utf-8", "replace")))])

@@ -19,6 +19,7 @@ from llamagym_tui.protocol.commands import CancelWarmStart, UndoWarmStart, WarmS
 from llamagym_tui.protocol.events import (
     EvaluationFinished,
     PhaseChanged,
+    PromptChanged,
     UpdateFinished,
     WarmStartEvaluated,
     WarmStartFinished,
@@ -124,6 +125,20 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         assert cursor_line(screen) == 3, "the cursor stays on its episode"
         await pilot.click("#episode-titles", offset=(26, 0))
         await sees(pilot, "source▼")
+
+
+async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(make_app: MakeApp, path: Path):
+    messages = [system("Hit below 13."), *a_demo().messages[1:]]
+    demo_files.append(path, a_demo(seed=4, messages=messages, prompt_sha256=prompt_sha256("Hit below 13.")))
+    changed = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
+    async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(size=SIZE) as pilot:
+        await opened(pilot)
+        await sees(pilot, "4 episodes · ≠ 3 under another prompt")
+        await sees(pilot, "≠ recorded under another system prompt than the present one")
+        rows = [line for line in shown(pilot).splitlines() if "2026-01-31 12:00" in line]
+        assert [line.strip()[0] for line in rows] == ["≠", "≠", "≠", "4"]
+        await pilot.press("slash", *"other-prompt", "enter")
+        await sees(pilot, "3 of 4 episodes")
 
 
 async def test_a_filter_that_cannot_be_read_is_said_to_be_so(make_app: MakeApp, path: Path):

@@ -8,6 +8,7 @@ import pytest
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
+from llamagym_tui.game.chat import system
 from llamagym_tui.screens.demos.rows import Row, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import summary_text
 from tests.demos.test_files import a_demo
@@ -34,6 +35,16 @@ def test_faults_belong_to_their_lines(rows: list[Row]) -> None:
     assert [len(row.faults) for row in rows] == [0, 0, 1, 1]
     assert rows[2].demo is None
     assert rows[3].faults == ("Turn 2: the reply says 0, but the action was 1.",)
+
+
+def test_episodes_under_another_prompt_than_the_present_one_can_be_filtered(tmp_path: Path) -> None:
+    path, other = tmp_path / "blackjack.jsonl", [system("Hit below 13."), *a_demo().messages[1:]]
+    demo_files.append(path, a_demo(seed=0))
+    demo_files.append(path, a_demo(seed=1, messages=other))
+    demo_files.append(path, a_demo(seed=2, messages=other[1:]))
+    assert lines(matching(read_rows(path, AGENT, "Hit below 13."), "other-prompt")) == [1, 3]
+    assert lines(matching(read_rows(path, AGENT, ""), "other-prompt human")) == [1, 2]
+    assert lines(matching(read_rows(path, AGENT), "other-prompt")) == [], "no prompt is the present one"
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path: Path) -> None:
