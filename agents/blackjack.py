@@ -1,6 +1,6 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, read_action
@@ -44,6 +44,11 @@ class BlackjackAgent(Agent):
             ]
         )
 
+    def reveal(self, observation: Any, info: Any, env: Any) -> str:
+        """Both hands, card by card: the dealer's are turned once the player sticks or is bust."""
+        hands = {"dealer": env.unwrapped.dealer, "you": env.unwrapped.player}
+        return "\n".join(f"{name:<7}{_hand(cards)}" for name, cards in hands.items())
+
     def extract_action(self, response: str) -> ActionReading:
         return read_action(response, self.action_names)
 
@@ -69,3 +74,9 @@ class BlackjackAgent(Agent):
             hands = [[(total, card, ace) for card in dealer] for total in totals]
             panels.append(Panel(title, [str(total) for total in totals], cards, hands, "your total", "dealer shows"))
         return PolicyMap(panels, action=1)
+
+
+def _hand(cards: Sequence[int]) -> str:
+    """Cards and their total, of which an ace counts 11 where that is not too much."""
+    total = sum(cards) + 10 * (1 in cards and sum(cards) <= 11)
+    return f"{' '.join('A' if card == 1 else str(card) for card in cards)} = {total}{', bust' * (total > 21)}"

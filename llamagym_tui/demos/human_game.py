@@ -1,6 +1,6 @@
 """A person's episodes in an environment of their own, with the observations in the agent's words.
 
-An action is chosen, then taken or taken back. Each finished episode becomes a demonstration and goes to the
+Each finished episode becomes a demonstration and goes to the
 `DemoWriter` at once; one that is discarded leaves the file again. Needs no model, no trainer and no screen; gymnasium
 is imported when the environment is made.
 """
@@ -17,7 +17,7 @@ from llamagym_tui.errors import EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
-from llamagym_tui.game.drawing import drawn
+from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
 from llamagym_tui.game.observed import NO_INFO, Info, Observed, expert_action, is_refused, names_by_turn, observed
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
@@ -51,8 +51,6 @@ class HumanGame:
         self._observation: Any = None
         self._info: Info = NO_INFO
         self.choices: tuple[Choice, ...] = ()
-        self.chosen: Choice | None = None
-        """Chosen and not taken yet."""
         self.reasoning = ""
         """A sentence that was begun for the next reply."""
         self.drawing = ""
@@ -117,23 +115,16 @@ class HumanGame:
         self._messages = [*opening(prompt), user(text)]
         self._actions, self._rewards, self._admissible = [], [], []
         self._offer(actions)
-        self.over, self.chosen, self.last, self.discarded = False, None, None, False
+        self.over, self.last, self.discarded = False, None, False
         self._look(observation, info)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
         self.transcript = self.transcript.after(started).after(self._shown(text))
-
-    def choose(self, choice: Choice | None) -> None:
-        self.chosen = None if self.over else choice
-
-    def take(self, reasoning: str = "") -> bool:
-        """Take the chosen action, if there is one; returns whether the episode is over. Raises what `act` raises."""
-        return self.over if self.chosen is None else self.act(self.chosen.action, reasoning)
 
     def act(self, action: int | str, reasoning: str = "") -> bool:
         """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
 
         Raises:
-            ActionParseError: with this sentence the agent would not read the action in the reply; it stays chosen.
+            ActionParseError: with this sentence the agent would not read the action in the reply.
             EnvError: the environment refused the step.
         """
         env = self._opened()
@@ -144,9 +135,8 @@ class HumanGame:
             over = terminated or truncated
             text, actions = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
-            self.over, self.chosen = True, None
+            self.over = True
             raise EnvError(f"{self._agent.env_id} refused the action: {described(error)}.") from error
-        self.chosen = None
         turn = TurnFinished(
             episode=len(self.returns),
             turn=len(self._actions),
@@ -239,6 +229,9 @@ class HumanGame:
         )
         self.last, self.discarded = demo, False
         self.writer.add(self.last)
+        if hidden := revealed(self._agent, self._env, self._observation, self._info):
+            self.drawing = hidden
+            self.transcript = self.transcript.note(hidden)
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
         self.over = True

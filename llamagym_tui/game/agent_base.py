@@ -103,6 +103,13 @@ class AgentBase(ABC):
         """
         return ""
 
+    def reveal(self, observation: Any, *args: Any, **kwargs: Any) -> str:
+        """What the game hid from the player, once an episode is over, in a line or some; empty (the default): nothing.
+
+        A person's table shows it. Define it as `expert`: ``(self, observation, info, env)``, or the first of these.
+        """
+        return ""
+
     def policy_map(self) -> PolicyMap | None:
         """States in which the policy is evaluated, laid out for people; None (the default): there is no map.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.observed import NO_INFO, Info, drawn_by
+from llamagym_tui.game.observed import NO_INFO, Info, drawn_by, revealed_by
 
 MAX_LINES = 12
 MAX_COLUMNS = 120
@@ -51,6 +51,14 @@ def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) ->
         return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
     except Exception:  # an environment's code, or a user's, may raise anything
         return Drawing("")
+
+
+def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
+    """What the game hid until the episode was over; empty: nothing."""
+    try:
+        return _bounded(revealed_by(agent, observation, info, env))
+    except Exception:  # a user's code, or an environment of another kind
+        return ""
 
 
 def _bounded(text: str) -> str:

@@ -86,6 +86,10 @@ def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> A
     return _called(agent.expert, observation, info=info, env=env)
 
 
+def revealed_by(agent: AgentBase, observation: Any, info: Info, env: Any) -> str:
+    return str(_called(agent.reveal, observation, info=info, env=env))
+
+
 def drawn_by(agent: AgentBase, observation: Any, info: Info) -> str:
     return str(_called(agent.draw, observation, info=info))
 

@@ -12,10 +12,18 @@ from textual.widgets import Static
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 ASIDE = "$foreground 60%"
 KEY = "bold reverse"
+ARROWS = {
+    "up": ("up", "north", "forward"),
+    "down": ("down", "south"),
+    "left": ("left", "west"),
+    "right": ("right", "east"),
+}
+"""Actions that an arrow key takes, by their names."""
 
 
 class ChoosingScreen(Screen[ScreenResultType]):
@@ -27,7 +35,7 @@ class ChoosingScreen(Screen[ScreenResultType]):
         raise NotImplementedError
 
     def action_choose(self, index: int) -> None:
-        """A key or a click chose one of `choices`."""
+        """Take one of `choices`, by its key or a click, at once."""
         raise NotImplementedError
 
     def draw(self) -> None:
@@ -39,9 +47,9 @@ class ChoosingScreen(Screen[ScreenResultType]):
         return isinstance(self.focused, SentenceInput)
 
     def on_key(self, event: Key) -> None:
-        """The agent's keys come before any other meaning of a key."""
+        """The agent's keys, and arrows, come before any other meaning of a key."""
         for index, choice in enumerate(() if self.writing else self.choices):
-            if choice.key in (event.key, event.character):
+            if choice.key in (event.key, event.character) or choice.name in ARROWS.get(event.key, ()):
                 event.stop()
                 event.prevent_default()
                 self.action_choose(index)
@@ -52,6 +60,9 @@ class ChoosingScreen(Screen[ScreenResultType]):
         sentence = self.query_one(SentenceInput)
         sentence.display = True
         (self.query_one(ConversationView) if self.writing else sentence).focus()
+
+    def action_end_reason(self) -> None:
+        self.query_one(ConversationView).focus()
 
     @on(DescendantFocus)
     def _focus_moved(self) -> None:
@@ -70,6 +81,15 @@ class ChoosingScreen(Screen[ScreenResultType]):
 def reasoning_input(id: str) -> SentenceInput:
     """The line for a sentence that the reply begins with."""
     return SentenceInput(id=id, placeholder="why, in a sentence; enter continues", select_on_focus=False)
+
+
+def how_to_choose(choices: Sequence[Choice], key: KeyOf, screen: str, *, writing: bool) -> str:
+    """What a key does now, on a screen whose bindings have ids of its name."""
+    if writing:
+        return f"write why; after {key(f'{screen}.done', 'enter')} a key takes its action at once"
+    arrows = {name for names in ARROWS.values() for name in names} & {choice.name for choice in choices}
+    also = ", arrow keys too" if arrows else ""
+    return f"a key takes its action at once{also} · {key(f'{screen}.reason', 'tab')} says why first"
 
 
 def choices_row(choices: Sequence[Choice], chosen: object) -> Content:

@@ -1,7 +1,6 @@
 """A table for a person: the state drawn, what the agent would see, its actions on keys, and where the episodes went.
 
-A key chooses an action and a second key takes it, so that a slip can be taken back; or one key does both. Plays in an
-environment of its own in this process, independent of the trainer. Threads make the environment and write
+Plays in an environment of its own in this process, independent of the trainer. Threads make the environment and write
 demonstrations, so that keys never wait.
 """
 
@@ -37,15 +36,13 @@ class HumanTableScreen(ChoosingScreen[None]):
     CSS_PATH = "table.tcss"
     BINDING_GROUP_TITLE = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "take", "Take", tooltip="Take the chosen action.", priority=True, id="table.take"),
+        Binding("enter", "end_reason", "Done", tooltip="Leave the sentence.", priority=True, id="table.done"),
         Binding("enter", "next", "Next", tooltip="Begin the next episode.", priority=True, id="table.next"),
         Binding("space", "next", "Next", tooltip="Begin the next episode.", show=False),
-        Binding("backspace", "take_back", "Take back", tooltip="Undo the choice before it is taken.", id="table.undo"),
         Binding("backspace", "discard", "Discard", tooltip="Take the episode out of your file.", id="table.discard"),
         Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
         Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
         Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what policy and expert would do.", id="table.hint"),
-        Binding("ctrl+o", "one_key", "One key", tooltip="A key takes its action at once, or not.", id="table.one_key"),
         Binding("ctrl+s", "save", "Save again", tooltip="Write the episodes that are not on disk.", id="table.save"),
         Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays.", id="table.leave"),
     ]
@@ -58,7 +55,6 @@ class HumanTableScreen(ChoosingScreen[None]):
         self._state = state
         self._fault = ""
         self._opened = False
-        self._one_key = False
         self._hints = False
 
     def compose(self) -> ComposeResult:
@@ -95,17 +91,15 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        return self._game.choices
+        return () if self._game.over else self._game.choices
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         game = self._game
         match action:
-            case "take":
-                return self.writing or game.chosen is not None
+            case "end_reason":
+                return self.writing
             case "next":
-                return self._opened and game.over
-            case "take_back":
-                return game.chosen is not None
+                return self._opened and game.over and not self.writing
             case "discard" | "keep":
                 return game.last is not None and (action == "keep") == game.discarded
             case "reason":
@@ -115,32 +109,20 @@ class HumanTableScreen(ChoosingScreen[None]):
         return True
 
     def action_choose(self, index: int) -> None:
-        choice = self._game.choices[index]
-        if not self._opened or self._game.over:
+        if not self._opened or index >= len(self.choices):
             return
-        again = choice == self._game.chosen
-        self._game.choose(choice)
-        if again or self._one_key:
-            self._take()
-        else:
-            self.draw()
-
-    def action_take(self) -> None:
-        """Take the chosen action; with nothing chosen, the sentence waits for a choice."""
-        self.query_one(ConversationView).focus()
-        if self._game.chosen is not None:
-            self._take()
-        else:
-            self.draw()
+        sentence, choice = self.query_one(SentenceInput), self.choices[index]
+        answer = self._policy_hint.answer(self._game, self._state) if self._hints else None
+        with self._showing_faults():
+            if self._game.act(choice.action, sentence.value):
+                self.action_save()
+            self._policy_hint.compare(choice.name, answer)
+            sentence.value = ""
 
     def action_next(self) -> None:
         if self._opened and self._game.over:
             with self._showing_faults():
                 self._game.deal()
-
-    def action_take_back(self) -> None:
-        self._game.choose(None)
-        self.draw()
 
     @work(exclusive=True, group="save")
     async def action_discard(self) -> None:
@@ -152,10 +134,6 @@ class HumanTableScreen(ChoosingScreen[None]):
 
     def action_hint(self) -> None:
         self._hints = not self._hints
-        self.draw()
-
-    def action_one_key(self) -> None:
-        self._one_key = not self._one_key
         self.draw()
 
     @work(group="save")
@@ -175,16 +153,6 @@ class HumanTableScreen(ChoosingScreen[None]):
         self._game.reasoning = message.value
         self._fault = ""
         self.draw()
-
-    def _take(self) -> None:
-        sentence, chosen = self.query_one(SentenceInput), self._game.chosen
-        answer = self._policy_hint.answer(self._game, self._state) if self._hints else None
-        with self._showing_faults():
-            if self._game.take(sentence.value):
-                self.action_save()
-            if chosen is not None:
-                self._policy_hint.compare(chosen.name, answer)
-            sentence.value = ""
 
     @contextmanager
     def _showing_faults(self) -> Iterator[None]:
@@ -207,7 +175,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         drawing.display = bool(game.drawing)
         drawing.update(literal_content(game.drawing))
         key = partial(moved_key, self.app)
-        choices = choices_text(game, key, one_key=self._one_key, writing=self.writing) if self._opened else ""
+        choices = choices_text(game, key, writing=self.writing) if self._opened else ""
         self.update_text("choices", choices)
         self.show_sentence()
         self._show_hint()

@@ -5,7 +5,7 @@ from textual.content import Content
 from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted, mean_return
-from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row
+from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row, how_to_choose
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.numbers import number
@@ -19,9 +19,10 @@ def header_text(title: str) -> Content:
     )
 
 
-def choices_text(game: HumanGame, key: KeyOf, *, one_key: bool, writing: bool) -> Content:
+def choices_text(game: HumanGame, key: KeyOf, *, writing: bool) -> Content:
     """The actions on their keys, and under them what a key does now."""
-    now = _what_then(game, key) if writing else _what_now(game, key, one_key)
+    how = how_to_choose(game.choices, key, "table", writing=writing)
+    now = _what_then(game, key) if game.over else how
     return Content("\n").join([_actions(game, key), Content.styled(now, ASIDE)])
 
 
@@ -29,28 +30,15 @@ def _actions(game: HumanGame, key: KeyOf) -> Content:
     if game.over:
         result = f"The episode is over: return {number(game.score)}.  " if game.returns else ""
         return Content.assemble((result, "bold"), (f" {key('table.next', 'enter')} ", KEY), " next episode")
-    return choices_row(game.choices, game.chosen.action if game.chosen else None)
-
-
-def _what_now(game: HumanGame, key: KeyOf, one_key: bool) -> str:
-    if game.over:
-        if game.last is None:
-            return ""
-        if game.discarded:
-            return f"Discarded: {key('table.keep', 'backspace')} keeps it after all."
-        return f"Kept: {key('table.discard', 'backspace')} discards it."
-    take = key("table.take", "enter")
-    if game.chosen is not None:
-        undo, why = key("table.undo", "backspace"), key("table.reason", "tab")
-        return f"{take} or {one_line(game.chosen.key)} takes it · {undo} undoes · {why} says why"
-    return "a key takes its action at once" if one_key else f"a key chooses, the same key or {take} takes it"
+    return choices_row(game.choices, None)
 
 
 def _what_then(game: HumanGame, key: KeyOf) -> str:
-    take = key("table.take", "enter")
-    if game.chosen is None:
-        return f"write why; after {take} a key chooses"
-    return f"write why; {take} takes the action with it"
+    if game.last is None:
+        return ""
+    if game.discarded:
+        return f"Discarded: {key('table.keep', 'backspace')} keeps it after all."
+    return f"Kept: {key('table.discard', 'backspace')} discards it."
 
 
 def hint_text(game: HumanGame, policy: str) -> Content:

@@ -104,9 +104,6 @@ class WheelScreen(ChoosingScreen[None]):
         action, why = choices_at(wheel)[index].action, self.query_one(SentenceInput).value
         self.post_message(CommandAsked(Act(episode=awaited.episode, turn=awaited.turn, action=action, reasoning=why)))
 
-    def action_end_reason(self) -> None:
-        self.query_one(ConversationView).focus()
-
     def action_resume(self) -> None:
         self.post_message(CommandAsked(Resume()))
 

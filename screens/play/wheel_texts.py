@@ -7,7 +7,7 @@ from textual.content import Content
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import LetGo
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.play.choosing import ASIDE, choices_row
+from llamagym_tui.screens.play.choosing import ASIDE, choices_row, how_to_choose
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.state.run import RunState
@@ -65,12 +65,13 @@ def choices_text(state: RunState, key: KeyOf, *, writing: bool) -> Content:
 
 def _what_now(state: RunState, key: KeyOf, writing: bool) -> str:
     let_go = f"{key('wheel.let_go', 'escape')} lets go"
+    how = how_to_choose(choices_at(state.wheel), key, "wheel", writing=writing)
     if writing:
-        return f"write why; after {key('wheel.done', 'enter')} a key takes its action at once"
+        return how
     if state.phase == "paused":
         return f"Paused: {key('wheel.resume', 'space')} resumes."
     if state.wheel.is_persons_turn:
-        return f"a key takes its action at once · {key('wheel.reason', 'tab')} says why first · {let_go}"
+        return f"{how} · {let_go}"
     if state.wheel.acted is not None:
         return "taken …"
     return let_go

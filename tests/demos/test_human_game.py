@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -23,6 +24,7 @@ from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import Choice, choices
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
+from llamagym_tui.state.transcript import Notice
 from tests.text_env import ROOMS, CommandAgent
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -230,22 +232,6 @@ def test_a_real_hand_of_blackjack_can_be_played(tmp_path: Path):
     assert demo_files.read(game.writer.path)[0].episode_return in (-1.0, 0.0, 1.0)
 
 
-def test_a_choice_is_not_taken_until_it_is_taken(tmp_path: Path):
-    game = table(tmp_path)
-    left, right = game.choices
-    game.choose(left)
-    game.choose(right)
-    assert game.score == 0
-    assert not game.over
-    assert len(game.transcript.entries) == 2
-    game.choose(None)
-    assert not game.take(), "nothing is chosen"
-    game.choose(right)
-    game.take()
-    assert game.transcript.entries[-2].fact.action_name == "right"
-    assert game.chosen is None
-
-
 def blackjack_table(tmp_path: Path, agent: BlackjackAgent | None = None) -> HumanGame:
     agent = agent or BlackjackAgent()
     writer = DemoWriter(tmp_path / "blackjack.jsonl")
@@ -271,11 +257,10 @@ def test_a_reason_that_would_be_read_as_something_else_is_refused_before_the_ste
             return 1 if "hit" in response else super().extract_action(response)
 
     game = blackjack_table(tmp_path, First())
-    game.choose(game.choices[0])
     with pytest.raises(ActionParseError, match="would read hit, not stick"):
-        game.take("I would not hit.")
+        game.act(0, "I would not hit.")
     assert not game.over
-    assert game.chosen == game.choices[0]
+    assert game.score == 0
 
 
 def test_the_hint_is_the_experts_action(tmp_path: Path):
@@ -336,6 +321,40 @@ def test_a_drawing_that_fails_is_no_drawing(tmp_path: Path):
             raise RuntimeError("no paper")
 
     assert blackjack_table(tmp_path, Clumsy()).drawing == ""
+
+
+def test_what_the_game_hid_is_shown_once_it_is_over(tmp_path: Path):
+    game = blackjack_table(tmp_path)
+    assert "░░" in game.drawing
+    env = game._env.unwrapped
+    env.player, env.dealer = [10, 9], [10, 8]
+    assert game.act(0)
+    assert game.drawing == "dealer 10 8 = 18\nyou    10 9 = 19"
+    assert [entry.fact.text for entry in game.transcript.entries if isinstance(entry.fact, Notice)] == [game.drawing]
+    game.deal()
+    assert "░░" in game.drawing, "the next hand is hidden again"
+
+
+@pytest.mark.parametrize(
+    ("player", "dealer", "shown"),
+    [
+        ([10, 6, 9], [1, 10], "dealer A 10 = 21\nyou    10 6 9 = 25, bust"),
+        ([1, 1], [10, 6, 1], "dealer 10 6 A = 17\nyou    A A = 12"),
+    ],
+)
+def test_a_hand_of_blackjack_is_counted_as_the_game_counts_it(player: list[int], dealer: list[int], shown: str):
+    table = SimpleNamespace(unwrapped=SimpleNamespace(player=player, dealer=dealer))
+    assert BlackjackAgent().reveal((0, 0, 0), {}, table) == shown
+
+
+def test_what_cannot_be_revealed_is_left_out(tmp_path: Path):
+    class Clumsy(BlackjackAgent):
+        def reveal(self, observation: Any, info: Any, env: Any) -> str:
+            raise RuntimeError("no cards")
+
+    game = blackjack_table(tmp_path, Clumsy())
+    assert game.act(0)
+    assert "░░" in game.drawing
 
 
 def chest_table(tmp_path: Path, agent: Agent | None = None) -> HumanGame:

@@ -50,7 +50,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
     async def settled(pilot: Pilot[None]) -> None:
         await pilot.press("h")
         await sees(pilot, "Your total:")
-        await pilot.press("s", "s")
+        await pilot.press("s")
         await sees(pilot, "chosen by you")
         await pilot.press("enter", "ctrl+e")
         await until(pilot, lambda: client.sent, "the question to the policy")
@@ -59,7 +59,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71], "policy_version": 3}
         client.emit(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
         await sees(pilot, "hit 71%")
-        await pilot.press("h", "tab", *"Low enough.")
+        await pilot.press("tab", *"Low enough.")
 
     assert snap_compare(make_app(client), terminal_size=size, run_before=settled)
 

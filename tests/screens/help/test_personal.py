@@ -374,11 +374,11 @@ async def test_sentences_tell_keys_as_they_are_bound_now(make_app: MakeApp, conf
 
 
 async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_app: MakeApp, config_dir: Path):
-    write_keys(config_dir, '[keys]\n"table.take" = "f5"\nsearch = "f6"\npause = "f7"\n')
+    write_keys(config_dir, '[keys]\n"table.reason" = "f5"\nsearch = "f6"\npause = "f7"\n')
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with rolling_out(app, LARGE) as pilot:
         await pilot.press("h")
-        await sees(pilot, "a key chooses, the same key or f5 takes it")
+        await sees(pilot, "f5 says why first")
         await pilot.press("escape", "question_mark", "end")
         await sees(pilot, "f6              Search the conversation.")
         await sees(pilot, "n ↑             Go to the match before this one.")

@@ -25,7 +25,7 @@ SIZE = (80, 24)
 async def play_one(pilot, app: LlamaGymApp) -> None:
     """Stick, whatever the cards are."""
     await sees(pilot, "Your total:")
-    await pilot.press("s", "s")
+    await pilot.press("s")
     await sees(pilot, "The episode is over")
 
 
@@ -82,7 +82,7 @@ async def test_a_sentence_that_was_begun_waits_at_the_table(make_app: MakeApp):
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
         await pilot.press("h")
         await sees(pilot, "Low")
-        await pilot.press("h", "h")
+        await pilot.press("h")
         await sees(pilot, 'you     Low {"action": 1}')
         assert app.screen.query_one(SentenceInput).value == ""
 
@@ -143,39 +143,41 @@ async def test_an_environment_that_keys_cannot_play_is_explained_in_a_sentence(m
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
 
 
-async def test_a_choice_is_taken_back_or_changed_until_it_is_taken(make_app: MakeApp):
+async def test_a_key_takes_its_action_at_once_as_at_the_wheel(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
-        await sees(pilot, "Your total:")
-        await pilot.press("h")
-        await sees(pilot, "▶ hit ◀")
-        await pilot.press("backspace")
-        await until(pilot, lambda: "▶" not in shown(pilot), "nothing is chosen")
-        await pilot.press("h", "s")
-        await sees(pilot, "▶ stick ◀")
-        assert "chosen by you" not in shown(pilot)
-        await pilot.press("enter")
-        await sees(pilot, "action  stick")
-
-
-async def test_one_key_is_enough_for_whoever_is_sure(make_app: MakeApp):
-    app = make_app(fakes.FakeClient(fakes.opening_events()))
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("h")
-        await sees(pilot, "Your total:")
-        await pilot.press("ctrl+o", "s")
+        await sees(pilot, "a key takes its action at once · tab says why first")
+        await pilot.press("up", "left")
+        assert "chosen by you" not in shown(pilot), "no action is called so"
+        await pilot.press("s")
+        await sees(pilot, "action  stick · chosen by you")
+        await sees(pilot, "dealer ")
+        assert "░░" not in shown(pilot), "the dealer's cards are turned"
+        await pilot.press("s", "h")
         await sees(pilot, "The episode is over")
 
 
-async def test_actions_are_chosen_and_taken_by_clicks(make_app: MakeApp):
+async def test_arrow_keys_walk_on_a_grid(tmp_path: Path):
+    app = LlamaGymApp(
+        RunConfig(agent="frozen_lake", run_dir=str(tmp_path / "run")),
+        client_factory=lambda: fakes.FakeClient(fakes.opening_events()),
+    )
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("h")
+        await sees(pilot, "a key takes its action at once, arrow keys too")
+        await pilot.press("down")
+        await sees(pilot, "action  down")
+        await pilot.press("up")
+        await sees(pilot, "action  up")
+
+
+async def test_actions_are_taken_by_clicks(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, " s  stick    h  hit")
         await stands_still(pilot)
-        await pilot.click("#choices", offset=(5, 1))
-        await sees(pilot, "▶ stick ◀")
         await pilot.click("#choices", offset=(5, 1))
         await sees(pilot, "action  stick")
 
@@ -185,7 +187,7 @@ async def test_a_sentence_stands_before_the_action_in_the_reply(make_app: MakeAp
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("h")
         await sees(pilot, "Your total:")
-        await pilot.press("s", "tab", *"High, so ", "s", "t", "o", "p", "enter")
+        await pilot.press("tab", *"High, so ", "s", "t", "o", "p", "enter", "s")
         await sees(pilot, 'you     High, so stop {"action": 0}')
         await sees(pilot, "1 episode saved to")
     [demo] = demo_files.read(demo_files.default_path("blackjack"))
@@ -199,13 +201,12 @@ async def test_keys_of_actions_are_letters_while_a_sentence_is_written(make_app:
         await pilot.press("h")
         await sees(pilot, "Your total:")
         await pilot.press("tab", "h", "s")
-        await sees(pilot, "write why; after enter a key chooses")
+        await sees(pilot, "write why; after enter a key takes its action at once")
         await pilot.press("escape")
-        await sees(pilot, "a key chooses, the same key or enter takes it")
+        await sees(pilot, "tab says why first")
         assert isinstance(app.screen, HumanTableScreen)
         assert app.screen.query_one(SentenceInput).value == "hs"
-        assert "▶" not in shown(pilot)
-        await pilot.press("s", "s")
+        await pilot.press("s")
         await sees(pilot, 'you     hs {"action": 0}')
 
 
@@ -261,7 +262,7 @@ async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):
         assert question.messages[1]["content"].startswith("Your total:")
         client.emit(weighed(question.ticket, 0.29, 0.71))
         await sees(pilot, "policy: hit 71%, stick 29%; expert: ")
-        await pilot.press("s", "s")
+        await pilot.press("s")
         await sees(pilot, "agreed with the policy 0 of 1")
 
 
@@ -272,7 +273,7 @@ async def test_an_answer_to_another_turn_is_not_shown_and_another_policy_is_requ
         await sees(pilot, "rolling out")
         await pilot.press("h", "ctrl+e")
         await until(pilot, lambda: len(questions(client)) == 1)
-        await pilot.press("s", "s", "enter")
+        await pilot.press("s", "enter")
         await until(pilot, lambda: len(questions(client)) == 2)
         first, second = questions(client)
         client.emit(weighed(first.ticket, 0.9, 0.1), fakes.counted([1.0], 1))
