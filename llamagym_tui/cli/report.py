@@ -7,7 +7,7 @@ gets into it through `safe`. The events are read once, by the reducer that the s
 import csv
 import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -54,15 +54,12 @@ svg text { font-size: 12px; fill: currentColor } polyline { fill: none; stroke: 
 
 
 class Story(NamedTuple):
-    """What a report shows of a run."""
+    """What a report shows of a run: of maps the first and the last, of recorded episodes the worst and the best."""
 
     state: RunState
     summary: RunSummary
     maps: list[MappedPolicy]
-    """The first and the last, if there are any."""
     extremes: list[WatchedEpisode]
-    """The worst and the best of those with a recorded conversation."""
-    recorded: int
     updates: list[events.UpdateFinished]
 
 
@@ -87,12 +84,11 @@ def write(run_dir: Path, output: Path, *, with_csv: bool) -> list[Path]:
 
 
 def story_of(run_dir: Path) -> Story:
-    state, recorder, recorded = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
+    state, recorder = initial_state(read_config(run_dir)), EpisodeRecorder()
     maps, extremes, updates = list[MappedPolicy](), list[WatchedEpisode](), list[events.UpdateFinished]()
     for event in read_events(run_dir):
         if isinstance(event, events.WatchedEvent):
             if recorder.add(event) and recorder.last is not None:
-                recorded += 1
                 extremes = sorted([*extremes, recorder.last], key=lambda episode: episode.episode_return)
                 extremes = [extremes[0], extremes[-1]]
             continue
@@ -104,7 +100,7 @@ def story_of(run_dir: Path) -> Story:
                 updates.append(event)
             case events.RunStarted(updates=int(resumed)):
                 updates = [each for each in updates if each.update <= resumed]  # those after it are made again
-    return Story(state, summary_of(run_dir), maps, extremes, recorded, updates)
+    return Story(state, summary_of(run_dir), maps, extremes, updates)
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
@@ -148,8 +144,36 @@ def _summary(story: Story) -> str:
     return f"<ul><li>{'<li>'.join(map(safe, lines))}</ul><p>± is half the 95 % confidence interval."
 
 
-class Scale(NamedTuple):
-    """Bounds of a chart; a place in it is an episode and a return."""
+def chart(state: RunState) -> str:
+    """The curve of mean return with its band, baselines and marks."""
+    window = smoothing_window(state.returns.episodes)
+    points, known = thinned(state.returns.trailing(window), WIDTH), baselines(state)
+    if len(points) < 2:
+        return "<p>There were too few episodes for a curve."
+    curve = [(point.episode, point.mean_return) for point in points]
+    below, above = ([(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1))
+    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
+    sure = len(points) // 4
+    values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
+    pad = 0.06 * (max(values) - min(values)) or 0.5
+    draw = Pen(curve[0][0], curve[-1][0], min(values) - pad, max(values) + pad)
+    marks = [mark for mark in state.marks if draw.first <= mark.episode <= draw.last]
+    parts = [draw.line("band", [*above, *below[::-1]], "polygon"), *_axes(draw, known)]
+    for episode in dict.fromkeys(mark.episode for mark in marks):
+        numbers = ",".join(str(number) for number, mark in enumerate(marks, 1) if mark.episode == episode)
+        parts.append(draw.line("mark", [(episode, draw.low), (episode, draw.high)]))
+        parts.append(draw.label(episode, draw.high, numbers, "middle", 0, -8))
+    parts.append(draw.line("curve", curve))
+    changes = "".join(f"<li>at episode {m.episode:,}, update {m.update:,}: {safe(m.label)}" for m in marks)
+    size = f"0 0 {LEFT + WIDTH + 12} {TOP + HEIGHT + 24}"
+    return (
+        f'<svg role="img" aria-label="mean return" viewBox="{size}">{"".join(parts)}</svg><p>Mean return of the last '
+        f"{window:,} episodes, over episodes; shaded: 95 % confidence interval.<ol>{changes}</ol>"
+    )
+
+
+class Pen(NamedTuple):
+    """Draws in a chart of some bounds, in which a place is an episode and a return."""
 
     first: float
     last: float
@@ -165,53 +189,26 @@ class Scale(NamedTuple):
         points = " ".join(f"{x},{y}" for x, y in (self.place(*each) for each in places))
         return f'<{shape} class="{kind}" points="{points}"/>'
 
-    def label(self, place: tuple[float, float], text: str, anchor: str, dx: int, dy: int) -> str:
-        x, y = self.place(*place)
+    def label(self, episode: float, value: float, text: str, anchor: str, dx: int, dy: int) -> str:
+        x, y = self.place(episode, value)
         return f'<text x="{x}" y="{y}" dx="{dx}" dy="{dy}" text-anchor="{anchor}">{safe(text)}</text>'
 
 
-def chart(state: RunState) -> str:
-    """The curve of mean return with its band, baselines and marks."""
-    window = smoothing_window(state.returns.episodes)
-    points, known = thinned(state.returns.trailing(window), WIDTH), baselines(state)
-    if len(points) < 2:
-        return "<p>There were too few episodes for a curve."
-    curve = [(point.episode, point.mean_return) for point in points]
-    below, above = ([(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1))
-    # The band of the first few episodes is as wide as the returns are: it may leave the chart.
-    sure = len(points) // 4
-    values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
-    low, high, first, last = min(values), max(values), curve[0][0], curve[-1][0]
-    pad = 0.06 * (high - low) or 0.5
-    scale = Scale(first, last, low := low - pad, high := high + pad)
-    ups, acrosses = nice_ticks(low, high, 5), nice_ticks(first, last, 6)
-    marks = [mark for mark in state.marks if first <= mark.episode <= last]
-    parts = [scale.line("band", [*above, *below[::-1]], "polygon")]
-    rows = [("axis", value, text, float(first), -8, 4) for value, text in zip(ups, tick_labels(ups), strict=True)]
-    rows += [("level", value, f"{name} {plain(value)}", last, 0, -4) for name, value in known.items()]
+def _axes(draw: Pen, known: Mapping[str, float]) -> Iterator[str]:
+    """Both axes, and the baselines."""
+    ups, acrosses = nice_ticks(draw.low, draw.high, 5), nice_ticks(draw.first, draw.last, 6)
+    rows = [("axis", value, text, draw.first, -8, 4) for value, text in zip(ups, tick_labels(ups), strict=True)]
+    rows += [("level", value, f"{name} {plain(value)}", draw.last, 0, -4) for name, value in known.items()]
     for kind, value, text, at, dx, dy in rows:
-        parts.append(scale.line(kind, [(first, value), (last, value)]))
-        parts.append(scale.label((at, value), text, "end", dx, dy))
+        yield draw.line(kind, [(draw.first, value), (draw.last, value)])
+        yield draw.label(at, value, text, "end", dx, dy)
     for at, text in zip(acrosses, tick_labels(acrosses), strict=True):
-        parts.append(scale.label((at, low), text, "middle", 0, 18))
-    for episode in dict.fromkeys(mark.episode for mark in marks):
-        numbers = ",".join(str(number) for number, mark in enumerate(marks, 1) if mark.episode == episode)
-        parts.append(scale.line("mark", [(episode, low), (episode, high)]))
-        parts.append(scale.label((episode, high), numbers, "middle", 0, -8))
-    parts.append(scale.line("curve", curve))
-    changes = "".join(f"<li>at episode {m.episode:,}, update {m.update:,}: {safe(m.label)}" for m in marks)
-    size = f"0 0 {LEFT + WIDTH + 12} {TOP + HEIGHT + 24}"
-    return (
-        f'<svg role="img" aria-label="mean return" viewBox="{size}">{"".join(parts)}</svg><p>Mean return of the last '
-        f"{window:,} episodes, over episodes; shaded: 95 % confidence interval.<ol>{changes}</ol>"
-    )
+        yield draw.label(at, draw.low, text, "middle", 0, 18)
 
 
 def _prompts(state: RunState) -> str:
-    present = state.prompt_version
-    heads = [version_line(known, "", known.version == present).plain for known in state.prompts]
-    pairs = zip(heads, state.prompts, strict=True)
-    return "".join(f"<p>{safe(head)}<pre>{safe(known.text) or '(none)'}</pre>" for head, known in pairs)
+    lines = [(version_line(known, "", known.version == state.prompt_version), known.text) for known in state.prompts]
+    return "".join(f"<p>{safe(line.plain)}<pre>{safe(text) or '(none)'}</pre>" for line, text in lines)
 
 
 def _map(policy: MappedPolicy) -> str:
@@ -241,9 +238,9 @@ def _cell(policy: MappedPolicy, spot: Spot) -> str:
 
 
 def _episodes(story: Story) -> str:
-    shown = dict(zip(("Worst", "Best"), story.extremes, strict=False))
-    of = f"<p>Of {counted(story.recorded, 'episode')} whose conversation was recorded whole."
-    return of + "".join(f"<h3>{title}</h3><pre>{_talk(shown[title])}</pre>" for title in reversed(shown))
+    shown = zip(("The best", "The worst"), reversed(story.extremes), strict=False)
+    parts = [f"<h3>{title} that was recorded</h3><pre>{_talk(each)}</pre>" for title, each in shown]
+    return "".join(parts) or "<p>No whole conversation was recorded."
 
 
 def _talk(episode: WatchedEpisode) -> str:

@@ -82,11 +82,11 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
     assert "train +1.000 ± 0.000 over 128" in text
     assert "After update 0, prompt v1: agrees on 110 of 280" in text
     assert "After update 2, prompt v2: agrees on" in text
-    best, worst = text.split("Best")[1].split("Worst")
+    best, worst = text.split("The best")[1].split("The worst")
     assert "episode 1,031" in best
     assert "return ▲ +1 · 1 turn" in best
     assert "episode 1,030" in worst
-    assert "Of 3 episodes" in text
+    assert "The best that was recorded" in text
 
 
 def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_run_without_episodes_has_a_report_that_says_so(here: Path) -> None:
     text = reported(here, events=fakes.opening_events()).text
     assert "too few episodes for a curve" in text
     assert "No policy map was recorded" in text
-    assert "Of 0 episodes" in text
+    assert "No whole conversation was recorded" in text
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(here: Path) -> None:
