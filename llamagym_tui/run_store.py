@@ -35,6 +35,7 @@ GOOD_MODEL_DIR = "good"
 OLD_MODEL_DIR = "model.old"
 """The checkpoint before the latest one; the engine resumes from it if that cannot be read."""
 LOCK_FILE = ".lock"
+ABOUT_FILE = "about.txt"
 _OF_A_RUN = (CONFIG_FILE, EVENTS_FILE, MODEL_DIR, OLD_MODEL_DIR)
 
 
@@ -171,6 +172,13 @@ class RunInfo:
     has_checkpoint: bool
     is_running: bool = False
     """Whether a process has the folder now."""
+    about: str = ""
+    """What its owner says of it: NAME, or NAME: NOTE."""
+
+    @property
+    def name(self) -> str:
+        """Empty: it has none."""
+        return self.about.partition(":")[0].strip()
 
     @property
     def standing(self) -> str:
@@ -289,8 +297,16 @@ def _runs() -> Iterator[RunInfo]:
             config=config,
             started_at=_written_at(folder / CONFIG_FILE),
             has_checkpoint=has_checkpoint(folder),
-            is_running=_is_held(folder),
+            is_running=is_held(folder),
+            about=_about(folder),
         )
+
+
+def _about(folder: Path) -> str:
+    try:
+        return file_content(folder / ABOUT_FILE, most=10_000).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -298,7 +314,7 @@ def has_checkpoint(folder: Path) -> bool:
     return any((folder / name).is_dir() for name in (MODEL_DIR, OLD_MODEL_DIR, GOOD_MODEL_DIR))
 
 
-def _is_held(folder: Path) -> bool:
+def is_held(folder: Path) -> bool:
     """Whether a process has the lock of a folder; nothing is written. False where the system cannot be asked."""
     if sys.platform == "win32":
         return False

@@ -15,7 +15,8 @@ from llamagym_tui import run_store
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import PhaseChanged, PromptChanged, RunStarted
-from llamagym_tui.run_store import RunStore
+from llamagym_tui.run_store import RunStore, list_runs
+from tests.recorded_run import record
 
 
 def config(run_dir: Path, **settings: object) -> RunConfig:
@@ -237,3 +238,14 @@ def test_a_run_whose_file_has_no_date_is_listed_as_the_oldest(tmp_path: Path, mo
     monkeypatch.setattr(Path, "stat", without_date)
     listed = run_store.list_runs()
     assert [(run.run_dir.name, run.started_at.year > 1970) for run in listed] == [("dated", True), ("undated", False)]
+
+
+def test_what_is_said_of_a_run_is_its_name_and_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(tmp_path))
+    folder = record(tmp_path / "runs" / "one", [])
+    assert [run.name for run in list_runs()] == [""]
+    (folder / "about.txt").write_text("KL off: it held")
+    assert [(run.name, run.about) for run in list_runs()] == [("KL off", "KL off: it held")]
+    (folder / "about.txt").unlink()
+    os.mkfifo(folder / "about.txt")
+    assert [run.about for run in list_runs()] == [""], "a pipe in its place holds nobody up"

@@ -299,7 +299,8 @@ def runs() -> None:
     from llamagym_tui import run_store, user_files
 
     for run in run_store.list_runs():
-        echo(f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}")
+        line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
+        echo(f"{line}  {run.about}".rstrip())
     echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", to=sys.stderr)
 
 

@@ -1,6 +1,9 @@
 """The screen of all past runs: a table to sort, from which runs are replayed, resumed or compared."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -14,11 +17,17 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return
+from llamagym_tui.run_store import ABOUT_FILE, is_held
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
+from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
-from llamagym_tui.user_files import runs_dir
+from llamagym_tui.user_files import discard, replace_file, runs_dir
+
+LONGEST = 500
+"""Characters of a name with its note."""
 
 
 class RunsScreen(Screen[None]):
@@ -29,8 +38,12 @@ class RunsScreen(Screen[None]):
         Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
         Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
+        Binding("n", "name", "Name", tooltip="Give the run a name and, after a colon, a note.", id="runs.name"),
+        Binding(
+            "x,delete", "delete", "Delete", tooltip="Delete the run and its model, once confirmed.", id="runs.delete"
+        ),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("escape", "dismiss", "Back", id="runs.leave", tooltip="Back."),
+        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]
 
     @dataclass
@@ -50,6 +63,7 @@ class RunsScreen(Screen[None]):
         yield RunHeading(runs)
         yield runs
         yield Static(id="runs-chosen", markup=False)
+        yield SentenceInput(id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -78,8 +92,11 @@ class RunsScreen(Screen[None]):
         """Comparing needs two runs that can be read."""
         if action == "compare":
             return True if self._pair() else None
-        if action == "mark":
+        if action in ("mark", "name"):
             return True if self.query_one(RunList).chosen else None
+        if action == "delete":
+            row = self.query_one(RunList).chosen
+            return True if row is not None and not row.info.is_running and not self._run_is_open else None
         return True
 
     def action_mark(self) -> None:
@@ -95,6 +112,38 @@ class RunsScreen(Screen[None]):
         runs = self.query_one(RunList)
         runs.sort(runs.sorted_by, backwards=not runs.backwards)
 
+    def action_name(self) -> None:
+        if (row := self.query_one(RunList).chosen) is not None:
+            field = self.query_one(SentenceInput)
+            field.value, field.display = row.info.about, True
+            field.focus()
+
+    @on(SentenceInput.Submitted)
+    def _named(self, event: SentenceInput.Submitted) -> None:
+        if (row := self.query_one(RunList).chosen) is not None:
+            self._change(partial(replace_file, row.info.run_dir / ABOUT_FILE, event.value.encode("utf-8", "replace")))
+        self.action_leave()
+
+    def action_delete(self) -> None:
+        if (row := self.query_one(RunList).chosen) is not None:
+            question = f"{row.info.run_dir} will be deleted, with its model and all that was recorded. It is not kept."
+            dialog = CautiousDialog("delete this run?", question, yes="delete", no="keep")
+            dialog.ask(self.app, lambda: self._change(partial(discard_run, row.info.run_dir)))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            self.notify(f"That cannot be done: {error}.", severity="error")
+        self.query_one(RunList).read()
+
+    def action_leave(self) -> None:
+        """Leave the name as it was; or the screen."""
+        if not self.query_one(SentenceInput).display:
+            self.dismiss()
+        self.query_one(SentenceInput).display = False
+        self.query_one(RunList).focus()
+
     def action_compare(self) -> None:
         if pair := self._pair():
             self.post_message(self.CompareRequested(*pair))
@@ -109,6 +158,13 @@ class RunsScreen(Screen[None]):
         return (rows[0], rows[1]) if len(rows) == 2 else None
 
 
+def discard_run(run_dir: Path) -> None:
+    """Raises OSError: a process has the run, or it cannot be deleted."""
+    if is_held(run_dir):
+        raise OSError("another process has the run")
+    discard(run_dir)
+
+
 def _chosen_text(runs: RunList) -> str:
     """What the table has no room for."""
     if not runs.rows:
@@ -118,7 +174,8 @@ def _chosen_text(runs: RunList) -> str:
         return ""
     if row.fault:
         return one_line(row.fault)
-    parts = [f"{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
+    about = f"{row.info.about} · " if row.info.about else ""
+    parts = [f"{about}{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
     if (summary := row.summary) is not None:
         parts.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:

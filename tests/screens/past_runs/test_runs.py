@@ -19,7 +19,7 @@ from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
-from llamagym_tui.screens.past_runs.runs import RunsScreen
+from llamagym_tui.screens.past_runs.runs import RunsScreen, discard_run
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
@@ -73,6 +73,41 @@ async def test_runs_are_listed_with_how_they_went_the_latest_first():
         lines = [line for line in shown(pilot).splitlines() if "blackjack " in line]
         assert ["1,024" in lines[0], "1,536" in lines[1], "512" in lines[2]] == [True] * 3
         assert ["interrupted" in lines[0], "finished" in lines[2]] == [True, True]
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_a_run_gets_a_name_and_a_note_which_stay():
+    async with home().run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        await pilot.press("n", *"kl off", "escape")
+        assert runs.chosen is not None
+        assert runs.chosen.info.about == "", "escape leaves it as it was"
+        await pilot.press("n", *"KL off: held till 800", "enter")
+        await until(pilot, lambda: runs.chosen is not None and runs.chosen.info.name == "KL off")
+        await sees(pilot, "KL off: held till 800 · blackjack · bundled · seed 1")
+        assert [line.split()[3:5] for line in shown(pilot).splitlines() if "1,024" in line][:1] == [["KL", "off"]]
+        await pilot.press("n", *["backspace"] * 22, "enter")
+        await until(pilot, lambda: runs.chosen is not None and runs.chosen.info.about == "")
+    assert (runs_dir() / "late" / "about.txt").read_bytes() == b""
+
+
+@pytest.mark.usefixtures("three_runs")
+async def test_a_run_is_deleted_once_confirmed():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("down", "x")
+        await sees(pilot, "delete this run?")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        assert (runs_dir() / "middle").exists(), "enter keeps it"
+        with FileLock(runs_dir() / "middle" / ".lock"), pytest.raises(OSError, match="another process has the run"):
+            discard_run(runs_dir() / "middle")
+        await pilot.press("x")
+        await sees(pilot, "delete this run?")
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen) and names(app) == ["late", "early"])
+    assert sorted(path.name for path in runs_dir().iterdir()) == ["early", "late"]
 
 
 @pytest.mark.usefixtures("three_runs")
