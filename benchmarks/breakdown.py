@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import Stopwatch, machine
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.tokens.token_tree import TreeRows
 
 PHASES = ("rollout", "update", "reference")
 TABLE = {
@@ -67,17 +68,21 @@ class Tokens:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        encode = Backbone.encode
+        encode, encode_flat = Backbone.encode, Backbone.encode_flat
 
         def watched(backbone: Backbone, ids: Tensor, *args: Any, **kwargs: Any) -> Encoded:
             self._forwards.append((phase(self._watch), ids))
             return encode(backbone, ids, *args, **kwargs)
 
-        Backbone.encode = watched
+        def watched_flat(backbone: Backbone, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
+            self._forwards += [(phase(self._watch), torch.tensor([prefix])), (phase(self._watch), trees.ids)]
+            return encode_flat(backbone, prefix, trees, read)
+
+        Backbone.encode, Backbone.encode_flat = watched, watched_flat
         try:
             yield
         finally:
-            Backbone.encode = encode
+            Backbone.encode, Backbone.encode_flat = encode, encode_flat
         for name, ids in self._forwards:
             self.computed[name] += ids.numel()
             self.padding[name] += int(((ids.flip(-1) != self._pad_id).cumsum(-1) == 0).sum())
@@ -118,6 +123,7 @@ def trained(run: BareRun, updates: int, watch: Stopwatch) -> int:
         (Tensor, "backward", "backward"),
         (run.ppo.optimizer, "step", "optimizer"),
         (Backbone, "encode", forward),
+        (Backbone, "encode_flat", forward),
         (Encoded, "logits_at", forward),
     ]
     with ExitStack() as stack:

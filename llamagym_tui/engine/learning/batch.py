@@ -102,7 +102,10 @@ class PackedRows:
     """(K,) index of each turn in the batch."""
 
     def encode(self, backbone: Backbone) -> Encoded:
-        return backbone.encode_trees(self.prefix, self.trees)
+        read = torch.zeros_like(self.trees.ids, dtype=torch.bool)
+        read[self.place_rows, self.place_columns] = True
+        read[self.turn_rows, self.turn_columns] = True
+        return backbone.encode_trees(self.prefix, self.trees, read)
 
     def credited(self, credit: Credit) -> Credited:
         """What values and advantages belong to: the turns of these rows, or their decisions."""
@@ -147,7 +150,7 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
 
 
 def forwards(
-    rows: Iterable[Row], *, tokens: int, scored: int | None = None, device: torch.device
+    rows: Iterable[Row], *, tokens: int, scored: int | None = None, flat: bool = False, device: torch.device
 ) -> Iterator[PackedRows]:
     """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
 
@@ -157,6 +160,7 @@ def forwards(
         rows: a minibatch, or a batch.
         tokens: of a forward at most, padding included (one tree may be larger).
         scored: tokens of a forward whose logits are needed, at most (one row may have more). None: no limit.
+        flat: all on one tree, for a model that is computed without padding.
         device: where the tensors go.
     """
     by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
@@ -165,12 +169,16 @@ def forwards(
         if trained:
             by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
     for (prefix, is_chosen), alike in by_kind.items():
-        for packed in group_by_size(pack_into_trees(alike, scored=scored), tokens=tokens, scored=scored):
+        trees = pack_into_trees(alike, scored=scored, columns=tokens if flat else None)
+        for packed in group_by_size(trees, tokens=tokens, scored=scored):
             yield collate(prefix, packed, device, is_chosen=is_chosen)
 
 
-def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[PackedTree]:
-    """Rows of one prefix on trees of at most `scored` scored tokens (one row may have more)."""
+def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None, columns: int | None = None) -> list[PackedTree]:
+    """Rows of one prefix on trees of at most `scored` scored tokens and of `columns` (one row may have more).
+
+    Without `columns`, only rows that are cheaper so are on one tree.
+    """
     packed: list[PackedTree] = []
     before: list[list[int]] = []
     # In order of their ids, those that begin alike are neighbours and meet on one tree.
@@ -180,7 +188,7 @@ def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None) -> list[P
         is_known = sequences == before
         if (
             not packed
-            or not (is_known or packed[-1].tree.is_cheaper_with(sequences[0]))
+            or not (is_known or packed[-1].tree.takes(sequences[0], columns))
             or (scored is not None and packed[-1].scored + more > scored)
         ):
             packed.append(PackedTree(TokenTree()))

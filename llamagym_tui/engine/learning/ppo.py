@@ -74,7 +74,7 @@ class PPO:
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
         shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
-        self.limits = forward_limits(shape, size, scores_all=not backbone.is_split)
+        self.limits = forward_limits(shape, size, scores_all=not backbone.is_split, flat=backbone.is_lean)
         """Of one forward; a larger minibatch accumulates gradients over several."""
         self.updates = 0
         self.return_moments = ReturnMoments()

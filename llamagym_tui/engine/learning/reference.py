@@ -28,16 +28,20 @@ class Reference:
             self.adapter_start = [(weight, weight.detach().clone()) for weight in trained]
         else:
             lm = copy.deepcopy(policy.model.causal_lm).requires_grad_(False).eval()
-            self.frozen_copy = Backbone(lm, policy.model.precision, shares=policy.model.backbone.shares)
+            backbone = policy.model.backbone
+            self.frozen_copy = Backbone(lm, policy.model.precision, shares=backbone.shares)
+            self.frozen_copy.flat_is_exact = backbone.flat_is_exact
 
     @torch.no_grad()
-    def logprobs(self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None) -> Tensor:
+    def logprobs(
+        self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None, flat: bool = False
+    ) -> Tensor:
         """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
         temperature = self.policy.generation.temperature
         backbone = self.frozen_copy or self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
         with self.in_place() if self.frozen_copy is None else nullcontext():
-            for part in forwards(rows, tokens=tokens, scored=scored, device=backbone.device):
+            for part in forwards(rows, tokens=tokens, scored=scored, flat=flat, device=backbone.device):
                 logprobs[part.decisions] = part.score(part.encode(backbone), temperature).logprobs
         return logprobs
 

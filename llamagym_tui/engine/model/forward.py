@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
@@ -20,7 +21,9 @@ from transformers.cache_utils import Cache
 
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import PrefixCache, recording_cache
+from llamagym_tui.engine.model.lean import read_states
 from llamagym_tui.engine.model.precision import products
+from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
 
 Mask = Tensor | dict[str, Tensor]
@@ -86,6 +89,8 @@ class Backbone:
         self.lm = causal_lm
         self.precision: Precision = precision
         self.shares = shares
+        self.flat_is_exact = False
+        """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
@@ -96,6 +101,11 @@ class Backbone:
     @property
     def device(self) -> torch.device:
         return self.head.weight.device  # type: ignore[return-value]
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether trees of which little is read are computed flat."""
+        return self.shares and self.flat_is_exact
 
     @property
     def vocabulary(self) -> int:
@@ -122,20 +132,30 @@ class Backbone:
         """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""
         return self.encode_trees(prefix, tree_rows([TokenTree.of(row) for row in rows], self.device))
 
-    def encode_trees(self, prefix: Sequence[int], trees: TreeRows) -> Encoded:
-        """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end."""
+    def encode_trees(self, prefix: Sequence[int], trees: TreeRows, read: Tensor | None = None) -> Encoded:
+        """Trees after a shared prefix, which is computed once with gradients from all; columns count from its end.
+
+        Of (R, C) columns that are `read`, others may be missing.
+        """
+        if self.is_lean and read is not None:
+            return self.encode_flat(prefix, trees, read)
         if not self.shares:
             behind = torch.arange(1, trees.ids.shape[1] + 1, device=self.device)[None]
             at = torch.arange(len(trees.ids), device=self.device)[:, None]
             return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(at, behind)
         cache = PrefixCache(self.record(prefix)) if prefix else None
-        rows, width = trees.ids.shape
         positions = trees.depths + len(prefix)
-        before = trees.visible.new_ones(rows, width, len(prefix))
-        visible = torch.cat([before, trees.visible], dim=-1)
-        columns = torch.arange(len(prefix), device=self.device).expand(rows, -1)
+        visible = F.pad(trees.visible, (len(prefix), 0), value=True)
+        columns = torch.arange(len(prefix), device=self.device).expand(len(trees.ids), -1)
         mask = self.mask(visible, positions, torch.cat([columns, positions], dim=-1))
         return self.encode(trees.ids, positions, mask, cache)
+
+    def encode_flat(self, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
+        """Trees of a Llama-like model, without padding; columns that are not read are 0."""
+        flat = flat_tree(prefix, trees.trees, *read.numpy().nonzero())
+        states = read_states(self.decoder, flat)
+        hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put((flat.rows, flat.columns), states)
+        return Encoded(hidden, self.head, None)
 
     def encode_apart(self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         """B trees behind contexts of their own, every path computed whole; columns: the context's last token, nodes."""

@@ -138,9 +138,13 @@ class ForwardLimits(NamedTuple):
     """Columns times rows, padding included."""
     scored: int
     """Tokens whose logits are needed."""
+    flat: bool = False
+    """Whether rows share one tree, as large as a forward may be."""
 
 
-def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False) -> ForwardLimits:
+def forward_limits(
+    shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bool = False, flat: bool = False
+) -> ForwardLimits:
     """Limits under which an update's forward stays within `ACTIVATIONS` and `LOGITS` bytes.
 
     With `scores_all` the model gives logits for every column, wanted or not.
@@ -148,7 +152,7 @@ def forward_limits(shape: ModelShape, dtype_bytes: int = FP32, *, scores_all: bo
     column = activation_bytes(shape, full=True, dtype_bytes=dtype_bytes)
     scored = max(FEWEST, LOGITS // (LOGIT_COPIES * shape.vocabulary * FP32))
     tokens = max(FEWEST, min(MOST_COLUMNS, ACTIVATIONS // column))
-    return ForwardLimits(min(tokens, scored) if scores_all else tokens, scored)
+    return ForwardLimits(min(tokens, scored) if scores_all else tokens, scored, flat)
 
 
 def activation_bytes(shape: ModelShape, *, full: bool, dtype_bytes: int) -> int:

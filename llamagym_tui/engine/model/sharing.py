@@ -5,6 +5,7 @@ same beyond any local window; a model whose state is of another kind, whose posi
 window is its own secret fails here, and each of its conversations is computed whole.
 """
 
+import logging
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.model.lean import is_llama_like
 from llamagym_tui.engine.tokens.token_tree import TokenTree, tree_rows
 
 FEWEST, BEYOND = 48, 16
@@ -22,6 +24,11 @@ WORK = {"cpu": 4e11}
 WORK_OF_ACCELERATORS = 2e13
 TOLERANCE, COARSE_TOLERANCE = 2e-3, 0.5
 """Nats that log-probabilities may differ by: rounding, with fp32 and with coarser weights or products."""
+FLAT_TOLERANCE = 1e-5
+"""Difference of the lean path that is rounding, over the largest of its tensor."""
+SMALL = 1e-3
+"""Share of the largest gradient of all below which a tensor's own is not what a difference is measured by."""
+log = logging.getLogger(__name__)
 
 
 def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | None]:
@@ -41,12 +48,62 @@ def checked_backbone(lm: Any, precision: Precision) -> tuple[Backbone, str | Non
         backbone.shares = True
         difference = _difference(backbone, ids, expected)
         if difference <= tolerance:
+            backbone.flat_is_exact = is_exact and _flat_is_exact(backbone, ids)
             return backbone, None
         reason = f"with shared keys and values its log-probabilities would be off by up to {difference:.2g} nats"
     except Exception as error:
         reason = f"it takes no shared keys and values ({type(error).__name__})"
     backbone.shares = False
     return backbone, reason
+
+
+def _flat_is_exact(backbone: Backbone, ids: list[int]) -> bool:
+    """Whether a model is computed flat where little is read of trees; of its family, one that is not is logged."""
+    if backbone.device.type != "cpu" or not backbone.is_split or not is_llama_like(backbone.lm.config):
+        return False
+    try:
+        difference = _flat_difference(backbone, ids)
+    except Exception:
+        log.warning("Updates take the path of any model: the lean one fails", exc_info=True)
+        return False
+    if difference > FLAT_TOLERANCE:
+        log.warning("Updates take the path of any model: the lean one would be off by %.2g of its gradient", difference)
+    return difference <= FLAT_TOLERANCE
+
+
+def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
+    """Largest difference of log-probabilities and gradients to the model's own, over the largest of each tensor."""
+    third = len(ids) // 3
+    prefix, stem, rest = ids[: third // 2], ids[third // 2 : third], ids[third:]
+    tree = TokenTree()
+    for each in (rest, rest[::-1], stem[::-1]):
+        tree.insert([*stem, *each])
+    paths = tree.paths()
+    of_row = {column: (row, len(prefix) + at) for row, path in enumerate(paths) for at, column in enumerate(path)}
+    trees, columns = tree_rows([tree], backbone.device), torch.tensor(range(len(stem) - 1, len(tree), 2))
+    read = torch.zeros_like(trees.ids, dtype=torch.bool).index_fill(1, columns, value=True)
+    flat = backbone.encode_flat(prefix, trees, read)
+    whole = backbone.encode_whole([[*prefix, *(tree.ids[column] for column in path)] for path in paths])
+    rows, positions = torch.tensor([of_row[column] for column in columns.tolist()]).T
+    weights = [weight for weight in backbone.lm.parameters() if weight.requires_grad]
+    ours, theirs = (
+        _with_gradients(encoded, *at, weights)
+        for encoded, *at in ((flat, torch.zeros_like(columns), columns), (whole, rows, positions))
+    )
+    largest = max(float(each.abs().max()) for each in theirs)
+    return max(
+        float((one - other).abs().max()) / max(float(other.abs().max()), SMALL * largest)
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _with_gradients(encoded: Encoded, rows: Tensor, columns: Tensor, weights: list[Tensor]) -> list[Tensor]:
+    """Log-probabilities at N places, and the gradients of a loss that reads them and the hidden states there."""
+    logprobs, hidden = encoded.logits_at(rows, columns).log_softmax(-1), encoded.hidden_at(rows, columns)
+    if not weights:
+        return [logprobs]
+    loss = logprobs[:, : len(logprobs)].diagonal().mean() + (hidden * hidden.roll(1, -1)).mean()
+    return [logprobs.detach(), *torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)]
 
 
 def _window(config: Any) -> int:

@@ -85,7 +85,7 @@ def _pack_into_trees(
     for row in sorted(rows, key=lambda row: prompts[row].rest):
         rest = prompts[row].rest
         longest = max(replies, key=len)
-        if not packed or not packed[-1].tree.is_cheaper_with([*rest, *longest[:-1]]):
+        if not packed or not packed[-1].tree.takes([*rest, *longest[:-1]]):
             packed.append(ScoredTree())
         here = packed[-1]
         for number, reply in enumerate(replies):

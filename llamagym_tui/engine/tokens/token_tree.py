@@ -70,13 +70,15 @@ class TokenTree:
             at = child
         return 0
 
-    def is_cheaper_with(self, ids: Sequence[int]) -> bool:
-        """Whether a sequence is computed at less cost on this tree, with what it shares, than alone.
+    def takes(self, ids: Sequence[int], most: int | None = None) -> bool:
+        """Whether a sequence has room among `most` columns; None: whether it costs less on this tree than alone.
 
         On a tree of S columns, n new ones cost their products and attention of (S + n)² - S²; alone, L cost theirs
         and L².
         """
         size, new, length = len(self), self.columns_for(ids), len(ids)
+        if most is not None:
+            return size + new <= most
         return size + new <= TREE_COLUMNS or new * (PRODUCT_COST + 2 * size + new) <= length * (PRODUCT_COST + length)
 
     def paths(self) -> list[list[int]]:
@@ -107,9 +109,13 @@ class TreeRows:
     """(R, C)."""
     depths: Tensor
     """(R, C) position of each token after the prefix."""
-    visible: Tensor
-    """(R, C, C) bool: which columns each token sees."""
     trees: Sequence[TokenTree]
+
+    @property
+    def visible(self) -> Tensor:
+        """(R, C, C) bool: which columns each token sees."""
+        seen = np.stack([tree.visible(self.ids.shape[1]) for tree in self.trees])
+        return torch.from_numpy(seen).to(self.ids.device)
 
 
 def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
@@ -118,8 +124,7 @@ def tree_rows(trees: Sequence[TokenTree], device: torch.device) -> TreeRows:
     def padded(columns: Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor([[*column, *[0] * (width - len(column))] for column in columns], device=device)
 
-    visible = torch.from_numpy(np.stack([tree.visible(width) for tree in trees])).to(device)
-    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), visible, trees)
+    return TreeRows(padded([tree.ids for tree in trees]), padded([tree.depths for tree in trees]), trees)
 
 
 def of_similar_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
