@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from llamagym_tui import Agent
 from llamagym_tui.config import GenerationConfig, LoraConfig
 from llamagym_tui.engine.llamagym_loop import LlamaGymLoop
+from llamagym_tui.engine.model import lean
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
@@ -62,6 +63,13 @@ def loop_of(agent: Agent) -> LlamaGymLoop:
     """The loop behind an agent with a model: its batch, slots and learner."""
     assert agent._loop is not None
     return agent._loop
+
+
+@pytest.fixture(params=["lean", "general"])
+def either_path(request, monkeypatch) -> None:
+    """Models of the Llama family take the lean path in one run of a test, and that of any model in another."""
+    if request.param == "general":
+        monkeypatch.setattr(lean, "FAMILY", frozenset())
 
 
 @pytest.fixture

@@ -108,6 +108,7 @@ def mixed_batch(policy) -> list[Trajectory]:
     return batch
 
 
+@pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("turns_a_step", [1000, 3])
 def test_the_gradient_of_an_update_is_that_of_the_loss_written_down_row_by_row(make_policy, turns_a_step):
     policy = make_policy(temperature=0.7)
@@ -140,6 +141,7 @@ def test_values_are_clipped_around_what_they_were_when_sampled(make_policy):
     assert_gradient(policy.model.v_head, 0.5 * torch.stack(errors).mean())
 
 
+@pytest.mark.usefixtures("either_path")
 def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_computation_that_shares_nothing(
     make_policy, monkeypatch
 ):
@@ -168,6 +170,7 @@ def test_rows_that_are_equal_are_computed_once_and_have_the_gradient_of_the_comp
     assert float((found - gradient).norm() / gradient.norm()) < 1e-5
 
 
+@pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("kl_form", ["reward", "loss"])
 def test_with_token_credit_the_gradient_is_that_of_the_loss_written_down_token_by_token(make_policy, kl_form):
     policy = make_policy(temperature=0.7)
@@ -494,6 +497,7 @@ def test_policy_and_value_head_are_clipped_each_and_the_figure_is_the_norm_befor
         assert norms.norm().item() == pytest.approx(1e-3, rel=1e-2)
 
 
+@pytest.mark.usefixtures("either_path")
 @pytest.mark.parametrize("normalization", ["sum", "token", "word"])
 def test_in_score_mode_the_gradient_is_that_of_the_softmax_over_scores_written_down(make_policy, normalization):
     replies = ['{"action": 0}', 'I say: {"action": 1}', "pass"]
