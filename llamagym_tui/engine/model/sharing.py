@@ -86,10 +86,8 @@ def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
     whole = backbone.encode_whole([[*prefix, *(tree.ids[column] for column in path)] for path in paths])
     rows, positions = torch.tensor([of_row[column] for column in columns.tolist()]).T
     weights = [weight for weight in backbone.lm.parameters() if weight.requires_grad]
-    ours, theirs = (
-        _with_gradients(encoded, *at, weights)
-        for encoded, *at in ((flat, torch.zeros_like(columns), columns), (whole, rows, positions))
-    )
+    ours = _with_gradients(flat, torch.zeros_like(columns), columns, weights)
+    theirs = _with_gradients(whole, rows, positions, weights)
     largest = max(float(each.abs().max()) for each in theirs)
     return max(
         float((one - other).abs().max()) / max(float(other.abs().max()), SMALL * largest)
