@@ -18,6 +18,7 @@ class BlackjackAgent(Agent):
     action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "h": 1}
     baselines: ClassVar[Mapping[str, float]] = {"random": -0.396, "optimal": -0.0466}
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
+    return_unit = "chips a hand"
 
     def get_system_prompt(self) -> str:
         return (
@@ -29,6 +30,12 @@ class BlackjackAgent(Agent):
         total, dealer, ace = (int(part) for part in observation)
         shown = "ace" if dealer == 1 else dealer
         return f"Your total: {total}. Usable ace: {'yes' if ace else 'no'}. Dealer shows: {shown}."
+
+    def describe_return(self, mean: float) -> str:
+        """Chips in 100 hands; the baselines are losses."""
+        chips, known = round(100 * mean), self.baselines
+        of = f" (random {-100 * known['random']:.0f}, best {-100 * known['optimal']:.0f})" if known else ""
+        return f"{'wins' if chips > 0 else 'loses'} {abs(chips)} chip{'s' * (abs(chips) != 1)} in 100 hands{of}"
 
     def draw(self, observation: Any) -> str:
         """The dealer's two cards, one of them face down, and the player's total: single cards are not observed."""
@@ -73,7 +80,7 @@ class BlackjackAgent(Agent):
             totals = range(21, lowest - 1, -1)
             hands = [[(total, card, ace) for card in dealer] for total in totals]
             panels.append(Panel(title, [str(total) for total in totals], cards, hands, "your total", "dealer shows"))
-        return PolicyMap(panels, action=1)
+        return PolicyMap(panels, action=1, like="the book", noun="hands")
 
 
 def _hand(cards: Sequence[int]) -> str:

@@ -27,6 +27,7 @@ class CartPoleAgent(Agent):
     action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1}
     baselines: ClassVar[Mapping[str, float]] = {"random": 22.0, "expert": 500.0}
     """Mean returns; ``python -m benchmarks.world_baselines cart_pole`` measures them."""
+    return_unit = "steps"
     run_settings: ClassVar[Mapping[str, Any]] = {"ppo.entropy_coef": 0.01, "ppo.entropy_coef_final": 0.01}
     """An action earns little more than the other one here: the usual bonus keeps the policy near to random."""
 
@@ -38,6 +39,9 @@ class CartPoleAgent(Agent):
 
     def format_observation(self, observation: Any) -> str:
         return f"{named_levels(NUMBERS, observation, RANGES).capitalize()}."
+
+    def describe_return(self, mean: float) -> str:
+        return super().describe_return(mean).replace("earns", "keeps the pole up for", 1)
 
     def draw(self, observation: Any) -> str:
         """The cart on its track, the pole's angle four times as large."""

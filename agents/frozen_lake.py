@@ -87,6 +87,11 @@ class FrozenLakeAgent(Agent):
         ]
         return f"You are at row {here.row}, column {here.column}: {', '.join(around)}."
 
+    def describe_return(self, mean: float) -> str:
+        """Every hundredth that is returned is an episode in a hundred."""
+        known = ", ".join(f"{name} {100 * value:.0f}" for name, value in self.baselines.items())
+        return f"reaches the goal in {100 * mean:.0f} of 100 episodes{f' ({known})' if known else ''}"
+
     def draw(self, observation: Any) -> str:
         """The lake, the walker's field in brackets: S start, · ice, O hole, G goal."""
         here = self.lake.field(observation)

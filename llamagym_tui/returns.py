@@ -38,6 +38,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def with_unit(figure: str, unit: str) -> str:
+    """A figure and what it counts, where that has a name."""
+    return f"{figure} {unit}" if unit else figure
+
+
 def margin(stderr: float) -> float:
     """What every ± shows: half the width of a mean's 95 % confidence interval, from its standard error."""
     return NORMAL * stderr

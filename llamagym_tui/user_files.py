@@ -28,6 +28,8 @@ class Preferences(Struct, frozen=True, kw_only=True):
     """Name of a theme. None: the app's own."""
     drawing: bool | None = None
     """Whether the watched state is drawn. None: where there is room next to the conversation."""
+    all_figures: bool = False
+    """Whether all figures of a run are shown, and not only three."""
 
 
 def _folder(kind: Literal["data", "cache", "config"]) -> Path:

@@ -10,7 +10,7 @@ import math
 import queue
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -24,11 +24,12 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error
+from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 
 if TYPE_CHECKING:
+    from llamagym_tui.trainer.rollout.evaluation import Evaluation
     from llamagym_tui.trainer.run import Run
 
 Kind = TypeVar("Kind", bound=events.Event)
@@ -62,9 +63,6 @@ def evaluate(
     *,
     episodes: int,
     greedy: bool,
-    quantization: Quantization | None = None,
-    env: dict[str, Any] | None = None,
-    own: dict[str, Any] | None = None,
     json_output: bool = False,
     debug: bool = False,
     **settings: Any,
@@ -72,36 +70,37 @@ def evaluate(
     """Measure the mean return of a model on an agent, and print it on stdout.
 
     Args:
-        model: registry name, hub id, local path, or a run folder.
         greedy: take the most probable token instead of sampling.
-        quantization: bits of the weights. None: of a run folder, as it was trained; else none.
-        env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
-        own: settings that the agent names for its runs, where the model is of no run.
         debug: leave stderr to the libraries too.
-        settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
-            `history`): of a run folder, as at its end if it has the same agent; else the agent's.
+        settings: of `evaluated_config`.
     Returns:
         The exit code, 0.
     Raises:
         LlamaGymError: agent or model do not load, or the environment failed.
     """
+    config = evaluated_config(agent_spec, model, **settings)
+    with quiet_progress(debug, episodes) as progress:
+        player = Player(config, progress)
+        found = player.play(episodes, greedy, progress.evaluated)
+    figures = {"agent": catalog.agent_name(agent_spec), "model": model, **msgspec.to_builtins(found)}
+    del figures["is_complete"]
+    figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
+    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy, player.agent.return_unit))
+    return 0
+
+
+@contextmanager
+def quiet_progress(debug: bool, episodes: int | None = None) -> Iterator[Progress]:
+    """Progress on stderr, while what libraries print goes nowhere; to stderr too, if `debug`."""
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
-    known = _settings_of(agent_spec, model, quantization, own or {})
-    given = {name: value for name, value in settings.items() if value is not None}
-    config = validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given))
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
         progress_on(terminal, episodes=episodes) as progress,
     ):
-        found = _evaluated(config, episodes, greedy, progress)
-    figures = {"agent": catalog.agent_name(agent_spec), "model": model, **msgspec.to_builtins(found)}
-    del figures["is_complete"]
-    figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
-    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy))
-    return 0
+        yield progress
 
 
 class _Summary:
@@ -249,28 +248,80 @@ def _failure(config: RunConfig, run: Run | None, message: str) -> dict[str, Any]
     }
 
 
-def _evaluated(config: RunConfig, episodes: int, greedy: bool, progress: Progress) -> Any:
-    """The engine's ``Evaluation``."""
-    from llamagym_tui.trainer.builders import Builders
+class Player:
+    """A policy that is evaluated, under a prompt."""
 
-    builders = Builders(config)
-    progress.show("loading the model")
-    agent = builders.agent()
-    builders.preflight(agent, learns=False)
-    loaded = builders.model()
-    policy = builders.policy(agent, loaded)
-    builders.threads(policy, loaded)
-    prompt = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-    return builders.evaluate(
-        agent,
-        policy,
-        episodes=episodes,
-        greedy=greedy,
-        system_prompt=prompt,
-        should_stop=lambda: False,
-        progress=progress.evaluated,
-        warn=lambda sentence: progress.notify(f"warning: {sentence}"),
-    )
+    policy: Any
+
+    def __init__(self, config: RunConfig, progress: Progress, other: Player | None = None) -> None:
+        """Load what a configuration names; of the `other` player the model, if it is the same."""
+        from llamagym_tui.trainer.builders import Builders
+
+        self._builders = builders = Builders(config)
+        self.config, self._progress, self.agent = config, progress, builders.agent()
+        if other is not None and other.config.model == config.model:
+            self.policy = other.policy
+        else:
+            progress.show("loading the model")
+            builders.preflight(self.agent, learns=False)
+            loaded = builders.model()
+            self.policy = builders.policy(self.agent, loaded)
+            builders.threads(self.policy, loaded)
+        self.prompt = self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
+
+    def play(
+        self,
+        episodes: int,
+        greedy: bool,
+        shown: Callable[[int], None] = lambda done: None,
+        *,
+        seed: int = 0,
+        **more: Any,
+    ) -> Evaluation:
+        """Episodes on a seed that is counted from the configuration's; `more` is of ``Builders.evaluate``."""
+        from llamagym_tui.trainer.builders import Builders
+
+        self.policy.generation = self.config.generation
+        other = msgspec.structs.replace(self.config, seed=self.config.seed + seed)
+        return (Builders(other) if seed else self._builders).evaluate(
+            self.agent,
+            self.policy,
+            episodes=episodes,
+            greedy=greedy,
+            system_prompt=self.prompt,
+            should_stop=lambda: False,
+            progress=shown,
+            warn=lambda sentence: self._progress.notify(f"warning: {sentence}"),
+            **more,
+        )
+
+
+def evaluated_config(
+    agent_spec: str,
+    model: str,
+    *,
+    quantization: Quantization | None = None,
+    env: dict[str, Any] | None = None,
+    own: dict[str, Any] | None = None,
+    temperature: float | None = None,
+    **settings: Any,
+) -> RunConfig:
+    """Settings to evaluate a model by.
+
+    Args:
+        model: registry name, hub id, local path, or a run folder.
+        quantization: bits of the weights. None: of a run folder, as it was trained; else none.
+        env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
+        own: settings that the agent names for its runs, where the model is of no run.
+        temperature: of sampling. None: a run's, or the model's.
+        settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
+            `history`): of a run folder, as at its end if it has the same agent; else the agent's.
+    """
+    known = _settings_of(agent_spec, model, quantization, own or {})
+    given = {name: value for name, value in settings.items() if value is not None}
+    if temperature is not None:
+        given["generation"] = msgspec.structs.replace(known.generation, temperature=temperature)
+    return validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given))
 
 
 def _settings_of(agent_spec: str, model: str, quantization: Quantization | None, own: dict[str, Any]) -> RunConfig:
@@ -305,10 +356,10 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     )
 
 
-def _evaluation_sentence(found: Any, greedy: bool) -> str:
+def _evaluation_sentence(found: Evaluation, greedy: bool, unit: str) -> str:
     mean = return_text(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
     return (
-        f"Mean return {mean} over {counted(found.episodes, 'episode')}, "
+        f"Mean return {with_unit(mean, unit)} over {counted(found.episodes, 'episode')}, "
         f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
         f"{found.elapsed_s:.0f} s."
     )

@@ -235,30 +235,83 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
+    spec, name, settings = _evaluated(agent, **options, seed=seed, n_envs=envs)
+    from llamagym_tui.cli import headless
+
+    raise typer.Exit(
+        headless.evaluate(
+            spec, name, episodes=episodes, greedy=greedy, **settings, json_output=json_output, debug=debug
+        )
+    )
+
+
+def _evaluated(
+    agent: str,
+    *,
+    model: str | None,
+    env: list[str] | None,
+    prompt_file: Path | None,
+    history: str | None,
+    device: str | None,
+    threads: str | None,
+    **settings: Any,
+) -> tuple[str, str, dict[str, Any]]:
+    """Agent, model and settings of an evaluation."""
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.setup import catalog, run_config
 
-    env = run_config.env_kwargs(options["env"])
-    own = run_config.with_own_settings(catalog.find_agent(agent, env), {})
-    name = run_config.checked_model(options["model"] or BUNDLED)
-    system_prompt, threads = run_config.prompt_text(options["prompt_file"]), run_config.thread_count(options["threads"])
-    history = run_config.turns_in_prompt(options["history"])
-    from llamagym_tui.cli import headless
-
-    code = headless.evaluate(
+    kwargs = run_config.env_kwargs(env)
+    return (
         catalog.absolute_spec(agent),
-        name,
-        episodes=episodes,
-        greedy=greedy,
-        seed=seed,
-        n_envs=envs,
-        device=options["device"] or "auto",
-        quantization=options["quantization"],
-        threads=threads,
-        system_prompt=system_prompt,
-        env=env,
-        history=history,
-        own=own,
+        run_config.checked_model(model or BUNDLED),
+        {
+            **settings,
+            "device": device or "auto",
+            "threads": run_config.thread_count(threads),
+            "system_prompt": run_config.prompt_text(prompt_file),
+            "env": kwargs,
+            "history": run_config.turns_in_prompt(history),
+            "own": run_config.with_own_settings(catalog.find_agent(agent, kwargs), {}),
+        },
+    )
+
+
+@app.command()
+@takes(MODEL_OPTIONS)
+def compare(
+    agent: Agent,
+    b_model: Annotated[str | None, typer.Option(help="B's model or run folder. Not given: A's.")] = None,
+    b_prompt_file: Annotated[Path | None, typer.Option(help="B's system prompt. Not given: A's.")] = None,
+    b_temperature: Annotated[float | None, typer.Option(min=0.01, help="B's; replies are sampled then.")] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
+    greedy: Annotated[
+        bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
+    ] = True,
+    envs: Annotated[int, typer.Option(min=1, help="Environments stepped together.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Of environments and sampling.")] = 0,
+    json_output: Json = False,
+    debug: Debug = False,
+    **options: Any,
+) -> None:
+    """Compare two models, prompts or temperatures, A and B, on the same episodes."""
+    from llamagym_tui.cli.comparison import compare
+    from llamagym_tui.cli.headless import evaluated_config
+
+    changes = {"model": b_model, "prompt_file": b_prompt_file}
+    b_options = options | {name: value for name, value in changes.items() if value is not None}
+    configs = []
+    for given, degrees in ((options, None), (b_options, b_temperature)):
+        spec, name, settings = _evaluated(agent, **given, seed=seed, n_envs=envs)
+        configs.append(evaluated_config(spec, name, **settings, temperature=degrees))
+    code = compare(
+        (configs[0], configs[1]),
+        greedy=greedy and b_temperature is None,
+        half_width=half_width,
+        most=episodes,
         json_output=json_output,
         debug=debug,
     )

@@ -16,6 +16,8 @@ from llamagym_tui.game.agent_base import AgentBase
 Info = Mapping[str, Any]
 """What an environment adds to an observation."""
 NO_INFO: Info = MappingProxyType({})
+MOST_DESCRIBED = 200
+"""Characters of what an agent calls a return."""
 MOST_STEPS = 1_000_000
 """Of the environment that one action is taken to last."""
 
@@ -39,6 +41,15 @@ def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
     """The user message of a state."""
     return _called(agent.format_observation, observation, info=info)
+
+
+def described_return(agent: AgentBase, mean: float) -> str:
+    """A mean return in the agent's words, on one line; empty where its code fails."""
+    try:
+        words = " ".join(agent.describe_return(mean).split())
+    except Exception:  # a user's own code
+        return ""
+    return words[:MOST_DESCRIBED].encode(errors="replace").decode()  # lone surrogates are no characters
 
 
 def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:

@@ -44,3 +44,7 @@ class PolicyMap(NamedTuple):
     best: Callable[[Any], Collection[int]] | None = None
     """All best actions on an observation. None: the one of `Agent.expert`, if there is one; it is called the expert's
     unless the agent has a baseline named ``optimal``."""
+    like: str = ""
+    """Who plays so, for people: ``the book``; empty: the expert, or optimal play."""
+    noun: str = ""
+    """What the states are: ``hands``; empty: states."""

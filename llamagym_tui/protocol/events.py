@@ -65,6 +65,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     action_names: list[str]
     baselines: dict[str, float]
     """Published mean returns by name, for reference lines."""
+    return_unit: str = ""
+    """What returns count, as it is said after a figure; empty: they have no unit."""
     parameters: int
     """Parameters of the model, value head excluded."""
     trainable: int
@@ -293,6 +295,10 @@ class PolicyMapLaidOut(Event, frozen=True, kw_only=True):
     """The action whose probability is a heat map. None: the most probable action is shown."""
     best_is_experts: bool = False
     """Whether the best actions of the cells are only the expert's, which need not be optimal."""
+    like: str = ""
+    """Who plays so, for people; empty: the expert, or optimal play."""
+    noun: str = ""
+    """What the states are, for people; empty: states."""
 
 
 class PolicyMapped(Event, frozen=True, kw_only=True):
@@ -353,6 +359,8 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Episodes since the run began that failed, by their environment or agent, and count in nothing else."""
     episodes_per_s: float
     """Over about the last ten seconds, updates included."""
+    words: str = ""
+    """The agent's own, on the mean return of the last 1,000 episodes of this mode and prompt; empty: as before."""
 
 
 class UpdateStats(Struct, frozen=True, kw_only=True):

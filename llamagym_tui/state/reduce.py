@@ -12,7 +12,7 @@ from msgspec import structs
 from llamagym_tui.config import FINAL, RunConfig, flat, with_measured
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.returns import RECENT, counted, evaluated_return
+from llamagym_tui.returns import RECENT, counted, evaluated_return, with_unit
 from llamagym_tui.state import prompts
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
@@ -104,7 +104,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EvaluationFinished():
             evaluations = (*state.evaluations, event)[-MAX_EVALUATIONS:]
             evaluated = _after(state, event, "pending", "warm_start", evaluations=evaluations)
-            return _noted(evaluated, _evaluation_text(event) + prompts.played_by(event, state.prompts))
+            return _noted(
+                evaluated, _evaluation_text(event, state.return_unit) + prompts.played_by(event, state.prompts)
+            )
         case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
             note = clipped(event.why) or note
@@ -270,6 +272,7 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
         state,
         returns=state.returns.counted(event.returns, event.episodes),
         recent=(*state.recent, *event.returns)[-RECENT:] if is_present else state.recent,
+        described=clipped(event.words) or state.described if is_present else state.described,
         play=state.play.counted(event, state.manner, state.updates) if is_of_prompt else state.play,
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
@@ -341,7 +344,9 @@ def _ended(state: RunState) -> RunState:
     )
 
 
-def _evaluation_text(event: events.EvaluationFinished) -> str:
+def _evaluation_text(event: events.EvaluationFinished, unit: str) -> str:
     mean, how = evaluated_return(event), "greedy" if event.greedy else "sampled"
     within = f"; 95 % interval {mean.interval_text}" if mean.episodes > 1 else ""
-    return f"Evaluation: mean return {mean.text} over {counted(mean.episodes, f'{how} episode')}{within}"
+    return (
+        f"Evaluation: mean return {with_unit(mean.text, unit)} over {counted(mean.episodes, f'{how} episode')}{within}"
+    )

@@ -90,6 +90,8 @@ class RunState:
     returns: ReturnSeries = field(default_factory=ReturnSeries)
     recent: tuple[float, ...] = ()
     """Last returns of the present mode and prompt, at most `RECENT`."""
+    described: str = ""
+    """Their mean in the agent's words; empty: not known yet, or not in an older log."""
     play: PlayCounts = field(default_factory=PlayCounts)
     marks: tuple[Mark, ...] = ()
     updates: int = 0
@@ -157,6 +159,10 @@ class RunState:
         now = {name: self.settings.get(f"generation.{name}", getattr(generation, name)) for name in names}
         rule = str(now["policy"]) + (f" {now['normalization']}" if now["policy"] == "score" else "")
         return Manner(self.prompt_version, float(now["temperature"]), f"{rule}, {now['max_new_tokens']} tokens")
+
+    @property
+    def return_unit(self) -> str:
+        return self.run.return_unit if self.run else ""
 
     @property
     def recent_mean(self) -> MeanReturn | None:

@@ -19,7 +19,7 @@ from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
-VERSION = 3
+VERSION = 4
 """Raised with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -31,6 +31,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     offset: int = 0
     """Bytes of the events that it was made of."""
     baselines: dict[str, float] = field(default_factory=dict)
+    return_unit: str = ""
     episodes: int = 0
     updates: int = 0
     played_s: float = 0.0
@@ -107,7 +108,8 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
     match event:
         case events.RunStarted():
             before = summary.episodes if event.episodes is None else event.episodes
-            return replace(summary, baselines=event.baselines, changes={}, ending="open", episodes=before)
+            known = {"baselines": event.baselines, "return_unit": event.return_unit}
+            return replace(summary, **known, changes={}, ending="open", episodes=before)
         case events.EpisodesCounted():
             returns = summary.returns.counted(event.returns, event.episodes)
             return replace(summary, episodes=event.episodes, returns=returns)

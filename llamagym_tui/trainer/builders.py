@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llamagym_tui.engine.model.loading import LoadedModel
     from llamagym_tui.engine.policy.policy import Policy
     from llamagym_tui.trainer.rollout.env_process import ParallelMaker
+    from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
     from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -168,6 +169,7 @@ class Builders:
         progress: Callable[[int], None],
         warn: Callable[[str], None] = lambda sentence: None,
         limit_s: float | None = None,
+        ended: list[EndedEpisode] | None = None,
     ) -> Evaluation:
         """Episodes in environments of their own, on seeds that training does not see."""
         from llamagym_tui.trainer.rollout.evaluation import evaluate
@@ -187,6 +189,7 @@ class Builders:
             warn=warn,
             progress=progress,
             make_env=self.make_env(agent),
+            ended=ended,
         )
 
     def warm_start(

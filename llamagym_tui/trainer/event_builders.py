@@ -32,6 +32,7 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         prompt_version=parts.rollout.prompt_version,
         action_names=list(agent.action_names),
         baselines=dict(agent.baselines),
+        return_unit=agent.return_unit,
         parameters=loaded.parameters,
         trainable=loaded.trainable,
         device=str(loaded.device),

@@ -22,6 +22,7 @@ from llamagym_tui.config import (
     with_measured,
 )
 from llamagym_tui.errors import ConfigError, EnvError, RunStoreError
+from llamagym_tui.game.observed import described_return
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer import event_builders
 from llamagym_tui.trainer.checkpoints import Checkpoints, Counters
@@ -63,7 +64,9 @@ class Run:
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
         self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
-        self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, start.recent_returns)
+        self._episode_counter = EpisodeCounter(
+            self.stopwatch, clock, start.episodes, start.recent_returns, partial(described_return, parts.agent)
+        )
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
         self._monitor = CollapseMonitor()
         self._verdict = Verdict()

@@ -16,12 +16,12 @@ from textual.widgets import Checkbox, Input, Static
 from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, evaluated_return, signed
+from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
-from llamagym_tui.state.prompts import Versions, played_by
+from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000
@@ -84,7 +84,7 @@ class EvaluationDialog(ModalScreen[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
-        results = [evaluation_line(found, state.prompts) for found in reversed(state.evaluations)]
+        results = [evaluation_line(found, state) for found in reversed(state.evaluations)]
         known = baselines(state)
         if known and results:
             lines = " · ".join(f"{name} {plain(value)}" for name, value in known.items())
@@ -143,11 +143,11 @@ def interval(mean: MeanReturn) -> str:
     return f"{signed(mean.mean)}, 95 % interval {mean.interval_text}" if mean.episodes > 1 else mean.text
 
 
-def evaluation_line(found: EvaluationFinished, versions: Versions) -> Content:
+def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
     how = "greedy" if found.greedy else "sampled"
     return Content.assemble(
-        (interval(evaluated_return(found)), "bold"),
+        (with_unit(interval(evaluated_return(found)), one_line(state.return_unit)), "bold"),
         (f"  {found.episodes:,} {how} in {seconds(found.elapsed_s, 1)}", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
-        (played_by(found, versions, lead="\n  "), ASIDE),
+        (played_by(found, state.prompts, lead="\n  "), ASIDE),
     )

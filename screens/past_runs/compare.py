@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, signed, thinned
+from llamagym_tui.returns import evaluated_return, signed, thinned, with_unit
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
@@ -108,7 +108,7 @@ class CompareScreen(Screen[None]):
         configs = [row.info.config for row in self._rows]
         results = {
             "": NAMES,
-            "return at the end": (_signed(first.mean_return), _signed(second.mean_return)),
+            "return at the end": (_at_end(first), _at_end(second)),
             EVALUATED: (_evaluated(first), _evaluated(second)),
             "played": (played_text(first), played_text(second)),
         }
@@ -136,9 +136,11 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _signed(value: float | None) -> str:
-    return "none" if value is None else signed(value)
+def _at_end(summary: RunSummary) -> str:
+    mean = summary.mean_return
+    return "none" if mean is None else with_unit(signed(mean), summary.return_unit)
 
 
 def _evaluated(summary: RunSummary) -> str:
-    return "not evaluated" if summary.evaluation is None else evaluated_return(summary.evaluation).text
+    found = summary.evaluation
+    return "not evaluated" if found is None else with_unit(evaluated_return(found).text, summary.return_unit)

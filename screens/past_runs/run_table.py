@@ -43,6 +43,12 @@ class RunRow:
         return PurePath(spec).name if "/" in spec or "\\" in spec else spec
 
     @property
+    def game(self) -> str:
+        """What is played, with what was set of its environment: returns of one game can be compared."""
+        env = ", ".join(f"{name}={value}" for name, value in sorted(self.info.config.env.items()))
+        return f"{self.agent} ({env})" if env else self.agent
+
+    @property
     def ending(self) -> str:
         if self.info.is_running:
             return "running"

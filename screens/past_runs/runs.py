@@ -145,7 +145,12 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).focus()
 
     def action_compare(self) -> None:
-        if pair := self._pair():
+        if (pair := self._pair()) is None:
+            return
+        first, second = (one_line(row.game) for row in pair)
+        if first != second:  # their returns have no axis in common
+            self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
+        else:
             self.post_message(self.CompareRequested(*pair))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:

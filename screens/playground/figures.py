@@ -4,14 +4,18 @@ from typing import NamedTuple
 
 from textual.content import Content
 
-from llamagym_tui.protocol.events import UpdateStats
+from llamagym_tui.protocol.events import PolicyMapped, UpdateStats
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import smoothing_window
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 
 RETURN = "return ±95%"
 """The name of a mean return, with what its ± is."""
+ALL = "-all-figures"
+"""Class of a screen that shows all of them; without it, three."""
 NAME = "$foreground 60%"
 VALUE = "bold"
 LEAST_CURVE = 8
@@ -55,11 +59,42 @@ def return_name(state: RunState) -> str:
     return RETURN if state.recent_mean is not None and state.recent_mean.episodes > 1 else "return"
 
 
+def _few(figures: list[Figure]) -> Figure:
+    """The one of PPO's figures that needs no explanation."""
+    return next(figure for figure in figures if figure.name == "parse fail")
+
+
+class FirstSight(StateText):
+    """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
+
+    DEFAULT_CSS = "FirstSight { display: none; height: auto; max-height: 3; &.-known { display: block; } }"
+    _counted: tuple[PolicyMapped, str] | None = None
+    """A map, and its words."""
+
+    def show(self, state: RunState) -> None:
+        self.set_class(bool(state.described), "-known")
+        if (state.described, state.mapped) != (self.state.described, self.state.mapped):
+            self.refresh(layout=True)  # it may take another number of lines
+        self.state = state
+
+    def content_at(self, width: int) -> Content:
+        texts = [one_line(self.state.described), self._agreement()]
+        return Content("; ".join(text for text in texts if text))
+
+    def _agreement(self) -> str:
+        layout, mapped = self.state.map_layout, self.state.mapped
+        if layout is None or mapped is None:
+            return ""
+        if self._counted is None or self._counted[0] is not mapped:
+            self._counted = mapped, MappedPolicy(layout, mapped).words
+        return self._counted[1]
+
+
 class FiguresColumn(StateText):
     """Figures in two columns, for the side of a wide terminal."""
 
     def content_at(self, width: int) -> Content:
-        """Mean return over the whole width, PPO's figures two in a row."""
+        """Mean return over the whole width, PPO's figures two in a row; of those only one, where few are wanted."""
         state = self.state
         mean = state.recent_mean
         over = f" over {mean.episodes:,}" if mean else ""
@@ -70,6 +105,8 @@ class FiguresColumn(StateText):
             return Content("\n").join([*rows, Content.styled("no PPO update yet", NAME)])
         rows[0:0] = [Content.assemble((f"{'update':<12}", NAME), (f"{state.updates:,}", VALUE))]
         figures = ppo_figures(state.stats)
+        if not self.screen.has_class(ALL):
+            return Content("\n").join([*rows, self._cell(_few(figures), width)])
         half = width // 2
         for left, right in zip(figures[::2], figures[1::2], strict=True):
             rows.append(self._cell(left, half) + self._cell(right, width - half))
@@ -107,7 +144,9 @@ class FiguresStrip(StateText):
         state = self.state
         figures = [Figure("dropped", f"{state.dropped:,}")] if state.dropped else []
         if state.stats is not None:
-            figures = [Figure("update", f"{state.updates:,}"), *figures, *ppo_figures(state.stats)]
+            measured = ppo_figures(state.stats)
+            measured = measured if self.screen.has_class(ALL) else [_few(measured)]
+            figures = [Figure("update", f"{state.updates:,}"), *figures, *measured]
         cells = [Content.assemble((f"{figure.name} ", NAME), (figure.value, VALUE)) for figure in figures]
         if state.stats is None:
             cells.append(Content.styled("no PPO update yet", NAME))

@@ -10,12 +10,13 @@ from llamagym_tui.screens.widgets.key_bar import extra
 
 POLICY_MAP = "What the policy does in each state, and what is best."
 ROLL_BACK = "Back to the last good checkpoint; asks first."
+FIGURES = "All figures next to the curve, or three; so it stays in later runs."
 INSPECT = "The reply you look at, token by token: ratio, clip, alternatives."
 
 HELP_GROUPS = {
     "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
     "Change it": "prompt settings warm_start warm_start.undo",
-    "Look": "metrics policy_map evaluate view inspect runs help",
+    "Look": "metrics figures policy_map evaluate view inspect runs help",
     "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
     "Play": "table wheel demonstrations keep keep_rule",
 }
@@ -43,6 +44,7 @@ KEYS: list[BindingType] = [
     extra("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),
     extra("left_square_bracket", "watch(-1)", "Previous environment", "Watch the one before.", "watch.previous"),
     extra("v", "view", "Drawing", "Show the drawing of the watched state, or hide it.", "view"),
+    extra("a", "figures", "All figures, or three", FIGURES, "figures"),
     extra("x", "watch_next('failure')", "Next failure", "Watch the next reply that names no action.", "watch.failure"),
     extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
     extra("b", "watch_next('best')", "Best episode", "Watch the best episode of the last batch.", "watch.best"),

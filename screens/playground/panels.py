@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from llamagym_tui.screens.playground.banner import Banner
-from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip
+from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip, FirstSight
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import DrawingPlaces, StateDrawing
@@ -26,6 +26,7 @@ class SidePanel(Vertical):
         self._state, self._drawing = state, drawing
 
     def compose(self) -> ComposeResult:
+        yield FirstSight(self._state, id="first-sight")
         yield ReturnChart()
         yield FiguresColumn(self._state, id="figures-column")
         yield ComparisonColumn(self._state, id="comparison-column")
@@ -47,6 +48,7 @@ class Panels(NamedTuple):
     banner: Banner
     watch_line: WatchLine
     side: SidePanel
+    sight: FirstSight
     strip: FiguresStrip
     comparison: ComparisonStrip
     drawing: DrawingPlaces
@@ -57,4 +59,4 @@ def make_panels(state: RunState) -> Panels:
     drawing = DrawingPlaces(state)
     side = SidePanel(state, drawing.side)
     strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
-    return Panels(Banner(), WatchLine(), side, strip, comparison, drawing)
+    return Panels(Banner(), WatchLine(), side, FirstSight(state, id="strip-sight"), strip, comparison, drawing)

@@ -15,6 +15,7 @@ from textual.containers import Container
 from textual.events import Resize, ScreenResume
 from textual.widgets import Input
 
+from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
@@ -61,17 +62,19 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
 
     async def _furnish(self) -> None:
         """Mount what the first frame does without, so that it is there sooner."""
+        from llamagym_tui.screens.playground.figures import ALL
         from llamagym_tui.screens.playground.panels import make_panels
 
         if not self.is_attached:
             return  # It was left at once.
         panels = make_panels(self._state)
+        self.set_class(user_files.load_preferences(user_files.config_dir()).all_figures, ALL)
         with self.app.batch_update():
             # All at once: at each wait the app may be left, and then nothing can be mounted.
             mounted = (
                 self.mount(panels.banner, after="#run-header"),
                 self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0),
-                self.query_one("#body").mount(panels.side, panels.strip, panels.comparison),
+                self.query_one("#body").mount(panels.side, panels.sight, panels.strip, panels.comparison),
             )
             for each in mounted:
                 await each
@@ -97,6 +100,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
         self.query_one(RunHeader).show(state)
         panels.banner.show(state, self._demos_path)
         panels.watch_line.show(state)
+        panels.sight.show(state)
         panels.strip.show(state)
         panels.comparison.show(state)
         panels.side.show(state)

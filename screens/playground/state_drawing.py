@@ -76,13 +76,8 @@ class DrawingPlaces:
         return screen.size.width >= WIDE if self._chosen is None else self._chosen
 
     def choose(self, on: bool) -> None:
-        """Show drawings, or hide them, from now on and in later runs.
-
-        Raises:
-            OSError: that cannot be kept.
-        """
+        """Show drawings, or hide them, from now on."""
         self._chosen = on
-        user_files.keep_preferences(user_files.config_dir(), drawing=on)
 
     def show(self, state: RunState, screen: Screen[None]) -> None:
         # Of a recorded run only what it holds is known; in a live one a drawing may come.

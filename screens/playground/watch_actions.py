@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.screen import Screen
 
+from llamagym_tui import user_files
 from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -78,11 +79,25 @@ class WatchingActions(Screen[None]):
         """Show the drawing of the watched state, or hide it; so it stays in later runs."""
         if self._panels is None:
             return
+        on = not self._panels.drawing.is_on(self)
+        self._panels.drawing.choose(on)
+        self._keep(drawing=on)
+        self.show_drawing()
+
+    def action_figures(self) -> None:
+        """Show all figures, or three; so it stays in later runs."""
+        from llamagym_tui.screens.playground.figures import ALL, FiguresColumn, FiguresStrip
+
+        self.toggle_class(ALL)
+        self._keep(all_figures=self.has_class(ALL))
+        for figures in (*self.query(FiguresColumn), *self.query(FiguresStrip)):
+            figures.refresh(layout=True)
+
+    def _keep(self, **chosen: bool) -> None:
         try:
-            self._panels.drawing.choose(not self._panels.drawing.is_on(self))
+            user_files.keep_preferences(user_files.config_dir(), **chosen)
         except OSError as error:
             self.notify(f"This is not kept for later runs: {error}", severity="warning")
-        self.show_drawing()
 
     def show_drawing(self) -> None:
         """Show the drawing where there is one, and have states drawn while it is wanted."""

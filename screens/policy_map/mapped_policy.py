@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.protocol.policy_map import MapCell
 
 
@@ -63,6 +64,14 @@ class MappedPolicy:
         panels = range(len(self.layout.panels))
         agreeing = [[cell.agrees for spot, cell in self.cells.items() if spot.panel == panel] for panel in panels]
         return [Count(row.count(True), row.count(True) + row.count(False)) for row in agreeing]
+
+    @property
+    def words(self) -> str:
+        """In how many states it acts as is best, for people; empty: nobody knows what is."""
+        layout, (agreeing, states) = self.layout, self.count
+        how = "as the expert does" if layout.best_is_experts else "optimally"
+        how = f"like {one_line(layout.like)}" if layout.like else how
+        return f"plays {how} in {agreeing:,} of {states:,} {one_line(layout.noun) or 'states'}" if states else ""
 
     @property
     def count(self) -> Count:

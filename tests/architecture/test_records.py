@@ -28,7 +28,7 @@ DEFAULTS = {
     "Precision": {"dtype_bytes": 4},
     "ReturnSeries": {"group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
-    "RunSummary": {"ending": "open", "version": 3},
+    "RunSummary": {"ending": "open", "version": 4},
     "Seen": {"lowest_failures": math.inf},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},

@@ -20,6 +20,7 @@ from textual.color import Color
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from llamagym_tui import user_files
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.plot import CHART_S
@@ -38,6 +39,7 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLAMAGYM_TUI_DATA", "data")
     monkeypatch.setenv("LLAMAGYM_TUI_CONFIG", "config")
+    user_files.keep_preferences(Path("config"), all_figures=True)
     for field in (Input, TextArea):
         monkeypatch.setattr(field, "cursor_blink", False, raising=False)
 

@@ -146,6 +146,14 @@ def test_an_evaluation_and_a_mark_name_prompt_and_update():
     assert state.transcript.entries[-1].fact == Notice(note)
 
 
+def test_an_evaluation_has_the_unit_of_its_returns():
+    evaluation = EvaluationFinished(
+        episodes=1, greedy=True, mean_return=43.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    state = reduce(started(structs.replace(fakes.run_started(), return_unit="steps")), evaluation)
+    assert state.transcript.entries[-1].fact == Notice("Evaluation: mean return +43.000 steps over 1 greedy episode")
+
+
 def test_of_an_evaluation_of_one_episode_no_interval_is_told():
     evaluation = EvaluationFinished(
         episodes=1, greedy=False, mean_return=1.0, return_stderr=0.0, parse_failure_rate=0.0, elapsed_s=2.0

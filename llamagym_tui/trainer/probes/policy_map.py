@@ -171,7 +171,13 @@ def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
         raise ValueError(f"a map has 1 to {MOST_STATES:,} states in {MOST_CHARACTERS:,} characters at most")
     is_optimal = policy_map.best is not None or "optimal" in agent.baselines
     return PolicyMapLaidOut(
-        panels=panels, action_names=names, signs=signs, action=policy_map.action, best_is_experts=not is_optimal
+        panels=panels,
+        action_names=names,
+        signs=signs,
+        action=policy_map.action,
+        best_is_experts=not is_optimal,
+        like=str(policy_map.like),
+        noun=str(policy_map.noun),
     )
 
 

@@ -306,6 +306,7 @@ class EnvSlot:
             tuple(self.actions),
             self.is_corrected,
             is_truncated=end == "truncated",
+            number=self.number,
         )
         correction = episode_corrected(self.history) if self.is_corrected else None
         return Ended(trajectory, counted, correction, was_watched)

@@ -34,6 +34,8 @@ class EndedEpisode:
     is_corrected: bool = False
     is_truncated: bool = False
     """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
+    number: int = 0
+    """Index from 0, from which its environment's seed follows."""
 
 
 class Kind(NamedTuple):
@@ -64,11 +66,17 @@ class EpisodeCounter:
     """Ended episodes of a session, in groups that have mode, prompt and policy in common."""
 
     def __init__(
-        self, stopwatch: Stopwatch, clock: Callable[[], float], episodes: int = 0, recent: Sequence[float] = ()
+        self,
+        stopwatch: Stopwatch,
+        clock: Callable[[], float],
+        episodes: int = 0,
+        recent: Sequence[float] = (),
+        describe: Callable[[float], str] = lambda mean: "",
     ) -> None:
         """A counter that goes on from `episodes`, and from the `recent` returns of training.
 
-        The rate is measured by the stopwatch of playing and training, reports are spaced by the clock.
+        `describe` puts a mean return in words. The rate is measured by the stopwatch of playing and training, reports
+        are spaced by the clock.
         """
         self._reported = episodes
         self._stopwatch = stopwatch
@@ -76,6 +84,10 @@ class EpisodeCounter:
         self._reported_at = float("-inf")
         self._waiting: dict[Kind, list[EndedEpisode]] = {}
         self._recent = deque(recent, maxlen=RECENT)
+        self._described: deque[float] = deque(maxlen=RECENT)
+        self._described_of: tuple[Mode, int] | None = None
+        """Mode and prompt of the returns that are described."""
+        self._describe, self._words = describe, ""
         self._marks = deque([(stopwatch.elapsed_s, episodes)])
 
     def add(self, ended: Iterable[EndedEpisode]) -> None:
@@ -127,7 +139,18 @@ class EpisodeCounter:
             truncated=sum(episode.is_truncated for episode in own),
             dropped=dropped,
             episodes_per_s=rate,
+            words=self._new_words(kind, [episode.episode_return for episode in own]),
         )
+
+    def _new_words(self, kind: Kind, returns: list[float]) -> str:
+        """The last returns under a mode and prompt in words; empty where they are those of before."""
+        if self._described_of != kind[:2]:
+            self._described_of, self._words = kind[:2], ""
+            self._described.clear()
+        self._described += returns
+        mean, before = mean_return(self._described), self._words
+        self._words = self._describe(mean.mean) if mean else ""
+        return self._words if self._words != before else ""
 
     def _rate(self, episodes: int) -> float:
         """Episodes per second since about `RATE_WINDOW_S` ago, or since the session began."""

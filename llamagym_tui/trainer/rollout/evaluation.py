@@ -45,6 +45,7 @@ def evaluate(
     warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
     make_env: Callable[[], AnyEnv] | None = None,
+    ended: list[EndedEpisode] | None = None,
 ) -> Evaluation:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
@@ -55,6 +56,7 @@ def evaluate(
         system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
+        ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
@@ -81,7 +83,7 @@ def evaluate(
     rollout.mode = "inference"
     if system_prompt is not None:
         rollout.set_system_prompt(system_prompt, 0)
-    ended: list[EndedEpisode] = []
+    ended = [] if ended is None else ended
     with closing(rollout), policy.evaluation_seed(seed):
         while len(ended) < episodes and not should_stop():
             ended += rollout.step()

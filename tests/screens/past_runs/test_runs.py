@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 from filelock import FileLock
 from textual.pilot import Pilot
@@ -25,7 +27,7 @@ from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, shown, stands_still, until
+from tests.screens.steps import notices, sees, shown, stands_still, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -140,6 +142,34 @@ async def test_two_marked_runs_are_compared():
         assert "n_envs" not in screen
         await pilot.press("escape")
         assert isinstance(app.screen, RunsScreen)
+
+
+@pytest.mark.parametrize("other", [{"agent": "cart_pole"}, {"env": {"sab": True}}])
+async def test_runs_of_different_games_are_not_compared(other: dict[str, Any]):
+    run("earlier", 0)
+    run("later", 60, 12, **other)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: notices(app), "a notice")
+        [notice] = notices(app)
+        assert "blackjack are different games; mark two runs of one." in notice
+        assert isinstance(app.screen, RunsScreen)
+
+
+async def test_returns_that_are_compared_have_their_unit():
+    evaluated = EvaluationFinished(
+        episodes=400, greedy=True, mean_return=-0.063, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0
+    )
+    for at_s, name in enumerate(("earlier", "later")):
+        run(name, at_s, 12, msgspec.structs.replace(fakes.run_started(), return_unit="chips a hand"), evaluated)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c")
+        await sees(pilot, "−0.063 ± 0.059 chips a hand")
+        await until(pilot, lambda: shown(pilot).count("chips a hand") == 4, "the unit of each return")
 
 
 async def test_an_evaluation_is_told_with_its_confidence_interval():

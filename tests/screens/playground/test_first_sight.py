@@ -1,0 +1,67 @@
+"""What is understood at first sight: one line in the agent's words, and three figures or all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from llamagym_tui import user_files
+from llamagym_tui.protocol.events import AnyEvent
+from llamagym_tui.screens.playground.figures import FirstSight
+from tests import fakes
+from tests.screens.conftest import MakeApp
+from tests.screens.map_events import blackjack, lake
+from tests.screens.steps import sees, shown, until, widget_text
+
+WORDS = "loses 6 chips in 100 hands (random 40, best 5)"
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 34), (160, 45)])
+
+
+def newcomer() -> None:
+    user_files.keep_preferences(Path("config"), all_figures=False)
+
+
+def described(run: Iterator[AnyEvent], words: str = WORDS) -> list[AnyEvent]:
+    counted = [replace(event, words=words) for event in fakes.learning(8) if isinstance(event, fakes.EpisodesCounted)]
+    return [*run, *counted, fakes.UpdateFinished(update=2, episodes=1024, stats=fakes.STATS)]
+
+
+@SIZES
+async def test_one_line_says_in_the_agents_words_how_it_plays(make_app: MakeApp, size: tuple[int, int]):
+    newcomer()
+    async with make_app(fakes.FakeClient(described(blackjack(16.5)))).run_test(size=size) as pilot:
+        await sees(pilot, "loses 6 chips")
+        [line] = [each for each in pilot.app.screen.query(FirstSight) if each.size.height]
+        told = " ".join(widget_text(line).split())
+        assert told == f"{WORDS}; plays like the book in 244 of 280 hands"
+
+
+async def test_who_plays_best_is_named_where_the_agent_does_not(make_app: MakeApp):
+    newcomer()
+    async with make_app(fakes.FakeClient(described(lake(), "reaches the goal"))).run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "reaches the goal; plays optimally in 8 of 11 states")
+
+
+@SIZES
+async def test_three_figures_are_shown_or_all_on_one_key_and_so_it_stays(make_app: MakeApp, size: tuple[int, int]):
+    newcomer()
+    async with make_app(fakes.FakeClient(described(blackjack()))).run_test(size=size) as pilot:
+        for figure in ("return ±95%", "update", "parse fail"):
+            await sees(pilot, figure)
+        assert "KL ref" not in shown(pilot)
+        await pilot.press("a")
+        await sees(pilot, "KL ref")
+    async with make_app(fakes.FakeClient(described(blackjack()))).run_test(size=size) as pilot:
+        await sees(pilot, "KL ref")
+        await pilot.press("a")
+        await until(pilot, lambda: "KL ref" not in shown(pilot), "three figures")
+    assert not user_files.load_preferences(Path("config")).all_figures
+
+
+async def test_a_run_of_an_older_log_has_no_line(make_app: MakeApp):
+    async with make_app(fakes.FakeClient(fakes.demo_run())).run_test(size=(120, 34)) as pilot:
+        await sees(pilot, "KL ref")
+        assert not any(each.display for each in pilot.app.screen.query(FirstSight))

@@ -1,0 +1,18 @@
+"""What is reported of the episodes that ended, with their mean return in the agent's words."""
+
+from __future__ import annotations
+
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, EpisodeCounter, Stopwatch
+
+
+def test_the_last_returns_under_a_prompt_are_put_in_words_when_those_are_others():
+    counter = EpisodeCounter(Stopwatch(lambda: 0.0), lambda: 0.0, describe=lambda mean: f"earns {mean:.1f}")
+
+    def words(*returns: float, prompt: int = 1) -> list[str]:
+        counter.add(EndedEpisode(each, 1, 0, "train", prompt, 0) for each in returns)
+        return [event.words for event in counter.take_events(0)]
+
+    assert words(1.0, 0.0) == ["earns 0.5"]
+    assert words(0.5) == [""]
+    assert words(*[0.0] * 999) == ["earns 0.0"]  # of the last 1,000
+    assert words(-1.0, prompt=2) == ["earns -1.0"]
