@@ -134,7 +134,7 @@ async def test_a_persons_table_and_its_hint_follow_the_turn():
         await sees(pilot, "0  take key")
         await pilot.press("ctrl+e")
         await sees(pilot, "policy: take key 50%, go north 50%; expert: take key")
-        await pilot.press("0", "0")
+        await pilot.press("0")
         await sees(pilot, "policy: go north 100%; expert: go north")
         await until(pilot, lambda: "0  take key" not in shown(pilot), "keys of the turn before")
 
