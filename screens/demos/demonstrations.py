@@ -230,7 +230,7 @@ class DemonstrationsScreen(Screen[None]):
         count = sum(bool(row.faults) for row in self._shown)
         faulty = f" · ✗ {count:,} faulty" if count else ""
         other = sum(row.other_prompt for row in self._shown)
-        faulty += f" · ≠ {other:,} under another prompt" if other else ""
+        faulty += f" · ≠ {other:,} other-prompt" if other else ""
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),

@@ -36,12 +36,10 @@ class RunsScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "Mark", id="runs.mark", tooltip="Mark a run, to compare two."),
         Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
+        Binding("x,delete", "delete", "Delete", tooltip="Delete run and model, once confirmed.", id="runs.delete"),
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
         Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
         Binding("n", "name", "Name", tooltip="Give the run a name and, after a colon, a note.", id="runs.name"),
-        Binding(
-            "x,delete", "delete", "Delete", tooltip="Delete the run and its model, once confirmed.", id="runs.delete"
-        ),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]

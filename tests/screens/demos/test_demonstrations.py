@@ -133,7 +133,7 @@ async def test_episodes_under_another_prompt_are_marked_counted_and_filtered(mak
     changed = PromptChanged(prompt_version=2, system_prompt="Hit below 13.")
     async with make_app(fakes.FakeClient([*fakes.opening_events(), changed])).run_test(size=SIZE) as pilot:
         await opened(pilot)
-        await sees(pilot, "4 episodes · ≠ 3 under another prompt")
+        await sees(pilot, "4 episodes · ≠ 3 other-prompt")
         await sees(pilot, "≠ recorded under another system prompt than the present one")
         rows = [line for line in shown(pilot).splitlines() if "2026-01-31 12:00" in line]
         assert [line.strip()[0] for line in rows] == ["≠", "≠", "≠", "4"]
