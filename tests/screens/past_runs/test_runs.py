@@ -291,8 +291,9 @@ async def test_a_run_that_cannot_be_read_says_why():
 
 async def test_names_of_files_and_models_are_literal():
     nasty = " ".join(NASTY[:12])
-    run("nasty", 0, agent=f"{nasty}/a[$a]\x1b[2J日本語.py", model=nasty, checkpoint=True)
-    run("other", 60, model=nasty)
+    agent = f"{nasty}/a[$a]\x1b[2J日本語.py"
+    run("nasty", 0, agent=agent, model=nasty, checkpoint=True)
+    run("other", 60, agent=agent, model=nasty)
     app = home()
     async with app.run_test(size=(120, 34)) as pilot:
         await sees(pilot, "512")
