@@ -4,9 +4,11 @@
     python -m benchmarks.breakdown --threads 2 --set generation.policy=score
 
 Trains from the bundled model with the defaults, without a session. Prints shares of the time, padding among the tokens
-that were computed, and FLOP/s next to the machine's own rate of fp32 matrix products on the same threads. Time and
-FLOPs come from different updates of the same run, because counting takes time; methods are wrapped for the measurement.
-FLOPs are those of matrix products and attention, masked pairs included.
+that were computed, FLOP/s next to the machine's own rate of fp32 matrix products on the same threads, and how many
+tokens rollouts computed over the distinct ones of their batches: those of prompts, replies and admissible replies,
+each after all that stands before it. Time and FLOPs come from different updates of the same run, because counting
+takes time; methods are wrapped for the measurement. FLOPs are those of matrix products and attention, masked pairs
+included.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import Stopwatch, machine
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.forward import Backbone, Encoded
-from llamagym_tui.engine.tokens.token_tree import TreeRows
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows
 
 PHASES = ("rollout", "update", "reference")
 TABLE = {
@@ -99,14 +103,32 @@ def main(
     trained(run, 2, Stopwatch())
     watch = Stopwatch()
     tokens = Tokens(watch, run.loaded.tokenizer.pad_token_id)
+    batches: list[list[Trajectory]] = []
+    take_batch = run.rollout.take_batch
+    run.rollout.take_batch = lambda: batches.append(take_batch()) or batches[-1]
     with tokens.counting():
         episodes = trained(run, updates, watch)
+    run.rollout.take_batch = take_batch
     with FlopCounterMode(display=False, custom_mapping=ATTENTION) as counter:
         flops = Stopwatch(counter.get_total_flops)
         trained(run, COUNTED, flops)
     print_time(watch, episodes)
     print_tokens(tokens)
     print_rates(watch, updates, flops)
+    computed, distinct = tokens.computed["rollout"], sum(distinct_tokens(run.policy, batch) for batch in batches)
+    print(f"rollout: {computed:,} tokens computed, {distinct:,} distinct: {computed / distinct:.2f} times as many")
+
+
+def distinct_tokens(policy: Policy, batch: Sequence[Trajectory]) -> int:
+    """Of all that is read of a batch after its prefixes; the last token of a reply is not."""
+    trees: dict[tuple[int, ...], TokenTree] = {}
+    for segment in (segment for trajectory in batch for segment in trajectory.segments):
+        tree = trees.setdefault(segment.prefix, TokenTree())
+        tree.insert(segment.ids[: segment.turns[-1].end - 1])
+        for turn in segment.turns:
+            for reply in policy.trie_of(turn.actions).replies:
+                tree.insert([*segment.ids[: turn.start], *reply[:-1]])
+    return sum(map(len, trees.values()))
 
 
 def trained(run: BareRun, updates: int, watch: Stopwatch) -> int:

@@ -209,7 +209,7 @@ class LlamaGymLoop:
         if prompt.restart is None and slot.version != self.policy.version:
             prompt = slot.episode.whole_prompt()
         if prompt.restart is not None:
-            self._sampler.restart(index, prompt.restart, alone=prompt.alone)
+            self._sampler.restart(index, prompt.restart)
             slot.version = self.policy.version
         return prompt.ids
 

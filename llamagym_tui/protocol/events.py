@@ -398,7 +398,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     shortened: int = 0
     """Turns in the batch whose prompt left out older ones, as the model reads no more."""
     known_prompts: float = 0.0
-    """Share of the prompts of single turns that needed no forward of their own: equal ones came before."""
+    """Share of the prompts that begin conversations, or follow known ones, that needed no forward of their own."""
     tokens: int
     """Sampled tokens in the batch."""
     tokens_per_s: float

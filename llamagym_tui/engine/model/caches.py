@@ -96,7 +96,7 @@ class RaggedCache(Cache):
     def rows_of(self, conversations: Sequence[int]) -> list[int]:
         return [self._row_of[each] for each in conversations]
 
-    def bring_first(self, conversations: Sequence[int], filled: Tensor) -> list[int]:
+    def bring_first(self, conversations: Sequence[int], filled: Sequence[int], device: torch.device) -> list[int]:
         """Let B conversations have the first B rows; they, in the order of their rows.
 
         `filled` has for each conversation there is, not of these alone, how many columns may be in use.
@@ -105,26 +105,23 @@ class RaggedCache(Cache):
         if beyond := [row for row in rows if row >= len(rows)]:
             free = sorted(set(range(len(rows))).difference(rows))
             moved = [self._in_row[row] for row in beyond + free]
-            width = int(filled[moved].max())
-            there, here = torch.tensor([free + beyond, beyond + free], device=filled.device)
-            for layer in self.layers:
-                if layer.is_initialized:
-                    layer.keys[there, :, :width] = layer.keys[here, :, :width]
-                    layer.values[there, :, :width] = layer.values[here, :, :width]
+            width = max(filled[each] for each in moved)
+            there, here = torch.tensor([free + beyond, beyond + free], device=device)
+            for buffer in self.buffers:
+                buffer[there, :, :width] = buffer[here, :, :width]
             for row, each in zip(free + beyond, moved, strict=True):
                 self._in_row[row], self._row_of[each] = each, row
         return self._in_row[: len(rows)]
 
-    def aim(self, columns: Tensor) -> int:
-        """Set where the next forward writes; the number of columns that it reads.
+    def aim(self, columns: Tensor, width: int) -> None:
+        """Set where the next forward writes, and how many columns it reads.
 
         Args:
             columns: (B, T) position of each new token of the first B rows.
+            width: over all of them.
         """
-        width = int(columns.max()) + 1
         self.reach(width)
         self.target = (torch.arange(len(columns), device=columns.device)[:, None], columns, width)
-        return width
 
     def reach(self, width: int) -> None:
         if width > self.capacity:
@@ -132,15 +129,15 @@ class RaggedCache(Cache):
             for layer in self.layers:
                 layer.reserve(self.capacity)
 
-    def copy(self, conversations: Sequence[int], columns: Tensor, to: Sequence[int], to_columns: Tensor) -> None:
-        """Copy (B, T) columns of B conversations to as many columns of as many others."""
-        rows, to_rows = (
-            torch.tensor(self.rows_of(each), device=columns.device)[:, None] for each in (conversations, to)
-        )
-        for layer in self.layers:
-            assert layer.keys is not None and layer.values is not None
-            layer.keys[to_rows, :, to_columns] = layer.keys[rows, :, columns]
-            layer.values[to_rows, :, to_columns] = layer.values[rows, :, columns]
+    @property
+    def buffers(self) -> list[Tensor]:
+        """Keys and values (rows, H, capacity, D) of every layer that has some."""
+        return [each for layer in self.layers if layer.is_initialized for each in (layer.keys, layer.values)]
+
+    def copy(self, rows: Tensor, columns: Tensor, to_columns: Tensor) -> None:
+        """Copy (N,) columns of rows to as many others of the same rows."""
+        for buffer in self.buffers:
+            buffer[rows, :, to_columns] = buffer[rows, :, columns]
 
     def fill(self, conversation: int, recorded: Cache, length: int) -> None:
         """Write a recorded prefix of `length` columns to the start of a conversation."""

@@ -160,7 +160,8 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
     for step in range(2):
         at = [half + step, end + step]  # one row goes on in the middle of the prefix, over what it holds there
         columns = torch.tensor(at, device=device)[:, None]
-        mask = shared.causal_mask(columns, cache.aim(columns))
+        cache.aim(columns, end + step + 1)
+        mask = shared.causal_mask(columns, end + step + 1)
         encoded = shared.encode(torch.tensor([[ids[place]] for place in at], device=device), columns, mask, cache)
         differences.append(_logprobs(encoded, [0, 1], [0, 0]) - torch.stack([expected[place] for place in at]))
     return float(torch.cat(differences).abs().max().nan_to_num(float("inf")))

@@ -25,8 +25,6 @@ class Prompt(NamedTuple):
     """Prefix to begin the slot with; None: the slot goes on."""
     ids: list[int]
     """Ids that the slot has not seen."""
-    alone: bool = False
-    """Whether the next prompt begins anew whatever the reply is."""
 
 
 class _Exchange(NamedTuple):
@@ -101,7 +99,7 @@ class Episode:
     def whole_prompt(self) -> Prompt:
         """The last prompt from its segment's start, for a slot that does not hold what came before."""
         segment = self.segments[-1]
-        return Prompt(segment.prefix, list(segment.ids), alone=self.history == 0)
+        return Prompt(segment.prefix, list(segment.ids))
 
     def prompt_for(self, observation: str, actions: Actions = None) -> Opening:
         """All ids before the reply to an observation, without adding it."""
@@ -243,5 +241,4 @@ class Episode:
             if tuple(whole[: len(prefix)]) != prefix:
                 prefix = ()
             ids = whole[len(prefix) :]
-        prompt = Prompt(prefix, ids, alone=self.history == 0)
-        return _Next(prompt, Segment(prefix, list(ids)), first, len(prefix) + len(ids))
+        return _Next(Prompt(prefix, ids), Segment(prefix, list(ids)), first, len(prefix) + len(ids))

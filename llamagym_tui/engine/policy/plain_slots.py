@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.policy.slots import Ahead
+from llamagym_tui.engine.model.forward import Backbone, Encoded
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 
@@ -23,18 +22,16 @@ class PlainSlots:
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._ids[slot] = list(prefix)
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         for slot, prompt in zip(slots, prompts, strict=True):
             self._ids[slot] += prompt
-        contexts = [self._ids[slot] for slot in slots]
-        begins = torch.tensor([len(context) for context in contexts], device=self.backbone.device)
-        return Ahead(self.backbone.encode_apart(contexts, trees), trees, begins)
+        return self.backbone.encode_apart([self._ids[slot] for slot in slots], trees)
 
-    def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
-        for slot, tree, path in zip(slots, ahead.trees, paths, strict=True):
+    def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
+        for slot, tree, path in zip(slots, trees, paths, strict=True):
             self._ids[slot] += [tree.ids[node] for node in path]
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
-        ahead = self.prefill(slots, [[token] for token in ids], [TokenTree()] * len(slots))
-        rows = torch.arange(len(slots), device=ahead.begins.device)
-        return ahead.encoded.logits_at(rows, torch.zeros_like(rows))
+        encoded = self.prefill(slots, [[token] for token in ids], [TokenTree()] * len(slots))
+        rows = torch.arange(len(slots), device=self.backbone.device)
+        return encoded.logits_at(rows, torch.zeros_like(rows))

@@ -1,7 +1,7 @@
 """What a forward after a prompt gave, as long as the policy is the same: equal prompts are computed once.
 
 It holds hidden states, for the last token of a prompt and the tree of admissible replies behind it, and no keys or
-values: it serves prompts after whose reply nothing goes on. A reply that leaves the tree needs its prompt computed.
+values: those are in `llamagym_tui.engine.policy.known_tokens`.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from llamagym_tui.engine.model.forward import Encoded
 
 REMEMBERED = 64 * 2**20
 """Bytes held at most; once they are full, all are let go."""
-Key = tuple[object, ...]
+Key = tuple[object, ...] | int
 
 
 class PromptMemory:
@@ -33,7 +33,7 @@ class PromptMemory:
         """One row for each of B prompts.
 
         Args:
-            keys: equal for equal prompts.
+            keys: equal for equal prompts; a number for one that is computed in any case, and not remembered.
             compute: rows for the prompts of these indices, ascending.
         """
         found = {key: self._known[key] for key in keys if key in self._known}
@@ -41,15 +41,19 @@ class PromptMemory:
         for index, key in enumerate(keys):
             if key not in found:
                 new.setdefault(key, index)
-        self._looked_up += len(keys)
+        apart = sum(isinstance(key, int) for key in new)
+        self._looked_up += len(keys) - apart
         self._met += len(keys) - len(new)
         if new:
             made = dict(zip(new, compute(list(new.values())).rows(), strict=True))
-            size = sum(row.bytes for row in made.values())
-            if self._bytes + size > REMEMBERED:
-                self.clear()
-            if size <= REMEMBERED:
-                self._known |= made
-                self._bytes += size
             found |= made
+            self._remember({key: row for key, row in made.items() if not isinstance(key, int)})
         return Encoded.stacked([found[key] for key in keys])
+
+    def _remember(self, made: dict[Key, Encoded]) -> None:
+        size = sum(row.bytes for row in made.values())
+        if self._bytes + size > REMEMBERED:
+            self.clear()
+        if size <= REMEMBERED:
+            self._known |= made
+            self._bytes += size

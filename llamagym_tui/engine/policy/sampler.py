@@ -2,8 +2,8 @@
 
 The admissible replies of a turn are computed ahead, as a tree behind its prompt in the same forward. A reply that
 stays on the tree needs no further forward, one that leaves it is continued token by token. Either way every token is
-drawn from the whole distribution. Where nothing goes on after a reply, equal prompts are computed once for as long as
-the policy is the same.
+drawn from the whole distribution. Conversations that begin with equal prompts are computed once for as long as the
+policy is the same, and stand in slots only from where they part.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.plain_slots import PlainSlots
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.prompt_memory import PromptMemory
-from llamagym_tui.engine.policy.slots import Ahead, Slots
+from llamagym_tui.engine.policy.prompt_memory import Key, PromptMemory
+from llamagym_tui.engine.policy.slots import Slots
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
@@ -49,6 +49,21 @@ class Reply:
     """How the reply was chosen by score; None: it was sampled token by token."""
 
 
+class Ahead(NamedTuple):
+    encoded: Encoded
+    """B rows of 1 + M columns: the prompt's last token, then the nodes of its tree."""
+    trees: Sequence[TokenTree]
+    """Behind each prompt; M is the size of the largest."""
+
+
+class Begun(NamedTuple):
+    """A conversation that is in no slot yet: all of it was found in the memory of prompts."""
+
+    prefix: tuple[int, ...]
+    ids: list[int]
+    """After it."""
+
+
 class Lookahead(NamedTuple):
     """Whether computing admissible replies ahead has been worth it."""
 
@@ -63,25 +78,17 @@ class Sampler:
         self.policy = policy
         self.lookahead = Lookahead()
         self._count = slots
-        self._alone: dict[int, tuple[int, ...]] = {}
-        """Prefixes of the slots whose next reply is their last one; these slots hold nothing."""
+        self._begun: dict[int, Begun] = {}
         self.forget()
         self._version = policy.version
 
-    def restart(self, slot: int, prefix: tuple[int, ...], *, alone: bool = False) -> None:
-        """Begin a conversation in a slot, with a prefix that is computed once per policy version.
-
-        `alone`: for one reply; the slot is begun again before the next one.
-        """
+    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        """Begin a conversation in a slot, with a prefix that is computed once per policy version."""
         if self._version != self.policy.version:
             self._version = self.policy.version
             self._slots.forget()
             self.memory.clear()
-        if alone:
-            self._alone[slot] = prefix
-        else:
-            self._alone.pop(slot, None)
-            self._slots.restart(slot, prefix)
+        self._begun[slot] = Begun(prefix, [])
 
     def forget(self) -> None:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
@@ -111,41 +118,55 @@ class Sampler:
         is_chosen = self.policy.generation.policy == "score"
         tries = tries or [self.policy.trie] * len(slots)
         trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
-        remembers = all(map(len, trees)) and self._alone.keys() >= set(slots)
-        ahead = self._remembered(slots, prompts, trees) if remembers else self._prefilled(slots, prompts, trees)
-        replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
+        encoded, computed = self._encoded(slots, prompts, trees)
+        ahead = Ahead(encoded, trees)
+        replies = [Reply(value=value) for value in self.policy.model.v_head(encoded.hidden[:, 0]).tolist()]
         on_token = on_token or (lambda index, token: None)
         if is_chosen:
             paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
         else:
             paths, astray = self._walk(ahead, replies, greedy, on_token)
-        if not remembers:
-            self._slots.keep(slots, ahead, paths)
-        elif astray:
-            begun = [[*prompts[index], *replies[index].ids[:-1]] for index in astray]
-            self._prefilled([slots[index] for index in astray], begun, [NOTHING] * len(astray))
+        self._slots.keep([slots[i] for i in computed], [trees[i] for i in computed], [paths[i] for i in computed])
+        for index in set(range(len(slots))).difference(computed):
+            self._begun[slots[index]].ids.extend([*prompts[index], *replies[index].ids[: len(paths[index])]])
         while astray:
-            logits = self._slots.append([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
+            logits = self._appended([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
             self.extend(logits, replies, astray, greedy, on_token)
             astray = [index for index in astray if not self._is_done(replies[index])]
         return replies
 
-    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
-        for slot in slots:
-            if slot in self._alone:
-                self._slots.restart(slot, self._alone[slot])
-        return self._slots.prefill(slots, prompts, trees)
-
-    def _remembered(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
-        """The same without keys and values in the slots, and with what was computed before."""
+    def _encoded(
+        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
+    ) -> tuple[Encoded, list[int]]:
+        """What follows each prompt, and the indices of those that were computed for it: these are in their slots."""
+        computed: list[int] = []
 
         def compute(indices: list[int]) -> Encoded:
+            computed.extend(indices)
             among, own = [slots[at] for at in indices], [prompts[at] for at in indices]
-            return self._prefilled(among, own, [trees[at] for at in indices]).encoded
+            return self._prefilled(among, own, [trees[at] for at in indices])
 
-        prefixes = [self._alone[slot] for slot in slots]
-        encoded = self.memory.rows(list(zip(trees, prefixes, map(tuple, prompts), strict=True)), compute)
-        return Ahead(encoded, trees, torch.tensor([len(prompt) for prompt in prompts], device=encoded.hidden.device))
+        def key(slot: int, prompt: Sequence[int], tree: TokenTree) -> Key:
+            begun = self._begun.get(slot)
+            return slot if begun is None else (tree, begun.prefix, (*begun.ids, *prompt))
+
+        return self.memory.rows(list(map(key, slots, prompts, trees)), compute), computed
+
+    def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+        whole = list(prompts)
+        for at, slot in enumerate(slots):
+            if begun := self._begun.pop(slot, None):
+                self._slots.restart(slot, begun.prefix)
+                whole[at] = [*begun.ids, *prompts[at]]
+        return self._slots.prefill(slots, whole, trees)
+
+    def _appended(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
+        """Append one id to each slot; logits (B, V) of what follows."""
+        if self._begun.keys().isdisjoint(slots):
+            return self._slots.append(slots, ids)
+        rows = torch.arange(len(slots), device=self.policy.model.backbone.device)
+        encoded = self._prefilled(slots, [[token] for token in ids], [NOTHING] * len(slots))
+        return encoded.logits_at(rows, torch.zeros_like(rows))
 
     def _trees_ahead(self, tries: Sequence[ActionTrie]) -> list[TokenTree]:
         """What is computed ahead of sampling: the trees that are not too large, or nothing if that is not worth it."""
@@ -164,8 +185,9 @@ class Sampler:
         """Sample along the tree; the path of each reply on it, and the replies that left it unfinished."""
         paths: list[list[int]] = [[] for _ in replies]
         live, astray, nodes = list(range(len(replies))), [], [ROOT] * len(replies)
+        device = ahead.encoded.hidden.device
         while live:
-            at, columns = torch.tensor([(index, nodes[index] + 1) for index in live], device=ahead.begins.device).T
+            at, columns = torch.tensor([(index, nodes[index] + 1) for index in live], device=device).T
             self.extend(ahead.encoded.logits_at(at, columns), replies, live, greedy, on_token)
             going = []
             for index in live:
@@ -217,7 +239,7 @@ class Sampler:
     def _token_logprobs(self, ahead: Ahead, trie: ActionTrie, among: Sequence[int]) -> Tensor:
         """(B, N) log-probability of each of the N tokens of admissible replies, one reply after the other, in the B
         rows that have these."""
-        device = ahead.begins.device
+        device = ahead.encoded.hidden.device
         before = [node for path in trie.paths for node in (ROOT, *path)]
         tokens = torch.tensor([token for reply in trie.replies for token in reply], device=device)
         behind, nodes = torch.tensor(before, device=device) + 1, torch.arange(len(trie.tree) + 1, device=device)

@@ -1,13 +1,12 @@
 """Slots: conversations whose keys and values are kept, each continued with new ids only.
 
-The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots; slots
-that begin with the same prompt are computed once, and those whose prompts differ much in length in forwards of their
-own. Behind each prompt a tree of possible replies may be computed in the same forward; the path of the actual reply is
-kept. Notation: B rows, M nodes of the tree, W columns of the cache.
+The k-th turn costs its own tokens. A system prompt is computed once per policy version and copied into slots, and so
+is what a new conversation has in common with others of the version; those whose prompts differ much in length are
+computed in forwards of their own. Behind each prompt a tree of possible replies may be computed in the same forward;
+the path of the actual reply is kept. Notation: B rows, M nodes of the tree, W columns of the cache.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,38 +15,35 @@ from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
+from llamagym_tui.engine.policy.known_tokens import KnownTokens, Read
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 FORWARD_COST = 256
 """Tokens of padding that a forward of its own is worth: about what its overhead costs a small model."""
 
 
-class Ahead(NamedTuple):
-    encoded: Encoded
-    """B rows of 1 + M columns: the prompt's last token, then the nodes of its tree."""
-    trees: Sequence[TokenTree]
-    """Behind each prompt; M is the size of the largest."""
-    begins: Tensor
-    """(B,) column of the cache at which each reply begins."""
-
-
 class Slots:
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone, self.count = backbone, count
         self._cache = RaggedCache(count, backbone.layers)
-        self._lengths = torch.zeros(count, dtype=torch.long, device=backbone.device)
+        self._lengths = [0] * count
         self._prefix_in: list[tuple[int, ...] | None] = [None] * count
         self._fresh: set[int] = set()
         self._recorded: dict[tuple[int, ...], Cache] = {}
+        self._known = KnownTokens()
+        self._paths: dict[int, Sequence[int]] = {}
+        """Of replies on their trees, whose columns have not been moved to the end of the conversation yet."""
 
     def forget(self) -> None:
-        """Drop the keys and values of prefixes, which older weights computed."""
+        """Drop the keys and values of prefixes and of what followed them, which older weights computed."""
         self._recorded.clear()
+        self._known.clear()
         self._prefix_in = [None] * self.count
 
     @torch.inference_mode()
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         self._lengths[slot] = len(prefix)
+        self._paths.pop(slot, None)
         self._fresh.add(slot)
         if self._prefix_in[slot] == prefix:
             return
@@ -58,79 +54,94 @@ class Slots:
             self._recorded[prefix] = self.backbone.record(prefix)
         self._cache.fill(slot, self._recorded[prefix], len(prefix))
 
-    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Ahead:
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         """Append prompts to slots, and compute a tree behind each; the slots end with their prompts.
 
         Args:
             slots: B distinct slots, ascending.
             prompts: ids that each slot has not seen yet, at least one.
-            trees: of possible replies; may be empty.
+            trees: of M possible replies at most; may be empty.
+        Returns:
+            B rows of 1 + M columns: the prompt's last token, then the nodes of its tree.
         """
-        # Episodes of one environment often begin with the same observation: such prompts are computed once.
-        computed, same_as = self._distinct(slots, prompts, trees)
+        self._settle(slots)
+        rests = [prompt[known:] for prompt, known in zip(prompts, self._take_known(slots, prompts), strict=True)]
         nodes, index_of = max(map(len, trees)), {slot: index for index, slot in enumerate(slots)}
-        filled = self._lengths + max(map(len, prompts)) + nodes
+        most = max(map(len, rests)) + nodes
         parts: list[Encoded] = []
         order: list[int] = []
-        for group in _of_similar_length(computed, prompts):
-            among = self._cache.bring_first([slots[index] for index in group], filled)
+        for group in _of_similar_length(range(len(slots)), rests):
+            among = self._bring_first([slots[index] for index in group], most)
             indices = [index_of[slot] for slot in among]
-            own, behind = [prompts[index] for index in indices], [trees[index] for index in indices]
+            own, behind = [rests[index] for index in indices], [trees[index] for index in indices]
             parts.append(self._forward(among, own, behind, nodes))
+            begun = [(row, index) for row, index in enumerate(indices) if slots[index] in self._fresh]
+            read = [Read(row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun]
+            self._known.add(self._cache, read)
             order += indices
-        place = {index: row for row, index in enumerate(order)}
-        encoded = Encoded.joined(parts, self._indices([place[first] for first in same_as]))
-        self._copy(slots, prompts, same_as, nodes)
-        rows = self._indices(slots)
-        begins = self._lengths[rows] + self._indices([len(prompt) for prompt in prompts])
-        self._lengths[rows] = begins
+        for slot, rest in zip(slots, rests, strict=True):
+            self._lengths[slot] += len(rest)
         self._fresh.difference_update(slots)
-        return Ahead(encoded, trees, begins)
+        return Encoded.joined(parts, self._indices(order).argsort())
 
-    def keep(self, slots: Sequence[int], ahead: Ahead, paths: Sequence[Sequence[int]]) -> None:
-        """Let each slot go on after the path that its reply took on the tree: its columns move to the reply's begin."""
-        longest = max(map(len, paths))
-        moved = [[*path, *range(len(path), longest)] for path in paths]
-        if any(path != list(range(longest)) for path in moved):
-            begins = ahead.begins[:, None]
-            to = begins + torch.arange(longest, device=begins.device)
-            self._cache.copy(slots, begins + self._indices(moved), slots, to)
-        self._lengths[self._indices(slots)] = ahead.begins + self._indices([len(path) for path in paths])
+    def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
+        """Let each slot go on after the path that its reply took on the tree."""
+        for slot, path in zip(slots, paths, strict=True):
+            if path:
+                self._paths[slot] = path
+                self._lengths[slot] += len(path)
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        own, among = dict(zip(slots, ids, strict=True)), self._cache.bring_first(slots, self._lengths)
-        at = self._indices(among)
-        columns = self._lengths[at][:, None]
-        mask = self.backbone.causal_mask(columns, self._cache.aim(columns))
+        self._settle(slots)
+        own, among = dict(zip(slots, ids, strict=True)), self._bring_first(slots, 0)
+        columns, width = self._columns(among, 1)
+        self._cache.aim(columns, width)
+        mask = self.backbone.causal_mask(columns, width)
         encoded = self.backbone.encode(self._indices([[own[slot]] for slot in among]), columns, mask, self._cache)
-        self._lengths[at] += 1
+        for slot in slots:
+            self._lengths[slot] += 1
         at = self._indices(self._cache.rows_of(slots))  # back in the order of `slots`
         return encoded.logits_at(at, torch.zeros_like(at))
 
     def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self._lengths.device)
+        return torch.tensor(values, dtype=torch.long, device=self.backbone.device)
 
-    def _distinct(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
-    ) -> tuple[list[int], list[int]]:
-        """Indices that must be computed, and of each index the one that it equals: new slots may begin alike."""
-        first: dict[object, int] = {}
-        same_as = []
-        for index, (slot, prompt, tree) in enumerate(zip(slots, prompts, trees, strict=True)):
-            key = (self._prefix_in[slot], tuple(prompt), id(tree)) if slot in self._fresh else slot
-            same_as.append(first.setdefault(key, index))
-        return sorted(set(same_as)), same_as
+    def _columns(self, slots: Sequence[int], width: int) -> tuple[Tensor, int]:
+        """(B, T) columns of new ids behind slots, and how many columns there are with them."""
+        lengths = [self._lengths[slot] for slot in slots]
+        return self._indices(lengths)[:, None] + torch.arange(width, device=self.backbone.device), max(lengths) + width
 
-    def _copy(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], same_as: list[int], nodes: int) -> None:
-        pairs = [(index, first) for index, first in enumerate(same_as) if index != first]
-        if not pairs:
-            return
-        to, among = ([slots[each] for each in which] for which in zip(*pairs, strict=True))
-        width = max(len(prompts[index]) for index, _ in pairs) + nodes
-        columns = self._lengths[self._indices(among)][:, None] + torch.arange(width, device=self._lengths.device)
-        self._cache.reach(int(columns.max()) + 1)
-        self._cache.copy(among, columns, to, columns)
+    def _bring_first(self, slots: Sequence[int], more: int) -> list[int]:
+        filled = [length + more for length in self._lengths]
+        for slot, path in self._paths.items():
+            filled[slot] += path[-1] + 1 - len(path)
+        return self._cache.bring_first(slots, filled, self.backbone.device)
+
+    def _settle(self, slots: Sequence[int]) -> None:
+        """Move the columns of replies that were found on their trees to where they begin."""
+        moved: list[tuple[int, int, int]] = []
+        for slot, row in zip(slots, self._cache.rows_of(slots), strict=True):
+            path = self._paths.pop(slot, ())
+            begin = self._lengths[slot] - len(path)
+            moved += [(row, begin + node, begin + at) for at, node in enumerate(path) if at != node]
+        if moved:
+            rows, columns, to = self._indices(moved).T
+            self._cache.copy(rows, columns, to)
+
+    def _take_known(self, slots: Sequence[int], prompts: Sequence[Sequence[int]]) -> list[int]:
+        """Fill slots that begin with what is known of their prompts, all but the last id; how many that are."""
+        counts, places = list[int](), list[tuple[int, int, int]]()
+        for slot, row, prompt in zip(slots, self._cache.rows_of(slots), prompts, strict=True):
+            prefix = self._prefix_in[slot] or ()
+            path = self._known.path(prefix, prompt[:-1]) if slot in self._fresh else []
+            counts.append(len(path))
+            places += [(row, column, node) for column, node in enumerate(path, len(prefix))]
+            self._lengths[slot] += len(path)
+        if places:
+            self._cache.reach(1 + max(column for _, column, _ in places))
+            self._known.copy(self._cache, places)
+        return counts
 
     def _forward(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree], nodes: int
@@ -140,8 +151,8 @@ class Slots:
         sizes = self._indices([len(prompt) for prompt in prompts])
         known = [[*prompt, *tree.ids] for prompt, tree in zip(prompts, trees, strict=True)]
         ids = self._indices([[*each, *[0] * (width - len(each))] for each in known])
-        columns = self._lengths[self._indices(slots)][:, None] + torch.arange(width, device=sizes.device)
-        cached = self._cache.aim(columns)
+        columns, cached = self._columns(slots, width)
+        self._cache.aim(columns, cached)
         positions, mask = self._seen(columns, sizes, cached, trees, nodes)
         encoded = self.backbone.encode(ids, positions, mask, self._cache)
         at = torch.arange(len(slots), device=sizes.device)[:, None]

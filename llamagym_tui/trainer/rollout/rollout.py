@@ -363,7 +363,7 @@ class Rollout:
         prompts = [self.slots[index].prompt() for index in live]
         for index, prompt in zip(live, prompts, strict=True):
             if prompt.restart is not None:
-                self._sampler.restart(index, prompt.restart, alone=prompt.alone)
+                self._sampler.restart(index, prompt.restart)
         ids, tries = [prompt.ids for prompt in prompts], [self.slots[index].under_way.trie for index in live]
         replies = self._sampler.reply(live, ids, tries, greedy=self.greedy, on_token=self._streaming(live))
         self.last_reply = self.policy.chat.text(replies[0].ids)

@@ -14,7 +14,7 @@ def test_a_cache_that_is_dropped_frees_its_memory_at_once() -> None:
     gc.disable()
     try:
         cache = RaggedCache(2, 1)
-        cache.aim(torch.tensor([[0], [0]]))
+        cache.aim(torch.tensor([[0], [0]]), 1)
         keys, _ = cache.update(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4), 0)
         assert keys.shape == (2, 1, 1, 4)
         buffer = weakref.ref(cache.layers[0].keys)
@@ -37,9 +37,9 @@ def test_conversations_that_go_on_are_read_where_they_lie_and_those_that_wait_ke
 
 def step(cache: RaggedCache, conversations: list[int], at: int) -> None:
     """Write conversation + at / 8 to a column of each, as a forward does."""
-    among = cache.bring_first(conversations, torch.full((5,), 3))
+    among = cache.bring_first(conversations, [3] * 5, torch.device("cpu"))
     assert sorted(among) == sorted(conversations)
-    cache.aim(torch.full((len(among), 1), at))
+    cache.aim(torch.full((len(among), 1), at), at + 1)
     written = torch.tensor(among).view(-1, 1, 1, 1) + at / 8
     read = cache.update(written, written, 0)
     for buffer, found in zip((cache.layers[0].keys, cache.layers[0].values), read, strict=True):

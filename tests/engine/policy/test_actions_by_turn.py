@@ -34,7 +34,7 @@ def play(policy, turns: int = 3) -> list[Episode]:
         for slot, episode in enumerate(episodes):
             prompt = episode.observe("same" if turn == 0 else f"more {slot} " * (slot + 1), SETS[(slot + turn) % 5])
             if prompt.restart is not None:
-                sampler.restart(slot, prompt.restart, alone=prompt.alone)
+                sampler.restart(slot, prompt.restart)
             prompts.append(prompt.ids)
         replies = sampler.reply(range(5), prompts, [episode.trie for episode in episodes])
         for episode, reply in zip(episodes, replies, strict=True):

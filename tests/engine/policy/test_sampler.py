@@ -220,6 +220,8 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
     encode = policy.model.backbone.encode
     policy.model.backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
     for _ in range(40):
+        sampler.memory.clear()
+        sampler._slots.forget()
         sampler.restart(0, opening.prefix)
         scripted(sampler, [[5, 6]])
         sampler.reply([0], [list(opening.rest)])
@@ -281,11 +283,10 @@ def test_conversations_that_begin_alike_are_computed_once_and_go_on_apart(make_p
     rows, prompts = [[*o.prefix, *o.rest] for o in openings], [list(o.rest) for o in openings]
     for slot, opening in enumerate(openings):
         sampler.restart(slot, opening.prefix)
-    computed.clear()
     for turn in range(3):
         replies = sampler.reply(range(5), prompts)
         if turn == 0:
-            assert computed[0] == 2
+            assert computed[:2] == [1, 2], "the prefix, and two prompts"
         for slot, reply in enumerate(replies):
             start = len(rows[slot])
             rows[slot] += reply.ids
@@ -314,6 +315,7 @@ def test_prompts_are_padded_to_the_longest_where_that_costs_less_than_a_forward(
     sampler.reply(range(len(lengths)), [[7 + slot] * length for slot, length in enumerate(lengths)])
     nodes = len(policy.trie.tree)
     expected = [(rows, columns + nodes) for rows, columns in forwards]
+    assert shapes.pop(0) == (1, 2), "the prefix"
     assert sorted(shapes[: len(expected)]) == expected
     assert all(columns == 1 for _, columns in shapes[len(expected) :])
 

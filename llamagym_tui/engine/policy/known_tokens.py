@@ -1,0 +1,86 @@
+"""Keys and values of what a version of the policy has read, as a tree of tokens: what begins alike is computed once.
+
+A node is a token after all that stands before it, the prefix included, so its keys and values are those of every
+conversation that begins like this. They are copied into the rows of a cache, which a forward reads as they lie.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.model.caches import RaggedCache
+from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
+
+HELD = 64 * 2**20
+"""Bytes held at most; once they are full, all are let go."""
+Node = int | tuple[int, ...]
+"""By its number; what stands before the first token is a prefix."""
+
+
+class Read(NamedTuple):
+    """What stands in a row of a cache: a prefix, ids, a tree behind them."""
+
+    row: int
+    prefix: tuple[int, ...]
+    ids: Sequence[int]
+    tree: TokenTree
+
+
+class KnownTokens:
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[Node, int], int] = {}
+        """By what stands before each, and its token."""
+        self._pools: list[Tensor] = []
+        """Keys and values (N, H, D) of nodes, for each of the cache's buffers."""
+
+    def clear(self) -> None:
+        self._nodes.clear()
+
+    def path(self, prefix: tuple[int, ...], ids: Sequence[int]) -> list[int]:
+        """Nodes of the ids after a prefix, up to the first that is not known."""
+        at: Node = prefix
+        found: list[int] = []
+        for token in ids:
+            if (node := self._nodes.get((at, token))) is None:
+                break
+            found.append(node)
+            at = node
+        return found
+
+    def copy(self, cache: RaggedCache, places: Sequence[tuple[int, int, int]]) -> None:
+        """Write nodes to a cache; of each: row, column, node."""
+        rows, columns, nodes = torch.tensor(places, device=self._pools[0].device).T
+        for buffer, pool in zip(cache.buffers, self._pools, strict=True):
+            buffer[rows, :, columns] = pool[nodes]
+
+    def add(self, cache: RaggedCache, read: Sequence[Read]) -> None:
+        """Remember what rows of a cache have, if there is room."""
+        if not self._pools:
+            size = sum(buffer[0, :, 0].nbytes for buffer in cache.buffers)
+            self._pools = [buffer.new_empty(HELD // size, *buffer.shape[1::2]) for buffer in cache.buffers]
+        room, more = len(self._pools[0]), sum(len(each.ids) + len(each.tree) for each in read)
+        if len(self._nodes) + more > room:
+            self.clear()
+        if more > room:
+            return
+        new: list[tuple[int, int, int]] = []
+
+        def node(before: Node, token: int, row: int, column: int) -> int:
+            size = len(self._nodes)
+            if (found := self._nodes.setdefault((before, token), size)) == size:
+                new.append((row, column, found))
+            return found
+
+        for row, prefix, ids, tree in read:
+            at: Node = prefix
+            for column, token in enumerate(ids, len(prefix)):
+                at = node(at, token, row, column)
+            behind: dict[int, Node] = {ROOT: at}
+            for index, (token, parent) in enumerate(zip(tree.ids, tree.parents, strict=True)):
+                behind[index] = node(behind[parent], token, row, len(prefix) + len(ids) + index)
+        if new:
+            rows, columns, nodes = torch.tensor(new, device=self._pools[0].device).T
+            for buffer, pool in zip(cache.buffers, self._pools, strict=True):
+                pool[nodes] = buffer[rows, :, columns]
