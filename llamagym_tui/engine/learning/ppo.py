@@ -350,11 +350,11 @@ class PPO:
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)
-        if not (torch.isfinite(trunk) and torch.isfinite(head)):
+        if not (trunk + head).isfinite():
             self.optimizer.zero_grad(set_to_none=True)
             sums.skipped += 1
             return
-        sums.grad_norms.append(float(trunk))
+        sums.grad_norms.append(trunk)
         self.optimizer.step()
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,23 +50,23 @@ class PPOStats:
 
 @dataclass(slots=True)
 class UpdateSums:
-    """Sums over decisions, turns, branches and steps."""
+    """Sums over decisions, turns, branches and steps; what forwards give stays on their device until it is read."""
 
-    policy_loss: float = 0.0
-    value_loss: float = 0.0
-    approx_kl: float = 0.0
-    epoch_kl: float = 0.0
-    clipped: float = 0.0
-    entropy: float = 0.0
-    action_entropy: float = 0.0
-    first_ratio: float = 0.0
+    policy_loss: Tensor | float = 0.0
+    value_loss: Tensor | float = 0.0
+    approx_kl: Tensor | float = 0.0
+    epoch_kl: Tensor | float = 0.0
+    clipped: Tensor | float = 0.0
+    entropy: Tensor | float = 0.0
+    action_entropy: Tensor | float = 0.0
+    first_ratio: Tensor | float = 0.0
     decisions: int = 0
     epoch_decisions: int = 0
     turns: int = 0
     branches: int = 0
-    grad_norms: list[float] = field(default_factory=list)
+    grad_norms: list[Tensor | float] = field(default_factory=list)
     skipped: int = 0
-    replay_loss: float = 0.0
+    replay_loss: Tensor | float = 0.0
     replay_turns: int = 0
 
     def begin_epoch(self) -> None:
@@ -76,30 +75,30 @@ class UpdateSums:
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
-        return self.epoch_kl / max(self.epoch_decisions, 1)
+        return float(self.epoch_kl) / max(self.epoch_decisions, 1)
 
     @torch.no_grad()
     def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:
         """Count one forward: `critic` is its value loss, `turns` its trained turns, `is_first` if no step was made."""
-        kl, decisions = float(policy.approx_kl), len(scored.logprobs)
-        self.policy_loss += float(policy.loss)
-        self.value_loss += float(critic)
-        self.approx_kl += kl
-        self.epoch_kl += kl
-        self.clipped += float(policy.clipped)
-        self.entropy += float(scored.entropy.sum())
-        self.action_entropy += float(scored.action_entropy.sum())
+        decisions = len(scored.logprobs)
+        self.policy_loss += policy.loss
+        self.value_loss += critic
+        self.approx_kl += policy.approx_kl
+        self.epoch_kl += policy.approx_kl
+        self.clipped += policy.clipped
+        self.entropy += scored.entropy.sum()
+        self.action_entropy += scored.action_entropy.sum()
         self.decisions += decisions
         self.epoch_decisions += decisions
         self.turns += turns
         self.branches += len(scored.action_entropy)
         if is_first:
             # Unlike max(), it keeps a NaN.
-            self.first_ratio = float(np.maximum(self.first_ratio, float(policy.largest_deviation)))
+            self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
 
     def add_replay(self, loss: Tensor, turns: int) -> None:
         """Count one forward over kept episodes; () loss is their cross-entropy, summed over turns."""
-        self.replay_loss += float(loss.detach())
+        self.replay_loss += loss.detach()
         self.replay_turns += turns
 
 
@@ -118,22 +117,22 @@ def update_stats(
     return PPOStats(
         mean_return=sum(returns) / len(returns) if returns else math.nan,
         return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else math.nan,
-        policy_loss=sums.policy_loss / max(sums.turns, 1),
-        value_loss=sums.value_loss / max(sums.turns, 1),
-        approx_kl=sums.approx_kl / max(sums.decisions, 1),
+        policy_loss=float(sums.policy_loss) / max(sums.turns, 1),
+        value_loss=float(sums.value_loss) / max(sums.turns, 1),
+        approx_kl=float(sums.approx_kl) / max(sums.decisions, 1),
         kl_ref=float(targets.kl_ref.sum()) / max(decisions, 1),
-        entropy=sums.entropy / max(sums.decisions, 1),
-        action_entropy=sums.action_entropy / max(sums.branches, 1),
-        clip_fraction=sums.clipped / max(sums.decisions, 1),
+        entropy=float(sums.entropy) / max(sums.decisions, 1),
+        action_entropy=float(sums.action_entropy) / max(sums.branches, 1),
+        clip_fraction=float(sums.clipped) / max(sums.decisions, 1),
         explained_variance=explained_variance(targets.values[trained], targets.returns[trained]),
-        first_ratio=sums.first_ratio,
-        grad_norm=sum(sums.grad_norms) / max(len(sums.grad_norms), 1),
+        first_ratio=float(sums.first_ratio),
+        grad_norm=float(sum(sums.grad_norms)) / max(len(sums.grad_norms), 1),
         parse_failure_rate=sum(turn.parse_failed for turn in turns) / max(len(turns), 1),
         episodes=sum(not trajectory.goes_on for trajectory in trajectories),
         turns=len(turns),
         shortened=sum(trajectory.shortened for trajectory in trajectories),
         tokens=tokens,
         skipped_steps=sums.skipped,
-        replay_loss=sums.replay_loss / max(sums.replay_turns, 1),
+        replay_loss=float(sums.replay_loss) / max(sums.replay_turns, 1),
         **known,
     )

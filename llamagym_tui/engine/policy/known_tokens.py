@@ -5,7 +5,6 @@ conversation that begins like this. They are copied into the rows of a cache, wh
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,15 +16,6 @@ HELD = 64 * 2**20
 """Bytes held at most; once they are full, all are let go."""
 Node = int | tuple[int, ...]
 """By its number; what stands before the first token is a prefix."""
-
-
-class Read(NamedTuple):
-    """What stands in a row of a cache: a prefix, ids, a tree behind them."""
-
-    row: int
-    prefix: tuple[int, ...]
-    ids: Sequence[int]
-    tree: TokenTree
 
 
 class KnownTokens:
@@ -55,12 +45,12 @@ class KnownTokens:
         for buffer, pool in zip(cache.buffers, self._pools, strict=True):
             buffer[rows, :, columns] = pool[nodes]
 
-    def add(self, cache: RaggedCache, read: Sequence[Read]) -> None:
-        """Remember what rows of a cache have, if there is room."""
+    def add(self, cache: RaggedCache, read: Sequence[tuple[int, tuple[int, ...], Sequence[int], TokenTree]]) -> None:
+        """Remember what rows of a cache have, if there is room; of each: row, prefix, ids after it, tree behind."""
         if not self._pools:
             size = sum(buffer[0, :, 0].nbytes for buffer in cache.buffers)
             self._pools = [buffer.new_empty(HELD // size, *buffer.shape[1::2]) for buffer in cache.buffers]
-        room, more = len(self._pools[0]), sum(len(each.ids) + len(each.tree) for each in read)
+        room, more = len(self._pools[0]), sum(len(ids) + len(tree) for _, _, ids, tree in read)
         if len(self._nodes) + more > room:
             self.clear()
         if more > room:

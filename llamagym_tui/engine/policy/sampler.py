@@ -31,6 +31,8 @@ TRY_AGAIN = 50
 """Calls without computing ahead, after which it is tried again: replies may follow the format again."""
 NOTHING = TokenTree()
 """Computed ahead where that is not worth it."""
+TOGETHER = 8
+"""Tokens that are drawn before the host looks at them; on a processor, and without slots of its own, it sees each."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of scored replies at most, in one piece."""
 
@@ -79,6 +81,7 @@ class Sampler:
         self.lookahead = Lookahead()
         self._count = slots
         self._begun: dict[int, Begun] = {}
+        self._together = 1 if policy.model.backbone.device.type == "cpu" else TOGETHER
         self.forget()
         self._version = policy.version
 
@@ -94,7 +97,7 @@ class Sampler:
         """Drop all that was computed; each conversation must begin with its whole prompt."""
         self.memory = PromptMemory()  # its counts, too: a resumed run has none
         backbone = self.policy.model.backbone
-        self._slots = (Slots if backbone.shares else PlainSlots)(backbone, self._count)
+        self._slots = Slots(backbone, self._count) if backbone.shares else PlainSlots(backbone, self._count)
 
     @torch.inference_mode()
     def reply(
@@ -118,9 +121,8 @@ class Sampler:
         is_chosen = self.policy.generation.policy == "score"
         tries = tries or [self.policy.trie] * len(slots)
         trees = [trie.tree for trie in tries] if is_chosen else self._trees_ahead(tries)
-        encoded, computed = self._encoded(slots, prompts, trees)
-        ahead = Ahead(encoded, trees)
-        replies = [Reply(value=value) for value in self.policy.model.v_head(encoded.hidden[:, 0]).tolist()]
+        ahead, computed = self._ahead(slots, prompts, trees)
+        replies = [Reply(value=value) for value in self.policy.model.v_head(ahead.encoded.hidden[:, 0]).tolist()]
         on_token = on_token or (lambda index, token: None)
         if is_chosen:
             paths, astray = self._choose(ahead, tries, replies, greedy, on_token), list[int]()
@@ -130,14 +132,19 @@ class Sampler:
         for index in set(range(len(slots))).difference(computed):
             self._begun[slots[index]].ids.extend([*prompts[index], *replies[index].ids[: len(paths[index])]])
         while astray:
-            logits = self._appended([slots[index] for index in astray], [replies[i].ids[-1] for i in astray])
-            self.extend(logits, replies, astray, greedy, on_token)
-            astray = [index for index in astray if not self._is_done(replies[index])]
+            among, before = [slots[index] for index in astray], [len(replies[index].ids) for index in astray]
+            logits = self._appended(among, [replies[index].ids[-1] for index in astray])
+            ahead_of_host = self._slots if self._together > 1 and isinstance(self._slots, Slots) else None
+            following = ahead_of_host.following(among) if ahead_of_host else None
+            live = self.extend(logits, replies, astray, greedy, on_token, following=following)
+            if ahead_of_host:
+                ahead_of_host.grow(among, [len(replies[i].ids) - k - 1 for i, k in zip(astray, before, strict=True)])
+            astray = live
         return replies
 
-    def _encoded(
+    def _ahead(
         self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]
-    ) -> tuple[Encoded, list[int]]:
+    ) -> tuple[Ahead, list[int]]:
         """What follows each prompt, and the indices of those that were computed for it: these are in their slots."""
         computed: list[int] = []
 
@@ -150,7 +157,7 @@ class Sampler:
             begun = self._begun.get(slot)
             return slot if begun is None else (tree, begun.prefix, (*begun.ids, *prompt))
 
-        return self.memory.rows(list(map(key, slots, prompts, trees)), compute), computed
+        return Ahead(self.memory.rows(list(map(key, slots, prompts, trees)), compute), trees), computed
 
     def _prefilled(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         whole = list(prompts)
@@ -184,23 +191,20 @@ class Sampler:
     ) -> tuple[list[list[int]], list[int]]:
         """Sample along the tree; the path of each reply on it, and the replies that left it unfinished."""
         paths: list[list[int]] = [[] for _ in replies]
-        live, astray, nodes = list(range(len(replies))), [], [ROOT] * len(replies)
+        live, astray = list(range(len(replies))), list[int]()
         device = ahead.encoded.hidden.device
+
+        def goes_on(index: int) -> bool:
+            child = ahead.trees[index].child(paths[index][-1] if paths[index] else ROOT, replies[index].ids[-1])
+            (astray if child is None else paths[index]).append(index if child is None else child)
+            return child is not None
+
         while live:
-            at, columns = torch.tensor([(index, nodes[index] + 1) for index in live], device=device).T
-            self.extend(ahead.encoded.logits_at(at, columns), replies, live, greedy, on_token)
-            going = []
-            for index in live:
-                if self._is_done(replies[index]):
-                    continue
-                child = ahead.trees[index].child(nodes[index], replies[index].ids[-1])
-                if child is None:
-                    astray.append(index)
-                    continue
-                nodes[index] = child
-                paths[index].append(child)
-                going.append(index)
-            live = going
+            nodes = [paths[index][-1] if paths[index] else ROOT for index in live]
+            at, columns = torch.tensor([live, nodes], device=device)
+            following = _along(ahead, live, at, columns) if self._together > 1 else None
+            logits = ahead.encoded.logits_at(at, columns + 1)
+            live = self.extend(logits, replies, live, greedy, on_token, goes_on, following)
         if any(map(len, ahead.trees)):
             gain, rests = self.lookahead
             self.lookahead = Lookahead(gain + 0.2 * (sum(map(len, paths)) / len(paths) - gain), rests)
@@ -225,11 +229,12 @@ class Sampler:
             shares = self._shares(token_logprobs, trie, divisors)
             chosen = shares.argmax(-1) if greedy else self._drawn(shares)
             starts = [sum(map(len, trie.replies[:reply])) for reply in range(len(trie.replies))]
-            for at, (row, which) in enumerate(zip(rows, chosen.tolist(), strict=True)):
+            found = zip(rows, chosen.tolist(), token_logprobs.tolist(), shares.tolist(), strict=True)
+            for row, which, logprobs, share in found:
                 reply = replies[row]
                 reply.ids = list(trie.replies[which])
-                reply.logprobs = token_logprobs[at, starts[which] : starts[which] + len(reply.ids)].tolist()
-                reply.choice = Choice(which, float(shares[at, which]), trie.replies, divisors)
+                reply.logprobs = logprobs[starts[which] : starts[which] + len(reply.ids)]
+                reply.choice = Choice(which, share[which], trie.replies, divisors)
                 reply.ended = True
                 paths[row] = list(trie.paths[which])
                 for token in reply.ids:
@@ -265,15 +270,30 @@ class Sampler:
         live: Sequence[int],
         greedy: bool,
         on_token: Callable[[int, int], None],
-    ) -> None:
-        """Add one token to each live reply, from logits (B, V)."""
-        tokens, logprobs = self.sample(logits, greedy)
-        for index, token, logprob in zip(live, tokens.tolist(), logprobs.tolist(), strict=True):
-            reply = replies[index]
-            reply.ids.append(token)
-            reply.logprobs.append(logprob)
-            reply.ended = token in self.policy.chat.end_ids
-            on_token(index, token)
+        goes_on: Callable[[int], bool] = lambda index: True,
+        following: Callable[[Tensor], Tensor] | None = None,
+    ) -> list[int]:
+        """Add tokens to each live reply, from logits (B, V) and those `following` (B,) tokens; those that are not done.
+
+        Without `following` it is one token, else as many as are drawn together, and nothing is read before the last
+        of them. `goes_on`: whether a reply takes another token after its last one.
+        """
+        drawn = [self.sample(logits, greedy)]
+        most = self.policy.generation.max_new_tokens - max(len(replies[index].ids) for index in live)
+        for _ in range(1, min(self._together, most) if following else 1):
+            drawn.append(self.sample(following(drawn[-1][0]), greedy))
+        read = torch.stack([torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]).tolist()
+        going = set(live)
+        for tokens, logprobs in read:
+            for index, token, logprob in zip(live, map(int, tokens), logprobs, strict=True):
+                if index in going:
+                    reply = replies[index]
+                    reply.ids.append(token)
+                    reply.logprobs.append(logprob)
+                    reply.ended = token in self.policy.chat.end_ids
+                    on_token(index, token)
+            going = {index for index in live if index in going and not self._is_done(replies[index]) and goes_on(index)}
+        return sorted(going)
 
     def _is_done(self, reply: Reply) -> bool:
         return reply.ended or len(reply.ids) >= self.policy.generation.max_new_tokens
@@ -291,3 +311,20 @@ class Sampler:
         draws = torch.rand(len(logprobs), 1, dtype=wide, device=logprobs.device, generator=self.policy.generator)
         found = torch.searchsorted(function, draws * function[:, -1:], right=True)
         return found.squeeze(-1).clamp(max=logprobs.shape[-1] - 1)
+
+
+def _along(ahead: Ahead, live: Sequence[int], at: Tensor, nodes: Tensor) -> Callable[[Tensor], Tensor]:
+    """Goes from N nodes of trees, in rows `at`, by (N,) tokens to the nodes that these are, from call to call; logits
+    (N, V) after them. What they are after a token that leaves its tree has no meaning."""
+    trees, most = [ahead.trees[index] for index in live], max(map(len, ahead.trees))
+    padded = [[[*values, *[-2] * (most - len(tree))] for values in (tree.parents, tree.ids)] for tree in trees]
+    parents, ids = torch.tensor(padded, dtype=torch.long, device=at.device).unbind(1)
+    every = torch.arange(most, device=at.device)
+
+    def following(tokens: Tensor) -> Tensor:
+        nonlocal nodes
+        is_next = (parents == nodes[:, None]) & (ids == tokens[:, None])
+        nodes = torch.where(is_next, every, ROOT).amax(-1) if most else nodes
+        return ahead.encoded.logits_at(at, nodes + 1)
+
+    return following

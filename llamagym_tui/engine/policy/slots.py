@@ -6,7 +6,7 @@ computed in forwards of their own. Behind each prompt a tree of possible replies
 the path of the actual reply is kept. Notation: B rows, M nodes of the tree, W columns of the cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 
 from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.model.forward import Backbone, Encoded, Mask
-from llamagym_tui.engine.policy.known_tokens import KnownTokens, Read
+from llamagym_tui.engine.policy.known_tokens import KnownTokens
 from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 FORWARD_COST = 256
@@ -76,11 +76,10 @@ class Slots:
             own, behind = [rests[index] for index in indices], [trees[index] for index in indices]
             parts.append(self._forward(among, own, behind, nodes))
             begun = [(row, index) for row, index in enumerate(indices) if slots[index] in self._fresh]
-            read = [Read(row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun]
+            read = [(row, self._prefix_in[slots[i]] or (), prompts[i], trees[i]) for row, i in begun]
             self._known.add(self._cache, read)
             order += indices
-        for slot, rest in zip(slots, rests, strict=True):
-            self._lengths[slot] += len(rest)
+        self.grow(slots, list(map(len, rests)))
         self._fresh.difference_update(slots)
         return Encoded.joined(parts, self._indices(order).argsort())
 
@@ -93,16 +92,34 @@ class Slots:
 
     def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
+        logits = self.following(slots)(self._indices(ids))
+        self.grow(slots, [1] * len(slots))
+        return logits
+
+    def following(self, slots: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """Computes one id (B,) more behind each slot, from call to call; logits (B, V) of what follows.
+
+        Nothing is read from the device meanwhile. Slots keep what they `grow` by.
+        """
         self._settle(slots)
-        own, among = dict(zip(slots, ids, strict=True)), self._bring_first(slots, 0)
-        columns, width = self._columns(among, 1)
-        self._cache.aim(columns, width)
-        mask = self.backbone.causal_mask(columns, width)
-        encoded = self.backbone.encode(self._indices([[own[slot]] for slot in among]), columns, mask, self._cache)
-        for slot in slots:
-            self._lengths[slot] += 1
-        at = self._indices(self._cache.rows_of(slots))  # back in the order of `slots`
-        return encoded.logits_at(at, torch.zeros_like(at))
+        columns, width = self._columns(self._bring_first(slots, 0), 1)
+        at = self._indices(self._cache.rows_of(slots))
+        in_rows = at.argsort()
+
+        def following(ids: Tensor) -> Tensor:
+            nonlocal columns, width
+            self._cache.aim(columns, width)
+            mask = self.backbone.causal_mask(columns, width)
+            encoded = self.backbone.encode(ids[in_rows, None], columns, mask, self._cache)
+            columns, width = columns + 1, width + 1
+            return encoded.logits_at(at, torch.zeros_like(at))
+
+        return following
+
+    def grow(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """Keep so many of the ids that were computed behind slots."""
+        for slot, count in zip(slots, counts, strict=True):
+            self._lengths[slot] += count
 
     def _indices(self, values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self.backbone.device)

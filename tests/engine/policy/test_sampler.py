@@ -164,11 +164,11 @@ def scripted(sampler: Sampler, script: list[list[int]]) -> None:
     """Make the sampler draw given replies, each from its first id on."""
     left, extend = [list(ids) for ids in script], Sampler.extend
 
-    def extended(logits, replies, live, greedy, on_token):
+    def extended(logits, replies, live, greedy, on_token, *rest, **named):
         tokens = torch.tensor([left[index].pop(0) for index in live])
         logprobs = (logits / sampler.policy.generation.temperature).log_softmax(-1)
         sampler.sample = lambda logits, greedy: (tokens, logprobs[range(len(tokens)), tokens])
-        extend(sampler, logits, replies, live, greedy, on_token)
+        return extend(sampler, logits, replies, live, greedy, on_token, *rest, **named)
 
     sampler.extend = extended
 
