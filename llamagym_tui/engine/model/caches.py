@@ -132,7 +132,7 @@ class RaggedCache(Cache):
     @property
     def buffers(self) -> list[Tensor]:
         """Keys and values (rows, H, capacity, D) of every layer that has some."""
-        return [each for layer in self.layers if layer.is_initialized for each in (layer.keys, layer.values)]
+        return [each for layer in self.layers for each in (layer.keys, layer.values) if each is not None]
 
     def copy(self, rows: Tensor, columns: Tensor, to_columns: Tensor) -> None:
         """Copy (N,) columns of rows to as many others of the same rows."""
