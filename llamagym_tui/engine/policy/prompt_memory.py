@@ -7,10 +7,12 @@ values: those are in `llamagym_tui.engine.policy.known_tokens`.
 from collections.abc import Callable, Sequence
 
 from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.tokens.token_tree import TokenTree
 
 REMEMBERED = 64 * 2**20
 """Bytes held at most; once they are full, all are let go."""
-Key = tuple[object, ...] | int
+Key = tuple[TokenTree, tuple[int, ...], tuple[int, ...]] | int
+"""Tree behind a prompt, prefix and ids after it."""
 
 
 class PromptMemory:
@@ -20,7 +22,7 @@ class PromptMemory:
         self._looked_up = self._met = 0
 
     def take_share(self) -> float:
-        """Share of the prompts since the last call that needed no forward of their own; 0 without any."""
+        """Share of the prompts with trees since the last call that needed no forward of their own; 0 without any."""
         share = self._met / max(self._looked_up, 1)
         self._looked_up = self._met = 0
         return share
@@ -41,9 +43,9 @@ class PromptMemory:
         for index, key in enumerate(keys):
             if key not in found:
                 new.setdefault(key, index)
-        apart = sum(isinstance(key, int) for key in new)
-        self._looked_up += len(keys) - apart
-        self._met += len(keys) - len(new)
+        looked_up, computed = (sum(not isinstance(key, int) and len(key[0]) > 0 for key in each) for each in (keys, new))
+        self._looked_up += looked_up
+        self._met += looked_up - computed
         if new:
             made = dict(zip(new, compute(list(new.values())).rows(), strict=True))
             found |= made
