@@ -43,9 +43,9 @@ class PromptMemory:
         for index, key in enumerate(keys):
             if key not in found:
                 new.setdefault(key, index)
-        looked_up, computed = (sum(not isinstance(key, int) and len(key[0]) > 0 for key in each) for each in (keys, new))
-        self._looked_up += looked_up
-        self._met += looked_up - computed
+        counts = [sum(not isinstance(key, int) and len(key[0]) > 0 for key in each) for each in (keys, new)]
+        self._looked_up += counts[0]
+        self._met += counts[0] - counts[1]
         if new:
             made = dict(zip(new, compute(list(new.values())).rows(), strict=True))
             found |= made
