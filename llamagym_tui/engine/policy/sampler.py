@@ -279,9 +279,10 @@ class Sampler:
         of them. `goes_on`: whether a reply takes another token after its last one.
         """
         drawn = [self.sample(logits, greedy)]
-        most = self.policy.generation.max_new_tokens - max(len(replies[index].ids) for index in live)
-        for _ in range(1, min(self._together, most) if following else 1):
-            drawn.append(self.sample(following(drawn[-1][0]), greedy))
+        if following is not None:
+            most = self.policy.generation.max_new_tokens - max(len(replies[index].ids) for index in live)
+            for _ in range(1, min(self._together, most)):
+                drawn.append(self.sample(following(drawn[-1][0]), greedy))
         read = torch.stack([torch.stack([tokens.to(logprobs.dtype), logprobs]) for tokens, logprobs in drawn]).tolist()
         going = set(live)
         for tokens, logprobs in read:
