@@ -13,23 +13,26 @@ from llamagym_tui.engine.model.loading import bundled_model_path
 from scripts.bundled_model.card import write_card
 from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer
-from scripts.bundled_model.train import train
+from scripts.bundled_model.train import KEPT, train
 
 
 def main(
     check: Annotated[bool, typer.Option(help="Measure only, and write the card again.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the model; default: where it ships.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
-    threads: Annotated[int, typer.Option(help="Intra-op threads.")] = 2,
+    threads: Annotated[int, typer.Option(help="Intra-op threads of the check.")] = 2,
+    has_blackjack: Annotated[bool, typer.Option("--blackjack/--no-blackjack", help="Whether lessons have it.")] = True,
 ) -> None:
     torch.set_num_threads(threads)
     path = out or bundled_model_path()
     if not check:
+        path.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        tokenizer = train_tokenizer(seed)
-        model = train(tokenizer, seed=seed)
+        tokenizer = train_tokenizer(seed, has_blackjack=has_blackjack)
+        model = train(tokenizer, seed=seed, folder=path, has_blackjack=has_blackjack)
         model.save_pretrained(path)
         tokenizer.save_pretrained(path)
+        (path / KEPT).unlink()
         print(f"trained in {time.perf_counter() - began:.0f} s")
     figures = report(path)
     write_card(path, figures, seed=seed)

@@ -5,12 +5,16 @@ Observations and replies are the built-in agent's own. An ace of the dealer coun
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 
 from benchmarks.exact_blackjack import CARDS, STATES, State, draw
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from scripts.bundled_model.lessons import Exchange, Lesson
+from scripts.bundled_model.blackjack_prompts import HELD_OUT
+from scripts.bundled_model.conditions import Condition, Numbers, said
+from scripts.bundled_model.grammar import worded
+from scripts.bundled_model.instructions import Instruction, always, either, filled
+from scripts.bundled_model.lessons import Chance, Exchange, Lesson, numbers_in
 
 AGENT = BlackjackAgent()
 REPLIES = (AGENT.format_action(0), AGENT.format_action(1))
@@ -25,7 +29,9 @@ carry no information about the action, and there would be no gradient towards lo
 REPORT_SHARE = 0.12
 """Share of the others in which the state is to be named, and not played."""
 
+OF_TOTAL = re.compile(r"total|hit below|stick at|until|only on")
 Rule = Callable[[State], bool]
+NamedState = Mapping[str, int | str]
 OPENINGS = (
     AGENT.get_system_prompt(),
     "You are playing Blackjack.",
@@ -34,37 +40,68 @@ OPENINGS = (
 )
 
 
-def lesson(rng: random.Random, hands: int, dealer_weight: int = 1) -> Lesson:
+def lesson(rng: Chance, hands: int, dealer_weight: int = 1) -> Lesson:
     """A prompt, and hands that are played as it says; prompts about the dealer's card are so many times as common."""
     if rng.random() < DEFAULT_SHARE:
         return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
     if rng.random() < REPORT_SHARE:
         return report(rng, hands)
-    text, rule = instruction(rng, dealer_weight)
+    made = instruction(rng, dealer_weight)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
-    return Lesson(f"{opening} {text}".strip(), [hand(rng, rule) for _ in range(hands)])
+    prompt = f"{opening} {made.text}".strip()
+    return Lesson(prompt, [hand(rng, rule_of(made), made) for _ in range(hands)], made.own_marks(prompt))
 
 
-def report(rng: random.Random, hands: int) -> Lesson:
+def named(state: State) -> dict[str, int | str]:
+    """An ace of the dealer's counts as 11."""
+    total, dealer, ace = state
+    return {"total": total, "dealer": dealer if dealer > 1 else 11, "ace": "yes" if ace else "no"}
+
+
+def rule_of(made: Instruction) -> Rule:
+    return lambda state: made.act(named(state)) == 1
+
+
+def told(text: str, rule: Rule) -> Instruction:
+    """A sentence as an instruction, for what auxiliary heads read of it."""
+    lower = text.lower()
+    limits = [int(each) for each in re.findall(r"\d+", text)]
+    subjects = [name for name, about in (("dealer", "dealer" in lower), ("total", OF_TOTAL.search(lower))) if about]
+    of = (*subjects, *limits) if limits and "ace" not in lower else ()
+
+    def decides(state: NamedState) -> bool:
+        return rule((int(state["total"]), int(state["dealer"]) % 11 or 1, state["ace"] == "yes"))
+
+    return Instruction(
+        text, lambda state: int(decides(state)), "blackjack", decides if of else None, (1, 0), of, ("hit", "stick")
+    )
+
+
+def report(rng: Chance, hands: int) -> Lesson:
     """The reply names the total or the dealer's card, so that these reach the token that decides."""
     part, name = rng.choice([(0, "your total"), (1, "the dealer's card")])
 
     def exchange(state: State) -> Exchange:
         number = 11 if part == 1 and state[1] == 1 else state[part]
-        return Exchange(AGENT.format_observation(state), AGENT.format_action(number), state)
+        return Exchange(text := AGENT.format_observation(state), AGENT.format_action(number), numbers_in(text))
 
     prompt = f'{rng.choice(OPENINGS[1:])} Reply with {{"action": n}}, where n is {name}.'.strip()
     return Lesson(prompt, [[exchange(rng.choice(STATES))] for _ in range(hands)])
 
 
-def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
+def hand(rng: Chance, rule: Rule | None, made: Instruction | None = None) -> list[Exchange]:
     """One hand from a random state on; without a rule, actions are drawn by `DEFAULT_HIT_RATE`."""
     total, dealer, ace = rng.choice(STATES)
     exchanges = []
     while total <= 21 and len(exchanges) < 4:
         state = (total, dealer, ace)
         hit = rng.random() < DEFAULT_HIT_RATE if rule is None else rule(state)
-        exchanges.append(Exchange(AGENT.format_observation(state), REPLIES[hit], state))
+        text = AGENT.format_observation(state)
+        exchange = Exchange(text, REPLIES[hit], numbers_in(text))
+        if made is not None and made.of:
+            seen = named(state)
+            exchange = exchange._replace(hints=made.hints(seen), marks=made.marks(text, seen))
+        exchanges.append(exchange)
         if not hit:
             break
         card = rng.choices(list(CARDS), list(CARDS.values()))[0]
@@ -72,10 +109,19 @@ def hand(rng: random.Random, rule: Rule | None) -> list[Exchange]:
     return exchanges
 
 
-def instruction(rng: random.Random, dealer_weight: int = 1) -> tuple[str, Rule]:
-    """A sentence, and the rule that it states."""
+def instruction(rng: Chance, dealer_weight: int = 1) -> Instruction:
+    """What to do in which state; none in a wording that the check plays by."""
     weights = [weight * (dealer_weight if kind is _by_dealer else 1) for kind, weight in KINDS.items()]
-    return rng.choices(list(KINDS), weights)[0](rng)
+    while True:
+        kind = rng.choices(list(KINDS), weights)[0]
+        made = kind(rng) if kind in BY_GRAMMAR else told(*kind(rng))
+        if form(made.text) not in HELD_OUT_FORMS:
+            return made
+
+
+def form(text: str) -> str:
+    """A sentence with n for its numbers."""
+    return re.sub(r"\d+", "n", text).lower()
 
 
 def below(limit: int) -> Rule:
@@ -88,13 +134,13 @@ def by_dealer(card: int, strong: int, weak: int) -> Rule:
     return lambda state: state[0] < (strong if (state[1] if state[1] > 1 else 11) >= card else weak)
 
 
-def _below(rng: random.Random) -> tuple[str, Rule]:
+def _below(rng: Chance) -> tuple[str, Rule]:
     limit = rng.randint(5, 21)
     forms = ("Hit below {}.", "Hit if your total is below {}.", "Stick at {} or more.", "Hit until you have {}.")
     return rng.choice(forms).format(limit), below(limit)
 
 
-def _facing(rng: random.Random) -> tuple[str, Rule]:
+def _facing(rng: Chance) -> tuple[str, Rule]:
     """Only the dealer's card matters: a step towards `_by_dealer`."""
     card, hits = rng.randint(3, 10), rng.random() < 0.5
     or_more = hits if rng.random() < USUAL_SHARE else not hits
@@ -102,17 +148,17 @@ def _facing(rng: random.Random) -> tuple[str, Rule]:
     return text, by_dealer(card, 22, 0) if hits == or_more else by_dealer(card, 0, 22)
 
 
-def _by_dealer(rng: random.Random) -> tuple[str, Rule]:
-    card, weak, strong = rng.randint(3, 10), *sorted((rng.randint(5, 21), rng.randint(5, 21)))
+def _by_dealer(rng: Chance) -> tuple[str, Rule]:
+    card, weak, strong = (rng.randint(3, 10), *sorted((rng.randint(5, 21), rng.randint(5, 21))))
     if rng.random() > USUAL_SHARE:
         weak, strong = strong, weak
     rule = by_dealer(card, strong, weak)
     if rng.random() < 0.7:
-        return f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", rule
-    return f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", rule
+        return (f"If the dealer shows {card} or more hit below {strong}, else hit below {weak}.", rule)
+    return (f"If the dealer shows less than {card} hit below {weak}, else hit below {strong}.", rule)
 
 
-def _by_ace(rng: random.Random) -> tuple[str, Rule]:
+def _by_ace(rng: Chance) -> tuple[str, Rule]:
     soft, hard = rng.randint(12, 21), rng.randint(5, 21)
     return (
         f"With a usable ace hit below {soft}, else hit below {hard}.",
@@ -120,7 +166,7 @@ def _by_ace(rng: random.Random) -> tuple[str, Rule]:
     )
 
 
-def _exactly(rng: random.Random) -> tuple[str, Rule]:
+def _exactly(rng: Chance) -> tuple[str, Rule]:
     total = rng.randint(4, 21)
     card = rng.randint(1, 10)
     shown = "an ace" if card == 1 else str(card)
@@ -135,7 +181,7 @@ def _exactly(rng: random.Random) -> tuple[str, Rule]:
     return rng.choice(choices)
 
 
-def _manner(rng: random.Random) -> tuple[str, Rule]:
+def _manner(rng: Chance) -> tuple[str, Rule]:
     choices: list[tuple[str, Rule]] = [
         ("Be cautious.", below(12)),
         ("Play cautiously.", below(12)),
@@ -152,5 +198,118 @@ def _manner(rng: random.Random) -> tuple[str, Rule]:
     return rng.choice(choices)
 
 
-KINDS = {_below: 3, _facing: 5, _by_dealer: 6, _by_ace: 2, _exactly: 3, _manner: 2}
+HITS = (
+    "hit",
+    "hit",
+    "hit",
+    "draw",
+    "take a card",
+    "take another card",
+    "draw a card",
+    "get another card",
+    "ask for a card",
+)
+STICKS = ("stick", "stick", "stick", "stand", "stay", "stop", "take no card", "draw no card")
+"""How people name the two actions."""
+WORDS = {
+    "TOTAL": ("your total", "the total", "your hand", "your sum", "the sum", "total", "your cards", "what you have"),
+    "DEALER": ("the dealer's card", "the dealer", "dealer", "the card of the dealer"),
+    "HAVE": ("have", "have", "hold", "are at", "got"),
+    "REACH": ("reach", "have", "get to", "are at", "hold", "get", "come to"),
+    "SHOWS": ("shows", "has", "holds", "is showing"),
+    "WITH": ("with", "on", "at", "when you have", "if you have", "when you hold", "holding"),
+    "ONLY": ("", "", "only", "always", "please", "just", "you should"),
+    "AGAIN": ("until", "till", "until the moment that", "up to when"),
+    "ONCE": ("once", "when", "as soon as", "if", "after"),
+}
+BELOW = ("TOTAL IS LESS {n}", "TOTAL IS {n-1} DOWN", "TOTAL IS MOST {n-1}", "you HAVE LESS {n}", "you HAVE {n-1} DOWN",
+    "you HAVE MOST {n-1}", "TOTAL < {n}", "TOTAL NOW SHORT {n}", "you have not reached {n}", "TOTAL <= {n-1}",
+)  # fmt: skip
+FROM = ("TOTAL IS {n} UP", "TOTAL IS MORE {n-1}", "TOTAL IS LEAST {n}", "you HAVE {n} UP", "you HAVE MORE {n-1}",
+    "you HAVE LEAST {n}", "TOTAL >= {n}", "TOTAL > {n-1}", "TOTAL NOW REACHES {n}", "you REACH {n}",
+)  # fmt: skip
+DEALER_BELOW = ("DEALER SHOWS LESS {n}", "DEALER SHOWS {n-1} DOWN", "DEALER IS LESS {n}", "DEALER SHOWS MOST {n-1}",
+    "DEALER IS {n-1} DOWN", "DEALER IS MOST {n-1}", "DEALER < {n}", "the dealer has a card LESS {n}",
+)  # fmt: skip
+DEALER_FROM = ("DEALER SHOWS {n} UP", "DEALER SHOWS MORE {n-1}", "DEALER IS {n} UP", "DEALER SHOWS LEAST {n}",
+    "DEALER IS MORE {n-1}", "DEALER IS LEAST {n}", "DEALER > {n-1}", "the dealer has a card MORE {n-1}",
+)  # fmt: skip
+ACE = (
+    "you have a usable ace",
+    "there is a usable ace",
+    "your ace is usable",
+    "the ace is usable",
+    "TOTAL has a usable ace",
+)
+NO_ACE = ("you have no usable ace", "there is no usable ace", "your ace is not usable", "TOTAL has no usable ace")
+# Short ways to name a limit of the total: {a} to hit below {n}, {b} to stick from it on.
+LIMITS = (
+    "ONLY {a} LESS {n}.", "ONLY {b} WITH {n} UP.", "ONLY {a} WITH {n-1} DOWN.", "ONLY {a} AGAIN you REACH {n}.",
+    "ONLY {b} MORE {n-1}.", "ONLY {b} at {n}.", "ONLY {b} ONCE you REACH {n}.", "ONLY {b} from {n} on.",
+    "NEVER {b} LESS {n}.", "NEVER {a} MORE {n-1}.", "NEVER {a} WITH {n} UP.", "NEVER {b} WITH {n-1} DOWN.",
+    "{a} LESS {n}, ELSE {b}.", "{a} LESS {n}, {b} from {n} on.", "{b} WITH {n} UP, ELSE {a}.", "{a} AGAIN {n}.",
+    "WITH {n} UP {b}, WITH LESS {n} {a}.", "TOTAL LESS {n}: {a}. TOTAL {n} UP: {b}.", "WITH {n} UP {b}, with less {a}.",
+    "WITH LESS {n} {a}, ELSE {b}.", "keep to this: {a} AGAIN you REACH {n}.", "ONLY {a} WITH LESS {n}.",
+    "WITH {n-1} DOWN {a}, with more {b}.", "{a} AGAIN TOTAL REACHES {n}.", "TOTAL {n-1} DOWN: {a}, ELSE {b}.",
+)  # fmt: skip
+
+
+def _actions(rng: Chance) -> tuple[str, str]:
+    return rng.choice(STICKS), rng.choice(HITS)
+
+
+def _limit(rng: Chance) -> Instruction:
+    n, (stick, hit) = rng.randint(5, 21), _actions(rng)
+    text = filled(said(worded(rng, LIMITS, extra=WORDS), n=n, a=hit, b=stick))
+
+    def holds(state: NamedState) -> bool:
+        return int(state["total"]) < n
+
+    return Instruction(text, lambda state: int(holds(state)), "below", holds, (1, 0), ("total", n), (hit, stick))
+
+
+def _condition(rng: Chance) -> Condition:
+    """Of the total, of the dealer's card, or of the ace."""
+    roll = rng.random()
+    if roll < 0.1:
+        forms, ace = (ACE, "yes") if rng.random() < 0.5 else (NO_ACE, "no")
+        return Condition(worded(rng, forms, extra=WORDS), lambda state: state["ace"] == ace, "word")
+    name, n = ("total", rng.randint(5, 21)) if roll < 0.6 else ("dealer", rng.randint(3, 11))
+    less = rng.random() < 0.5
+    forms = {"total": (FROM, BELOW), "dealer": (DEALER_FROM, DEALER_BELOW)}[name][less]
+    text = said(worded(rng, forms, extra=WORDS), n=n)
+    return Condition(text, lambda state: (int(state[name]) < n) == less, "below" if less else "from", (name, n))
+
+
+def _by_conditions(rng: Chance) -> Instruction:
+    """One or two conditions, in any wording."""
+    first, second, roll = _condition(rng), _condition(rng), rng.random()
+    both = first.of + second.of
+
+    def steps(state: NamedState) -> tuple[bool, bool]:
+        return first.holds(state), second.holds(state)
+
+    if roll < 0.12:
+        joined = Condition(f"{first.text} and {second.text}", lambda state: all(steps(state)), "and", both, steps)
+    elif roll < 0.24:
+        joined = Condition(f"{first.text} or {second.text}", lambda state: any(steps(state)), "or", both, steps)
+    return either(rng, FEATURES, _actions(rng), told=joined if roll < 0.24 else first)
+
+
+def _by_numbers(rng: Chance) -> Instruction:
+    """As in made-up worlds: sums, distances and comparisons of the two numbers."""
+    return either(rng, FEATURES, _actions(rng))
+
+
+def _always(rng: Chance) -> Instruction:
+    return always(rng, _actions(rng))
+
+
+FEATURES = Numbers({"total": (4, 21), "dealer": (2, 11)}, {})
+HELD_OUT_FORMS = frozenset(form(text) for text in HELD_OUT)
+BY_GRAMMAR = {_by_conditions: 10, _limit: 6, _by_numbers: 2, _always: 2}
+KINDS: Mapping[Callable, int] = {
+    **BY_GRAMMAR,
+    _below: 2, _facing: 5, _by_dealer: 6, _by_ace: 4, _exactly: 5, _manner: 2,
+}  # fmt: skip
 """Kinds of instruction, and how often each is given."""

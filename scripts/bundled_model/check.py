@@ -5,7 +5,6 @@ Hands are new ones, from a seed that training never used. Returns are exact, by 
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,9 @@ from benchmarks.hit_probabilities import AGENT, hit_probabilities, load_policy
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.scoring import reply_logprobs
 from scripts.bundled_model import blackjack
+from scripts.bundled_model.check_play import report_play
+from scripts.bundled_model.check_worlds import report_worlds
+from scripts.bundled_model.lessons import Chance
 
 REPLIES = blackjack.REPLIES
 CHECK_SEED = 20_000_003
@@ -25,7 +27,7 @@ CHECK_SEED = 20_000_003
 
 def following(policy: Policy, families: int = 15) -> dict[str, float]:
     """Share of states in which the greedy action is the prompt's, by kind of instruction, under the default prompt."""
-    rng = random.Random(CHECK_SEED)
+    rng = Chance(CHECK_SEED)
     kinds = {
         "hit below n": blackjack._below,
         "by dealer": blackjack._by_dealer,
@@ -46,7 +48,7 @@ def following(policy: Policy, families: int = 15) -> dict[str, float]:
 
 def followed_on_hands(policy: Policy, text: str, rule: blackjack.Rule, hands: int = 120) -> float:
     """Share of decisions in new hands, later turns included, in which the greedy reply is the prompt's."""
-    rng = random.Random(CHECK_SEED + 1)
+    rng = Chance(CHECK_SEED + 1)
     prompt = f"{AGENT.get_system_prompt()} {text}"
     by_prefix: dict[tuple[int, ...], list] = defaultdict(list)
     wanted: list[bool] = []
@@ -75,7 +77,7 @@ def _prompts_of_hand(policy: Policy, prompt: str, exchanges: list) -> list[tuple
 def probe(policy: Policy) -> dict[str, float]:
     """Accuracy of linear readers of the state at the last prompt token, on states that they were not fitted on."""
     states = list(STATES)
-    random.Random(CHECK_SEED).shuffle(states)
+    Chance(CHECK_SEED).shuffle(states)
     cut = int(0.75 * len(states))
     hidden = _hidden(policy, states)
     accuracy = {}
@@ -127,4 +129,9 @@ def report(path: Path) -> dict[str, float]:
         "If the dealer shows 7 or more hit below 16, else hit below 12.": blackjack.by_dealer(7, 16, 12),
     }
     figures |= {f"new hands, {text}": followed_on_hands(policy, text, rule) for text, rule in hands.items()}
-    return figures | {f"linear probe, {name}": share for name, share in probe(policy).items()}
+    return (
+        figures
+        | {f"linear probe, {name}": share for name, share in probe(policy).items()}
+        | report_worlds(policy)
+        | report_play(path)
+    )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import random
-
-from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from scripts.bundled_model import blackjack, worlds
+from scripts.bundled_model import worlds
+from scripts.bundled_model.lessons import Chance
+from scripts.bundled_model.mixture import lesson
 
-VOCABULARY = 1024
+VOCABULARY = 2048
 SPECIAL = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-PIECES = r'\{"action":| ?\p{L}+| ?\d{1,2}| ?[^\s\p{L}\d]+|\s+'
-"""The reply's opening is one piece, so that a reply is four tokens; words and numbers below 100 are one at most."""
+OPENING = '{"action":'
+"""The reply's opening is one token, so that a reply is four."""
 TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>"
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|end|>{% endgeneration %}"
@@ -23,20 +23,15 @@ TEMPLATE = (
 )
 
 
-def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(seed: int, *, has_blackjack: bool = True) -> PreTrainedTokenizerFast:
     """A tokenizer for the lessons, and for any bytes."""
-    rng = random.Random(seed)
+    rng = Chance(seed)
     texts = []
     for _ in range(6000):
-        made = (blackjack.lesson if rng.random() < 0.5 else worlds.lesson)(rng, 1)
+        made = lesson(rng, 1, has_blackjack=has_blackjack)
         texts += [made.system_prompt, *(part for turns in made.conversations for turn in turns for part in turn[:2])]
     tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
         vocab_size=VOCABULARY,
@@ -44,8 +39,11 @@ def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    numbers = [f" {n}" for n in range(100)] * 50
-    tokenizer.train_from_iterator([*texts, *numbers, *ENGLISH * 20], trainer)
+    numbers = [form.format(n) for n in range(100) for form in (" {}", "{}")] * 400
+    words = sorted({word for name in (*worlds.ACTIONS, *worlds.FEATURES, *worlds.THINGS) for word in name.split()})
+    forms = [f"{space}{form}" for word in words for form in (word, word.title()) for space in ("", " ")] * 200
+    tokenizer.train_from_iterator([*texts, *numbers, *forms, *ENGLISH * 20], trainer)
+    tokenizer.add_tokens([AddedToken(OPENING, normalized=False)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",

@@ -1,185 +1,145 @@
 """Training the bundled model from random weights.
 
-Several conversations under one system prompt are packed into one row: each sees the prompt and itself, never its
-neighbours, and positions go on from the prompt. Cross-entropy is on replies only; small heads, dropped afterwards,
-read Blackjack's state off the last prompt token, so that the state is there when a value or a policy needs it.
+Two processes of one thread each, with the mean of their gradients; Muon for the layers' matrices. Cross-entropy is on
+replies and on what `readers` read. Lessons begin easy and in few words, and become harder as fast as they are learnt.
+What was done is kept every few minutes, and training goes on from there.
 """
 
 from __future__ import annotations
 
-import math
-import random
+import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from torch import Tensor, distributed, nn
+from torch import multiprocessing as mp
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from scripts.bundled_model import blackjack, worlds
-from scripts.bundled_model.lessons import Lesson
+from scripts.bundled_model.batches import Batch, batches
+from scripts.bundled_model.beginning import HIDDEN, new_model
+from scripts.bundled_model.lessons import Chance
+from scripts.bundled_model.mixture import lesson
+from scripts.bundled_model.readers import Heads
 
-HIDDEN, LAYERS, HEADS, INNER = 96, 4, 4, 256
-PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 5
-WORLD_SHARE = 0.15
-STAGES = ((3600, 3e-3, 1), (1500, 2e-3, 1), (700, 1.5e-3, 4))
-"""Steps, peak learning rate, and weight of the prompts about the dealer's card; each starts with a new optimizer and
-schedule. Those prompts are learnt last, late in the first stage; the others make them exact."""
-WARMUP_STEPS = 150
-STATE_WEIGHT = 0.2
-"""Weight of the auxiliary state heads' loss."""
-
-
-@dataclass
-class Batch:
-    """Packed lessons: B rows of T tokens."""
-
-    ids: Tensor
-    """(B, T)."""
-    positions: Tensor
-    """(B, T)."""
-    mask: Tensor
-    """(B, 1, T, T) additive."""
-    targets: Tensor
-    """(B, T) next token where it is a reply's, else -100."""
-    states: list[tuple[int, int, tuple[int, int, int]]]
-    """(row, column, state) of each last prompt token in Blackjack."""
+PROMPTS_PER_STEP, CONVERSATIONS_PER_PROMPT = 12, 10
+PROCESSES, PARTS = 2, 4
+"""Of a step: rows of similar length make a part; each process computes half of these, one after the other."""
+KEPT = "training.pt"
+LEARNT, PACE = 0.06, 1 / 1200
+"""Lessons become harder in each step in which the mean loss of the last ones is below the first, by the second (1 is
+all there is), at the latest over the steps between a tenth and half of all."""
+LEAST_VARIETY = 0.05
+STEPS, MATRIX_LR, OTHER_LR = 8_500, 0.005, 3e-3
+"""Of the optimizers: Muon for the layers' matrices, AdamW for all else."""
+WARMUP_STEPS = 100
+KEPT_EVERY = 250
+"""Steps between two states from which training can go on."""
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    torch.manual_seed(seed)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=HIDDEN,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
-            intermediate_size=INNER,
-            max_position_embeddings=4096,
-            tie_word_embeddings=True,
-            initializer_range=0.05,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
-
-
-def pack(lessons: list[Lesson], chat: ChatTokenizer) -> Batch:
-    rows = [_pack_one(lesson, chat) for lesson in lessons]
-    width = max(len(row[0]) for row in rows)
-    count = len(rows)
-    ids = torch.zeros(count, width, dtype=torch.long)
-    positions = torch.zeros(count, width, dtype=torch.long)
-    groups = torch.full((count, width), -1)
-    targets = torch.full((count, width), -100)
-    states = []
-    for index, (row_ids, row_positions, row_groups, row_targets, row_states) in enumerate(rows):
-        length = len(row_ids)
-        ids[index, :length] = torch.tensor(row_ids)
-        positions[index, :length] = torch.tensor(row_positions)
-        groups[index, :length] = torch.tensor(row_groups)
-        targets[index, :length] = torch.tensor(row_targets)
-        states += [(index, column, state) for column, state in row_states]
-    causal = torch.ones(width, width).tril().bool()
-    same = (groups[:, :, None] == groups[:, None, :]) | (groups[:, None, :] == 0)
-    mask = torch.zeros(count, width, width).masked_fill_(~(causal & same), torch.finfo(torch.float32).min)
-    return Batch(ids, positions, mask[:, None], targets, states)
-
-
-def _pack_one(lesson: Lesson, chat: ChatTokenizer) -> tuple[list, list, list, list, list]:
-    prefix = chat.opening(lesson.system_prompt, lesson.conversations[0][0].observation).prefix
-    ids, positions, groups, targets = list(prefix), list(range(len(prefix))), [0] * len(prefix), [-100] * len(prefix)
-    states = []
-    for group, exchanges in enumerate(lesson.conversations, start=1):
-        start = len(ids)
-        for turn, exchange in enumerate(exchanges):
-            if turn == 0:
-                ids += chat.opening(lesson.system_prompt, exchange.observation).rest
-            else:
-                ids += chat.continuation(exchange.observation, ended=True)
-            if exchange.state is not None:
-                states.append((len(ids) - 1, exchange.state))
-            reply = chat.reply_ids(exchange.reply)
-            targets += [-100] * (len(ids) - len(targets) - 1) + list(reply)
-            ids += reply
-        targets.append(-100)
-        length = len(ids) - start
-        positions += range(len(prefix), len(prefix) + length)
-        groups += [group] * length
-    return ids, positions, groups, targets, states
-
-
-class StateHeads(nn.Module):
-    """Linear readers of Blackjack's state; dropped after training."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.read = nn.ModuleList([nn.Linear(hidden, classes) for classes in (22, 11, 2)])
-
-    def loss(self, hidden: Tensor, states: Tensor) -> Tensor:
-        """() mean cross-entropy of total, dealer's card and ace; (N, D) hidden states, (N, 3) states."""
-        losses = [nn.functional.cross_entropy(head(hidden), states[:, i]) for i, head in enumerate(self.read)]
-        return sum(losses) / len(losses)  # type: ignore[return-value]
-
-
-def train(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> LlamaForCausalLM:
-    """Train from random weights, stage by stage."""
+def train(
+    tokenizer: PreTrainedTokenizerFast, *, seed: int, folder: Path, steps: int = STEPS, has_blackjack: bool = True
+) -> LlamaForCausalLM:
+    """Train from random weights, or go on from what `folder` keeps: one process of one thread for each core."""
+    with tempfile.TemporaryDirectory() as meeting:
+        what = (tokenizer, seed, folder / KEPT, steps, has_blackjack)
+        mp.spawn(_train, (f"{meeting}/processes", *what), nprocs=PROCESSES)
     model = new_model(tokenizer, seed)
-    for stage, (steps, peak_lr, dealer_weight) in enumerate(STAGES):
-        train_stage(model, tokenizer, steps=steps, peak_lr=peak_lr, dealer_weight=dealer_weight, seed=seed + stage)
+    model.load_state_dict(torch.load(folder / KEPT, weights_only=True)["model"])
     return model.eval()
 
 
-def train_stage(
-    model: LlamaForCausalLM,
+def _train(
+    process: int,
+    meeting: str,
     tokenizer: PreTrainedTokenizerFast,
-    *,
-    steps: int,
-    peak_lr: float,
-    dealer_weight: int,
     seed: int,
-    log_every: int = 100,
+    kept: Path,
+    steps: int,
+    has_blackjack: bool,
 ) -> None:
-    """One stage: lessons drawn from a seed, a new optimizer, a learning rate that rises and falls once."""
-    chat, rng = ChatTokenizer(tokenizer), random.Random(seed)
-    heads = StateHeads(HIDDEN)
-    parameters = [*model.parameters(), *heads.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=peak_lr, betas=(0.9, 0.98), weight_decay=0.01)
+    """Train on every second lesson, with the mean of all processes' gradients: all keep the same weights."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"file://{meeting}", rank=process, world_size=PROCESSES)
+    model, heads = new_model(tokenizer, seed), Heads(HIDDEN)
+    model.set_attn_implementation("shared_prefix")
+    chat = ChatTokenizer(tokenizer)
+    weights = [*model.parameters(), *heads.parameters()]
+    matrices = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
+    muon = torch.optim.Muon(matrices, lr=MATRIX_LR, weight_decay=0.01, momentum=0.95)
+    others = [weight for weight in weights if all(weight is not matrix for matrix in matrices)]
+    adam = torch.optim.AdamW(others, lr=OTHER_LR, betas=(0.9, 0.98), weight_decay=0.01)
+    parts = {"model": model, "heads": heads, "muon": muon, "adam": adam}
+    first, pace, loss = _restored(kept, parts)
     began = time.perf_counter()
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = peak_lr * _schedule(step, steps)
+    for step in range(first, steps):
+        rate = _schedule(step, steps)
+        muon.param_groups[0]["lr"], adam.param_groups[0]["lr"] = (MATRIX_LR * rate, OTHER_LR * rate)
+        pace = min(1.0, max(pace + (loss < LEARNT) * PACE, (step / steps - 0.1) / 0.4))
+        rng = Chance(f"{seed} {step} {process}", max(LEAST_VARIETY, pace))
         lessons = [
-            worlds.lesson(rng, CONVERSATIONS_PER_PROMPT)
-            if rng.random() < WORLD_SHARE
-            else blackjack.lesson(rng, CONVERSATIONS_PER_PROMPT, dealer_weight)
-            for _ in range(PROMPTS_PER_STEP)
+            lesson(rng, CONVERSATIONS_PER_PROMPT, easy=1 - pace, has_blackjack=has_blackjack)
+            for _ in range(PROMPTS_PER_STEP // PROCESSES)
         ]
-        batch = pack(lessons, chat)
-        hidden = model.model(
-            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.mask, use_cache=False
-        ).last_hidden_state
-        taught = batch.targets >= 0
-        reply_loss = nn.functional.cross_entropy(model.lm_head(hidden[taught]), batch.targets[taught])
-        at_rows = torch.tensor([row for row, _, _ in batch.states])
-        at_columns = torch.tensor([column for _, column, _ in batch.states])
-        states = torch.tensor([state for _, _, state in batch.states])
-        state_loss = heads.loss(hidden[at_rows, at_columns], states)
-        (reply_loss + STATE_WEIGHT * state_loss).backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if step % log_every == 0 or step == steps - 1:
-            elapsed_s = time.perf_counter() - began
+        sums = torch.zeros(2)
+        for batch in batches(lessons, chat, PARTS // PROCESSES):
+            both = losses(model, heads, batch)
+            ((both[0] + both[1]) / PARTS).backward()
+            sums += torch.stack(both).detach()
+        gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        gradient = torch.cat([*(each.flatten() for each in gradients), sums / PARTS])
+        distributed.all_reduce(gradient)
+        loss = 0.98 * loss + 0.02 * float(gradient[-2])
+        gradient[:-2] *= min(1.0, 1 / float(gradient[:-2].norm()))
+        for weight, mean in zip(weights, gradient[:-2].split([weight.numel() for weight in weights]), strict=True):
+            weight.grad = mean.view_as(weight)
+        muon.step()
+        adam.step()
+        adam.zero_grad()
+        muon.zero_grad()
+        if process == 0 and (step % 50 == 0 or step == steps - 1):
+            elapsed_s, (replies, values) = time.perf_counter() - began, gradient[-2:]
             print(
-                f"step {step:5d}  reply loss {reply_loss:.4f}  state loss {state_loss:.4f}  {elapsed_s:6.0f} s",
+                f"step {step:5d}  reply {replies:.4f}  heads {values:.4f}  pace {pace:.3f}  {elapsed_s:6.0f} s",
                 flush=True,
             )
+        if process == 0 and ((step + 1) % KEPT_EVERY == 0 or step == steps - 1):
+            torch.save(
+                {"step": step + 1, "pace": pace, "loss": loss}
+                | {name: part.state_dict() for name, part in parts.items()},
+                kept,
+            )
+    distributed.destroy_process_group()
+
+
+def _restored(kept: Path, parts: Mapping[str, Any]) -> tuple[int, float, float]:
+    """The step to go on from, how hard its lessons are, and the mean loss of the last ones."""
+    if not kept.exists():
+        return 0, 0.0, 1.0
+    state = torch.load(kept, weights_only=True)
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
+    return state["step"], state["pace"], state["loss"]
+
+
+def losses(model: LlamaForCausalLM, heads: Heads, batch: Batch) -> tuple[Tensor, Tensor]:
+    """() cross-entropy of the replies, () of what the heads read."""
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.model(
+            input_ids=batch.ids, position_ids=batch.positions, attention_mask=batch.mask, use_cache=False, batch=batch
+        ).last_hidden_state
+        taught = batch.targets >= 0
+        logits = model.lm_head(hidden[taught])
+    hidden = hidden.float()
+    return (
+        nn.functional.cross_entropy(logits.float(), batch.targets[taught]),
+        heads.loss(hidden, batch, model.lm_head),
+    )
 
 
 def _schedule(step: int, steps: int) -> float:
-    warm = min(1.0, (step + 1) / WARMUP_STEPS)
-    return warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+    """Up in a line, level, and down in a line over the last half."""
+    return min(1.0, (step + 1) / WARMUP_STEPS, 0.02 + 2 * (steps - step) / steps)
