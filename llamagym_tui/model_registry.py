@@ -44,7 +44,7 @@ class ModelEntry(Struct, frozen=True):
 
 
 ENTRIES: tuple[ModelEntry, ...] = (
-    ModelEntry(BUNDLED, 540_096, "mit", full_finetuning=True, generation=GenerationConfig()),
+    ModelEntry(BUNDLED, 1_053_952, "mit", full_finetuning=True, generation=GenerationConfig()),
     ModelEntry("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008, "apache-2.0"),
     ModelEntry("google/gemma-3-270m-it", 268_098_176, "gemma", gated=True, generation=GenerationConfig()),
     ModelEntry("HuggingFaceTB/SmolLM2-360M-Instruct", 361_821_120, "apache-2.0"),

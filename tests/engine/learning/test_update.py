@@ -272,7 +272,7 @@ def test_token_values_are_those_of_the_columns_that_predict_the_tokens_and_the_f
         values = outputs(policy, row)[1]
         for turn in row.segment.turns:
             expected += values[turn.start - 1 : turn.end - 1].tolist() if turn.is_trained else [turn.value]
-    assert targets.values.tolist() == pytest.approx(expected, abs=1e-5)
+    assert targets.values.tolist() == pytest.approx(expected, abs=2e-5)
 
 
 def test_token_credit_is_the_same_where_a_template_makes_each_turn_a_segment(make_policy):
@@ -390,10 +390,12 @@ def test_the_target_kl_is_compared_with_the_kl_of_the_last_epoch_alone(make_poli
         policy = make_policy()
         return PPO(policy, replaced(fast, **changes)).update([played(policy, "a", reward=[1.0]), played(policy, "b")])
 
-    # One step an epoch: the first epoch's KL is 0, so the mean over both is half of the second's.
+    # One step an epoch: the first epoch's KL is 0, so the mean over both is half of the second's, and so on.
     second = 2 * updated().approx_kl
-    assert second > 0
-    assert [updated(epochs=4, target_kl=part * second).epochs for part in (0.75, 1.5)] == [2, 3]
+    third = 3 * updated(epochs=3).approx_kl - second
+    assert 0 < second < third
+    assert updated(epochs=4, target_kl=0.75 * second).epochs == 2
+    assert updated(epochs=4, target_kl=(second + third) / 2).epochs == 3
 
 
 def test_explained_variance_compares_values_with_returns_of_trained_turns(make_policy):

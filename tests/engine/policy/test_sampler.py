@@ -229,9 +229,10 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
     assert widths[-2:] == [len(opening.rest), 1]
 
 
-@pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", (4, 10)), ("word", (2, 4))])
+@pytest.mark.parametrize(("normalization", "divisors"), [("sum", (1, 1)), ("token", None), ("word", (2, 4))])
 def test_a_scored_reply_is_drawn_from_the_softmax_of_normalised_scores(make_policy, normalization, divisors):
     policy = make_policy(temperature=0.5, policy="score", normalization=normalization, replies=SCORED)
+    divisors = divisors or tuple(len(policy.chat.reply_ids(reply)) for reply in SCORED)
     assert policy.reply_divisors(policy.trie) == divisors
     sampler, opening = Sampler(policy, 4000), policy.chat.opening("Play.", "Your total: 12.")
     for slot in range(4000):
@@ -323,12 +324,13 @@ def test_prompts_are_padded_to_the_longest_where_that_costs_less_than_a_forward(
 @pytest.mark.parametrize("kind", ["generate", "score"])
 def test_every_token_is_reported_once_in_order_with_the_reply_that_it_belongs_to(make_policy, kind):
     policy = make_policy(policy=kind, max_new_tokens=8, temperature=3.0)
-    sampler, opening = Sampler(policy, 5), policy.chat.opening("Play.", "x")
-    for slot in (1, 2, 4):
+    sampler, opening = Sampler(policy, 40), policy.chat.opening("Play.", "x")
+    slots = range(1, 40, 2)
+    for slot in slots:
         sampler.restart(slot, opening.prefix)
-    reported: list[list[int]] = [[], [], []]
+    reported: list[list[int]] = [[] for _ in slots]
     replies = sampler.reply(
-        [1, 2, 4], [list(opening.rest)] * 3, on_token=lambda index, token: reported[index].append(token)
+        slots, [list(opening.rest)] * len(slots), on_token=lambda index, token: reported[index].append(token)
     )
     assert reported == [reply.ids for reply in replies]
     assert len({tuple(ids) for ids in reported}) > 1

@@ -26,7 +26,7 @@ from tests.text_env import ROOMS, CommandAgent
 
 
 def commands_of(text: str) -> list[str]:
-    return next(commands for room, commands in ROOMS.values() if text.startswith(f"{room} You can"))
+    return next(commands for room, commands in ROOMS.values() if text == f"{room} You can: {', '.join(commands)}.")
 
 
 @pytest.fixture
