@@ -6,12 +6,11 @@ Observations are of random states, not of play, and no lesson has a good action:
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import agent_env
-from llamagym_tui.setup.catalog import find_agent
+from benchmarks.random_states import RandomStates, random_states
 from scripts.bundled_model.conditions import Numbers, State
 from scripts.bundled_model.instructions import Instruction, always, either, report
 from scripts.bundled_model.lessons import Chance, Exchange, Lesson, Mark, numbers_in
@@ -27,47 +26,35 @@ NAMED = re.compile(r"([a-z]+[12]?|joint angle|joint spin) (\d+)\b")
 
 
 class Known(NamedTuple):
-    agent: AgentBase
-    states: list[Any]
+    world: RandomStates
     features: Numbers
 
 
 @cache
 def known(name: str) -> Known:
-    """An agent, and states of its world from random play."""
-    agent = find_agent(name)()
-    env, states = agent_env(agent), []
-    env.action_space.seed(0)
-    observation, _ = env.reset(seed=0)
-    if name in GRIDS or name in DISCRETE:
-        states = list(range(int(env.observation_space.n)))  # type: ignore[attr-defined]
-    else:
-        for _ in range(4000):
-            states.append(observation)
-            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
-            if terminated or truncated:
-                observation, _ = env.reset()
-    env.close()
-    shown = state_of(agent, agent.format_observation(states[0]))
+    """An agent with states of its world, and what these show."""
+    world = random_states(name)
+    agent, states = world
+    shown = state_of(agent.action_names, agent.format_observation(states[0]))
     numbers: dict[str, tuple[int, int]] = {}
     words: dict[str, set[str]] = {}
     for each in Chance(0).sample(states, min(len(states), 500)):
-        for feature, value in state_of(agent, agent.format_observation(each)).items():
+        for feature, value in state_of(agent.action_names, agent.format_observation(each)).items():
             if isinstance(value, int):
                 low, high = numbers.get(feature, (value, value))
                 numbers[feature] = (min(low, value), max(high, value))
             else:
                 words.setdefault(feature, set()).add(value)
     ranges = {feature: bounds for feature, bounds in numbers.items() if bounds[0] < bounds[1] and feature in shown}
-    return Known(agent, states, Numbers(ranges, {name: sorted(each) for name, each in words.items()}))
+    return Known(world, Numbers(ranges, {name: sorted(each) for name, each in words.items()}))
 
 
-def state_of(agent: AgentBase, text: str) -> State:
+def state_of(actions: Sequence[str], text: str) -> State:
     """What an observation's text names: the first number behind each feature, the word behind each action."""
     found: dict[str, int | str] = {}
     for name, value in NAMED.findall(text.lower()):
         found.setdefault(name, int(value))
-    for name in agent.action_names:
+    for name in actions:
         if match := re.search(rf"\b{name} ([a-z]+)", text):
             found.setdefault(name, match[1])
     found.pop("observation", None)
@@ -87,7 +74,7 @@ def marks_of(text: str, state: State, told: Instruction) -> tuple[Mark, ...]:
 
 def lesson(rng: Chance, conversations: int) -> Lesson:
     name = rng.choice(GRIDS[:1] * 2 + GRIDS[1:] * 2 + BOXES * 2 + DISCRETE)
-    agent, states, features = known(name)
+    (agent, states), features = known(name)
     told: Instruction | None = None
     if rng.random() > WITHOUT:
         roll = rng.random()
@@ -105,7 +92,7 @@ def lesson(rng: Chance, conversations: int) -> Lesson:
         wanted = rng.random() < 0.5
         for _ in range(12):
             text = agent.format_observation(rng.choice(states))
-            state = state_of(agent, text)
+            state = state_of(agent.action_names, text)
             if told is None or told.told is None or told.told(state) == wanted:
                 break
         action = rng.randrange(len(agent.action_names)) if told is None else told.act(state)

@@ -140,13 +140,13 @@ SWAPS: dict[str, Callable[[State], int]] = {
 
 def swaps(policy: Policy, count: int = 400) -> dict[str, float]:
     """Share of Cart Pole's states in which the greedy action is the sentence's."""
-    agent, states, _ = known("cart_pole")
+    agent, states = known("cart_pole").world
     shown = [agent.format_observation(each) for each in Chance(SEED).sample(states, count)]
     actions = [agent.format_action(n) for n in range(len(agent.action_names))]
     found = {}
     for text, wanted in SWAPS.items():
         chosen = replies(policy, f"{agent.get_system_prompt()} {text}", shown, actions)
-        right = [wanted(state_of(agent, each)) == n for each, n in zip(shown, chosen, strict=True)]
+        right = [wanted(state_of(agent.action_names, each)) == n for each, n in zip(shown, chosen, strict=True)]
         found[f"follows in cart_pole, {text}"] = sum(right) / count
     return found
 
@@ -154,7 +154,7 @@ def swaps(policy: Policy, count: int = 400) -> dict[str, float]:
 @torch.no_grad()
 def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
     """Exponential of the entropy of the spectrum of the last prompt token's hidden states, centred."""
-    agent, states, _ = known(name)
+    agent, states = known(name).world
     texts = list(
         dict.fromkeys(
             agent.format_observation(each) for each in Chance(SEED).sample(states, min(len(states), 2 * count))
