@@ -5,10 +5,10 @@
 
 LlamaGym runs in an environment of its own (`llamagym_environment`, made at the first run) and in a process of its own
 (`llamagym_side`): one hand after the other, an update every 16 turns, its default. Ours plays and learns as `train`
-does, with its default batch. Both start from the bundled model, sample at most 32 tokens, train all weights and make
-4 PPO epochs; ours is also timed with its default epochs. Both are loaded first, make one update that does not count,
-and then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the median and the range
-of those of each round, comes last.
+does, with its default batch. Both start from the first bundled model (`first_model`), sample at most 32 tokens, train
+all weights and make 4 PPO epochs; ours is also timed with its default epochs. Both are loaded first, make one update
+that does not count, and then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the
+median and the range of those of each round, comes last.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from benchmarks import llamagym_environment
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import alternate, machine, ratios, spread
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.engine.model.loading import bundled_model_path
 
+FIRST_MODEL = Path(__file__).with_name("first_model")
+"""The first bundled model: the weights of both sides, whatever ships now."""
 SIDE = Path(__file__).with_name("llamagym_side.py")
 LLAMAGYM = "LlamaGym 0.1.1, 4 epochs"
 OURS = {
@@ -72,7 +73,7 @@ def compare(interpreter: Path, threads: int, repeats: int, seconds: float, chang
     with llamagym_process(interpreter, threads, seed) as llamagym:
         variants: dict[str, Callable[[float], Slice]] = {LLAMAGYM: partial(theirs, llamagym)}
         for name, own in OURS.items():
-            config = settings("blackjack", [f"seed={seed}", *own, *changes])
+            config = settings("blackjack", [f"seed={seed}", *own, *changes], model=str(FIRST_MODEL))
             variants[name] = partial(ours, BareRun(config, threads=threads))
         for run in variants.values():
             run(0.0)  # one update, not counted
@@ -105,7 +106,7 @@ def llamagym_process(interpreter: Path, threads: int, seed: int) -> Iterator[sub
     """LlamaGym, loaded and ready."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        llamagym_environment.convert(bundled_model_path(), model)
+        llamagym_environment.convert(FIRST_MODEL, model)
         setup = Path(folder) / "setup.json"
         setup.write_text(json.dumps({"model": str(model), "threads": threads, "seed": seed, **prompts()}))
         offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}
@@ -138,7 +139,7 @@ def theirs(llamagym: subprocess.Popen[str], seconds: float) -> Slice:
     """Let LlamaGym play and train.
 
     Raises:
-        RuntimeError: it did not train, or its replies are not those of the bundled model.
+        RuntimeError: it did not train, or its replies are not those of that model.
     """
     assert llamagym.stdin is not None
     llamagym.stdin.write(f"{seconds}\n")
