@@ -6,6 +6,7 @@ Everything in the project but `llamagym_tui.agent` knows agents by this class al
 
 import json
 import operator
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -143,13 +144,14 @@ class AgentBase(ABC):
         A model may reply anything, so an exception of a user's own code (``int("hit")``) means a reply that names no
         action, and no reason to end a run; `reading_fault` keeps the first one. JSON counts first, for an agent that
         knows no JSON, too: one that, as LlamaGym's example, reads 1 from ``Action: 1`` but not from ``{"action": 1}``,
-        is given the former.
+        is given the former, unless the number is larger than all that its prompt names.
         """
         reading = self._extracted(reply)
         index = json_index(reply) if reading.how != "json" else None
         if index is None or _is_index(reading.action, index) or self._reads(f'{{"action": {index}}}', index):
             return reading
-        return ActionReading(index, "json") if self._reads(f"Action: {index}", index) else reading
+        is_named = index <= max(map(int, re.findall(r"\d+", self.get_system_prompt())), default=index)
+        return ActionReading(index, "json") if is_named and self._reads(f"Action: {index}", index) else reading
 
     def _reads(self, reply: str, index: int) -> bool:
         return _is_index(self._extracted(reply, is_reply=False).action, index)

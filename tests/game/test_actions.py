@@ -132,6 +132,7 @@ def test_without_names_nothing_is_an_action() -> None:
         ('{"action": "1"} with a card', ActionReading(0, "custom")),
         ('{"action": true}', ActionReading(0, "custom")),
         ('{"action": -1}', ActionReading(0, "custom")),
+        ('{"action": 3}', ActionReading(0, "custom")),  # its prompt names 0 and 1
     ],
 )
 def test_json_counts_for_an_agent_that_reads_no_json(reply: str, reading: ActionReading) -> None:

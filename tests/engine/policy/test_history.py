@@ -158,7 +158,7 @@ def test_sampled_with_a_history_each_reply_has_the_log_probability_of_its_own_pr
             logprobs = output.logits[0, len(before) - 1 : -1].log_softmax(-1)
             found = logprobs.gather(1, torch.tensor(reply.ids)[:, None])[:, 0]
             assert reply.logprobs == pytest.approx(found.tolist(), abs=1e-5)
-            assert reply.value == pytest.approx(float(output.values[0, len(before) - 1]), abs=1e-5)
+            assert reply.value == pytest.approx(float(output.values[0, len(before) - 1]), rel=1e-5, abs=1e-5)
             episode.reply(reply)
 
 

@@ -117,3 +117,29 @@ def test_an_update_reads_as_often_whatever_the_number_of_rows(make_policy):
     assert counts[0] == counts[1]
     counts[0].pop("item")  # Adam's counts of steps, which are on the host
     assert counts[0].total() <= 30
+
+
+def test_replies_that_follow_their_tree_or_leave_it_are_as_probable_where_they_are_drawn_together(make_policy):
+    policy = make_policy(max_new_tokens=12)
+    (stick, hit), sampler = policy.trie.replies, Sampler(policy, 3)
+    sampler._together, extend = TOGETHER, sampler.extend
+    script = [list(stick), list(hit), [*hit[:2], 7, 9, 11, hit[-1]]]
+
+    def scripted(logits, replies, live, *rest, **named):
+        step = iter(range(TOGETHER))
+
+        def sample(logits, greedy):
+            at = next(step)
+            ids = [[*script[i], *[5] * 12][len(replies[i].ids) + at] for i in live]
+            return torch.tensor(ids), logits.log_softmax(-1)[range(len(live)), ids]
+
+        sampler.sample = sample
+        return extend(logits, replies, live, *rest, **named)
+
+    sampler.extend = scripted
+    for slot in range(3):
+        sampler.restart(slot, (8, 9))
+    for slot, reply in enumerate(sampler.reply(range(3), [[20 + slot, 7] for slot in range(3)])):
+        row = [8, 9, 20 + slot, 7, *script[slot]]
+        assert reply.ids == script[slot]
+        assert reply.logprobs == pytest.approx(scored(policy, row, 4, len(row))[0], abs=2e-5)

@@ -229,7 +229,7 @@ async def test_a_pause_is_ended_by_space(make_app: MakeApp):
 
 
 async def test_keys_that_were_moved_are_named_at_the_wheel(make_app: MakeApp):
-    Path("config").mkdir()
+    Path("config").mkdir(exist_ok=True)
     Path("config/keys.toml").write_text('[keys]\n"wheel.reason" = "f5"\n"wheel.let_go" = "f6"\n', encoding="utf-8")
     async with make_app(Trainer()).run_test(size=SIZE) as pilot:
         await take(pilot)

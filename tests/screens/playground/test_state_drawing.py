@@ -79,11 +79,11 @@ async def test_v_brings_the_drawing_over_the_conversation_of_a_small_terminal_an
         await sees(pilot, "state · episode 7, terminated ▲ +1")
         await sees(pilot, "action  hit · read as JSON")
         assert places(pilot) == ["pane-drawing"]
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True)
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=True, all_figures=True)
         await pilot.press("v")
         await until(pilot, lambda: client.sent == [DrawStates(on=True), DrawStates(on=False)])
         await until(pilot, lambda: places(pilot) == [])
-        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False)
+        assert user_files.load_preferences(tmp_path / "config") == Preferences(drawing=False, all_figures=True)
 
 
 async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_app: MakeApp, tmp_path: Path):
@@ -97,7 +97,11 @@ async def test_what_was_chosen_holds_in_the_next_run_and_beside_the_theme(make_a
         assert (places(pilot), client.sent) == ([], [])
         app.theme = "nord"
         await until(
-            pilot, lambda: user_files.load_preferences(tmp_path / "config") == Preferences(theme="nord", drawing=False)
+            pilot,
+            lambda: (
+                user_files.load_preferences(tmp_path / "config")
+                == Preferences(theme="nord", drawing=False, all_figures=True)
+            ),
         )
 
 

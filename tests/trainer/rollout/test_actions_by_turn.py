@@ -112,7 +112,7 @@ def test_a_rollout_that_is_taken_up_again_has_the_same_actions_and_replies(make)
     sets = {
         turn.actions for episode in msgspec.convert(state, SavedRollout).episodes for turn in episode.segments[0].turns
     }
-    assert len(sets) == 2
+    assert len(sets) > 1
     for each in (rollout, again):
         each.step()
     assert msgspec.to_builtins(again.state()) == msgspec.to_builtins(rollout.state())
