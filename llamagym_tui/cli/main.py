@@ -43,6 +43,9 @@ AgentOrNone = Annotated[
 Run = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
 ]
+Greedy = Annotated[bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")]
+Envs = Annotated[int, typer.Option(min=1, help="Environments stepped together.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of environments and sampling.")]
 Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -225,11 +228,9 @@ def sft(
 def evaluate(
     agent: Agent,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 1000,
-    greedy: Annotated[
-        bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
-    ] = True,
-    envs: Annotated[int, typer.Option(min=1, help="Environments stepped together.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of environments and sampling.")] = 0,
+    greedy: Greedy = True,
+    envs: Envs = 128,
+    seed: Seed = 0,
     json_output: Json = False,
     debug: Debug = False,
     **options: Any,
@@ -288,11 +289,9 @@ def compare(
         typer.Option(min=0.0, help="Half the interval that is enough. (a tenth from baseline to baseline)"),
     ] = None,
     episodes: Annotated[int, typer.Option(min=2, help="Episodes each, at most.")] = 20_000,
-    greedy: Annotated[
-        bool, typer.Option("--greedy/--sampled", help="Likeliest replies, or replies as in training.")
-    ] = True,
-    envs: Annotated[int, typer.Option(min=1, help="Environments stepped together.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Of environments and sampling.")] = 0,
+    greedy: Greedy = True,
+    envs: Envs = 128,
+    seed: Seed = 0,
     json_output: Json = False,
     debug: Debug = False,
     **options: Any,

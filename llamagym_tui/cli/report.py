@@ -1,7 +1,7 @@
 """``llamagym-tui report``: a run as one HTML file to share, and its figures as CSV.
 
 The page needs no network and no script, and forbids both. Every text of a prompt, a model, an environment or a setting
-gets into it through `safe`. The events are read once, by the reducer that the screens have.
+gets into it through `safe`. The events are read by the reducer that the screens have.
 """
 
 import csv

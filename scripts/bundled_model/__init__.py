@@ -1,5 +1,6 @@
 """The recipe of the model that ships with the project: corpus, tokenizer, training, checks.
 
-python -m scripts.bundled_model          trains from random weights into llamagym_tui/bundled_model/
-python -m scripts.bundled_model --check  measures the model in that folder
+python -m scripts.bundled_model                              trains from random weights, into the package
+python -m scripts.bundled_model --no-blackjack --out FOLDER  trains the control
+python -m scripts.bundled_model --check                      measures the model in the package
 """

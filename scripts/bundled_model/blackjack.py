@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from benchmarks.exact_blackjack import CARDS, STATES, State, draw
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from scripts.bundled_model.blackjack_prompts import HELD_OUT
-from scripts.bundled_model.conditions import Condition, Numbers, said
+from scripts.bundled_model.conditions import Condition, Numbers, joined, said
 from scripts.bundled_model.grammar import worded
 from scripts.bundled_model.instructions import Instruction, always, either, filled
 from scripts.bundled_model.lessons import Chance, Exchange, Lesson, numbers_in
@@ -40,13 +40,13 @@ OPENINGS = (
 )
 
 
-def lesson(rng: Chance, hands: int, dealer_weight: int = 1) -> Lesson:
-    """A prompt, and hands that are played as it says; prompts about the dealer's card are so many times as common."""
+def lesson(rng: Chance, hands: int) -> Lesson:
+    """A prompt, and hands that are played as it says."""
     if rng.random() < DEFAULT_SHARE:
         return Lesson(AGENT.get_system_prompt(), [hand(rng, None) for _ in range(hands)])
     if rng.random() < REPORT_SHARE:
         return report(rng, hands)
-    made = instruction(rng, dealer_weight)
+    made = instruction(rng)
     opening = rng.choice(OPENINGS[:1] * 3 + OPENINGS[1:])
     prompt = f"{opening} {made.text}".strip()
     return Lesson(prompt, [hand(rng, rule_of(made), made) for _ in range(hands)], made.own_marks(prompt))
@@ -109,11 +109,10 @@ def hand(rng: Chance, rule: Rule | None, made: Instruction | None = None) -> lis
     return exchanges
 
 
-def instruction(rng: Chance, dealer_weight: int = 1) -> Instruction:
+def instruction(rng: Chance) -> Instruction:
     """What to do in which state; none in a wording that the check plays by."""
-    weights = [weight * (dealer_weight if kind is _by_dealer else 1) for kind, weight in KINDS.items()]
     while True:
-        kind = rng.choices(list(KINDS), weights)[0]
+        kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
         made = kind(rng) if kind in BY_GRAMMAR else told(*kind(rng))
         if form(made.text) not in HELD_OUT_FORMS:
             return made
@@ -283,17 +282,10 @@ def _condition(rng: Chance) -> Condition:
 
 def _by_conditions(rng: Chance) -> Instruction:
     """One or two conditions, in any wording."""
-    first, second, roll = _condition(rng), _condition(rng), rng.random()
-    both = first.of + second.of
-
-    def steps(state: NamedState) -> tuple[bool, bool]:
-        return first.holds(state), second.holds(state)
-
-    if roll < 0.12:
-        joined = Condition(f"{first.text} and {second.text}", lambda state: all(steps(state)), "and", both, steps)
-    elif roll < 0.24:
-        joined = Condition(f"{first.text} or {second.text}", lambda state: any(steps(state)), "or", both, steps)
-    return either(rng, FEATURES, _actions(rng), told=joined if roll < 0.24 else first)
+    told, second, roll = _condition(rng), _condition(rng), rng.random()
+    if roll < 0.24:
+        told = joined(*(("and", "{} and {}") if roll < 0.12 else ("or", "{} or {}")), told, second)
+    return either(rng, FEATURES, _actions(rng), told=told)
 
 
 def _by_numbers(rng: Chance) -> Instruction:

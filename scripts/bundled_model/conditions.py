@@ -6,6 +6,7 @@ A condition is a text, in one of the many wordings of `grammar`, and what it mea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import eq, gt
 from typing import NamedTuple
 
 from scripts.bundled_model.grammar import worded
@@ -53,6 +54,8 @@ NEARER = (
     "{x} IS FAR from {m} than from {n}", "{m} IS FAR from {x} than {n}", "of {n} and {m}, {n} IS CLOSE to {x}",
     "{x} IS less far from {n} than from {m}", "{x} IS CLOSE to {n} and FAR from {m}",
 )  # fmt: skip
+BOTH = ("{} and {}", "both {} and {}", "{} and also {}", "{} while {}")
+EITHER = ("{} or {}", "either {} or {}", "{} or else {}", "at least one holds: {} or {}")
 WORD = ("{x} NOW HAS {w}", "there NOW is {w} at {x}", "you NOW see {w} at {x}", "{w} IS at {x}", "{w} NOW HAS {x}")
 
 
@@ -71,6 +74,9 @@ class Numbers(NamedTuple):
     """Least and largest of each number."""
     words: Mapping[str, Sequence[str]]
     """What each feature of words may be."""
+
+
+Maker = Callable[[Chance, Numbers, bool], Condition]
 
 
 def simple(rng: Chance, of: Numbers, *, held_out: bool = False, kind: str = "") -> Condition:
@@ -151,16 +157,15 @@ def _pair(rng: Chance, of: Numbers) -> tuple[str, str]:
     return one, other
 
 
-def _larger(rng: Chance, of: Numbers, held_out: bool) -> Condition:
-    x, y = _pair(rng, of)
-    text = said(worded(rng, LARGER, held_out=held_out), x=_article(rng, x), y=_article(rng, y))
-    return Condition(text, lambda state: int(state[x]) > int(state[y]), "larger", (x, y))
+def _of_pair(kind: str, forms: Sequence[str], holds: Callable[[int, int], bool]) -> Maker:
+    """Makes conditions that compare two numbers with each other."""
 
+    def made(rng: Chance, of: Numbers, held_out: bool) -> Condition:
+        x, y = _pair(rng, of)
+        text = said(worded(rng, forms, held_out=held_out), x=_article(rng, x), y=_article(rng, y))
+        return Condition(text, lambda state: holds(int(state[x]), int(state[y])), kind, (x, y))
 
-def _same(rng: Chance, of: Numbers, held_out: bool) -> Condition:
-    x, y = _pair(rng, of)
-    text = said(worded(rng, SAME, held_out=held_out), x=_article(rng, x), y=_article(rng, y))
-    return Condition(text, lambda state: state[x] == state[y], "same", (x, y))
+    return made
 
 
 def _sum(rng: Chance, of: Numbers, held_out: bool) -> Condition:
@@ -184,9 +189,9 @@ def _word(rng: Chance, of: Numbers, held_out: bool) -> Condition:
     return Condition(text, lambda state: state[name] == word, "word", (name,))
 
 
-MAKERS: Mapping[str, Callable[[Chance, Numbers, bool], Condition]] = {
+MAKERS: Mapping[str, Maker] = {
     "below": _below, "from": _from, "between": _between, "equals": _equals, "nearer": _nearer,
-    "larger": _larger, "same": _same, "sum": _sum, "word": _word,
+    "larger": _of_pair("larger", LARGER, gt), "same": _of_pair("same", SAME, eq), "sum": _sum, "word": _word,
 }  # fmt: skip
 
 
@@ -205,25 +210,17 @@ def condition(rng: Chance, of: Numbers, *, held_out: bool = False) -> Condition:
             first.of,
             lambda state: (first.holds(state),),
         )
+    kind, forms = ("and", BOTH) if roll < 0.9 else ("or", EITHER)
     second = simple(rng, of, held_out=held_out)
+    return joined(kind, rng.choice(forms), first, second)
 
-    def both(state: State) -> tuple[int | bool, ...]:
+
+def joined(kind: str, form: str, first: Condition, second: Condition) -> Condition:
+    """Two conditions in a form: both have to hold ("and"), or one of them ("or")."""
+    needs = {"and": all, "or": any}[kind]
+
+    def steps(state: State) -> tuple[bool, bool]:
         return first.holds(state), second.holds(state)
 
-    if roll < 0.9:
-        form = rng.choice(("{} and {}", "both {} and {}", "{} and also {}", "{} while {}"))
-        return Condition(
-            form.format(first.text, second.text),
-            lambda s: first.holds(s) and second.holds(s),
-            "and",
-            first.of + second.of,
-            both,
-        )
-    form = rng.choice(("{} or {}", "either {} or {}", "{} or else {}", "at least one holds: {} or {}"))
-    return Condition(
-        form.format(first.text, second.text),
-        lambda s: first.holds(s) or second.holds(s),
-        "or",
-        first.of + second.of,
-        both,
-    )
+    text = form.format(first.text, second.text)
+    return Condition(text, lambda state: needs(steps(state)), kind, first.of + second.of, steps)
