@@ -127,7 +127,7 @@ def test_only_what_is_read_passes_the_last_layers_feed_forward():
 def test_other_architectures_and_windows_take_the_general_path_without_a_word(kind, settings, caplog):
     backbone, plain_because = checked_backbone(tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings), "fp32")
     assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
-    assert caplog.text == ""
+    assert not [record for record in caplog.records if record.name.startswith("llamagym_tui")]
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
