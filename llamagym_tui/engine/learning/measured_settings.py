@@ -2,7 +2,8 @@
 
 Short episodes keep PPO's own defaults: each return is then credited to every turn, undiscounted. Over long ones that is
 noise: they get a discount, a lambda, and batches of several episodes' length that do not wait until all episodes under
-way have ended. Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
+way have ended. Where a single episode is long there is a discount too: undiscounted, walking in circles costs nothing.
+Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 """
 
 import math
@@ -13,7 +14,7 @@ from llamagym_tui.config import MEASURED, PPOConfig, Value
 from llamagym_tui.engine.policy.trajectory import Trajectory
 
 SHORT = 12
-"""Turns on average up to which episodes are short."""
+"""Turns up to which an episode is short, and up to which all are, on average."""
 SHORTEST_HORIZON, LONGEST_HORIZON = 50, 1000
 """Steps that a discount looks ahead, whatever the first episodes are: good play may last longer, or shorter."""
 LAMBDA = 0.95
@@ -31,24 +32,26 @@ class Measured(NamedTuple):
 
 def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     """The settings by their dotted names, from episodes that have ended, at least one."""
-    turns = _mean([len(each.earlier) + len(each.turns) for each in episodes])
+    lengths = [len(each.earlier) + len(each.turns) for each in episodes]
+    turns, longest = _mean(lengths), max(lengths)
     steps = _mean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
     returns = [each.episode_return for each in episodes]
     mean = _mean(returns)
     spread = math.sqrt(_mean([(each - mean) ** 2 for each in returns]))
     long, defaults = turns > SHORT, PPOConfig()
     horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
-    gamma = round(1 - 1 / horizon, 3) if long else defaults.gamma
+    gamma = round(1 - 1 / horizon, 3) if longest > SHORT else defaults.gamma
     lam = LAMBDA if long else defaults.lam
     is_scaled = max(spread, abs(mean)) >= LARGE
     several = math.ceil(EPISODES * turns / ROUND) * ROUND
     size = max(defaults.batch_size, min(several, LARGEST_BATCH)) if long else defaults.batch_size
     in_steps = f", of {steps:,.3g} steps" if steps != turns else ""
+    up_to = f", up to {longest:,}" if gamma != 1 else ""
     credited = "what comes long after an action says little about it" if long else "each turn is credited whole"
     scale = "running reward scale" if is_scaled else "reward scale 1"
     ends = "updates may come in the middle of episodes" if long else "updates wait for the end of episodes"
     found: list[tuple[Value, str]] = [
-        (gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{in_steps}"),
+        (gamma, f"discount {gamma:g}: episodes have {turns:,.3g} turns on average{up_to}{in_steps}"),
         (lam, f"lambda {lam:g}: {credited}"),
         (
             None if is_scaled else defaults.reward_scale,

@@ -26,6 +26,12 @@ def test_short_episodes_keep_exactly_the_defaults(turns: int):
     assert {name: each.value for name, each in found.items()} == {n: defaults[n.removeprefix("ppo.")] for n in MEASURED}
 
 
+def test_where_one_episode_is_long_waiting_has_its_price_and_no_more_changes():
+    found = values(*[an_episode(2, 1.0)] * 10, an_episode(13))
+    assert found["gamma"] == 0.98
+    assert (found["lam"], found["batch_size"], found["whole_episodes"]) == (1.0, 1024, True)
+
+
 def test_long_episodes_are_discounted_and_cut_and_a_batch_is_several_times_as_long():
     # 200 turns on average: a discount of 1 - 1/200, and 8 * 200 turns, in whole 256s.
     assert values(an_episode(100, 40.0), an_episode(300, 60.0, earlier=40)) == {
@@ -45,7 +51,7 @@ def test_neither_looks_ahead_too_short_nor_waits_too_long(turns: int, gamma: flo
 
 def test_the_discount_looks_ahead_in_steps_of_the_environment_the_batch_counts_turns():
     found = measured_settings([an_episode(20, steps=5)])
-    assert found["ppo.gamma"] == (0.99, "discount 0.99: episodes have 20 turns on average, of 100 steps")
+    assert found["ppo.gamma"] == (0.99, "discount 0.99: episodes have 20 turns on average, up to 20, of 100 steps")
     assert found["ppo.batch_size"].value == 1024
 
 
@@ -59,7 +65,7 @@ def test_rewards_are_scaled_where_returns_are_large_or_spread_widely(turns: int)
 def test_each_has_its_reason():
     reasons = [found.reason for found in measured_settings([an_episode(87, 20.0), an_episode(87, 0.0)]).values()]
     assert reasons == [
-        "discount 0.989: episodes have 87 turns on average",
+        "discount 0.989: episodes have 87 turns on average, up to 87",
         "lambda 0.95: what comes long after an action says little about it",
         "running reward scale: returns are 10 on average and spread by 10",
         "batch size 1,024: 11.8 times an episode's turns",
