@@ -13,7 +13,7 @@ from llamagym_tui.engine.model.loading import bundled_model_path
 from scripts.bundled_model.card import write_card
 from scripts.bundled_model.check import report
 from scripts.bundled_model.tokenizer import train_tokenizer
-from scripts.bundled_model.train import KEPT, train
+from scripts.bundled_model.train import KEPT, STEPS, train
 
 
 def main(
@@ -22,6 +22,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Of weights and lessons.")] = 0,
     threads: Annotated[int, typer.Option(help="Intra-op threads of the check.")] = 2,
     has_blackjack: Annotated[bool, typer.Option("--blackjack/--no-blackjack", help="Whether lessons have it.")] = True,
+    steps: Annotated[int, typer.Option(help="Of training.")] = STEPS,
 ) -> None:
     torch.set_num_threads(threads)
     path = out or bundled_model_path()
@@ -29,7 +30,7 @@ def main(
         path.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         tokenizer = train_tokenizer(seed, has_blackjack=has_blackjack)
-        model = train(tokenizer, seed=seed, folder=path, has_blackjack=has_blackjack)
+        model = train(tokenizer, seed=seed, folder=path, steps=steps, has_blackjack=has_blackjack)
         model.save_pretrained(path)
         tokenizer.save_pretrained(path)
         (path / KEPT).unlink()
