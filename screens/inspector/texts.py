@@ -80,7 +80,8 @@ def headline(inspection: Inspection, episode: int, turn: int, *, awaited: str) -
     found = inspection.of(episode, turn)
     if found is None:
         return f"{name}: {one_line(inspection.why_not(episode, turn)) or awaited}"
-    return f"{name}, sampled by policy {found.sampled_by:,}, now policy {found.policy:,}: {_verdict(found)}"
+    policies = f"sampled by policy {found.sampled_by:,}, now policy {found.policy:,}"
+    return f"{name}, {policies}: {_verdict(found)}{_with_loss(found)}"
 
 
 def status(inspection: Inspection, episode: int, turn: int) -> str:
@@ -102,6 +103,14 @@ def _verdict(found: TurnInspected) -> str:
     if found.choice:
         return f"{_how(found)}{span}, {'clipped' if clipped else 'not clipped'}."
     return f"{span}, {clipped} of {len(decisions)} tokens clipped."
+
+
+def _with_loss(found: TurnInspected) -> str:
+    """How many tokens the loss is on, checked against those that were sampled; empty in an older log."""
+    if not found.conversation:
+        return ""
+    wrong = f", but {found.sampled:,} should: this is a fault of ours" if found.with_loss != found.sampled else ""
+    return f" {found.with_loss:,} of {found.conversation:,} tokens carry loss{wrong}."
 
 
 def _how(found: TurnInspected) -> str:
@@ -139,7 +148,8 @@ def table(found: TurnInspected) -> Table:
 def _context_row(where: str, tokens: Sequence[ContextToken]) -> Row:
     text = visible("".join(token.text for token in tokens))
     name = f"…{text[1 - WIDE_NAME :]}" if where == "before" else f"{text[: WIDE_NAME - 1]}…"
-    count = f"{len(tokens)} tokens {where} it" + (", not trained" if not any(t.trained for t in tokens) else "")
+    whose = "" if any(token.trained for token in tokens) else ", not trained: environment, prompt, template"
+    count = f"{len(tokens)} tokens {where} it{whose}"
     pieces: list[tuple[str, str]] = [(f"{count}; │ separates them, bold ones belong to another reply:\n", ASIDE)]
     for token in tokens:
         pieces += [(visible(token.text), "bold" if token.trained else ""), ("│", ASIDE)]

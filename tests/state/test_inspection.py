@@ -74,6 +74,15 @@ def test_a_sentence_says_what_is_looked_at(event: TurnInspected, words: str):
 
 
 @pytest.mark.parametrize(
+    ("sampled", "words"),
+    [(4, " 4 of 58 tokens carry loss."), (5, " 4 of 58 tokens carry loss, but 5 should: this is a fault of ours.")],
+)
+def test_tokens_that_carry_loss_are_counted_and_checked(sampled: int, words: str):
+    event = told(31, 1, conversation=58, with_loss=4, sampled=sampled)
+    assert headline(reduce(asked(), event).inspection, 31, 1, awaited="").endswith(f"tokens clipped.{words}")
+
+
+@pytest.mark.parametrize(
     ("event", "words"),
     [
         (PhaseChanged(phase="rolling_out"), "requested; the trainer answers between two steps."),

@@ -87,6 +87,7 @@ class ReplyInspector:
             new = now.logprobs[turn.choice.chosen]
             choice = _decision(turn.choice.logprob, new, each[0].value, earned[0] if earned else None, clip_range)
             replies = self._replies(turn.choice, now)
+        is_used = stage != "inference"
         return TurnInspected(
             episode=episode,
             turn=number,
@@ -103,6 +104,9 @@ class ReplyInspector:
             before=self._before(segment, turn),
             tokens=self._tokens(place, each, earned, clip_range),
             after=self._after(segment, turn),
+            conversation=len(segment.prefix) + len(segment.ids),
+            with_loss=sum(segment.mask) * is_used,
+            sampled=sum(len(each.logprobs) for each in segment.turns if each.is_trained) * is_used,
             choice=choice,
             replies=replies,
         )

@@ -192,6 +192,19 @@ def test_trained_tokens_are_marked_apart_from_prompt_template_and_observation(co
     assert len(first.after) == segment.turns[1].start - segment.turns[0].end
 
 
+def test_loss_is_on_the_replies_of_the_policy_and_on_nothing_else_of_a_conversation(course):
+    batch = course.update()
+    [segment] = next(each for each in batch if each.episode == 0).segments
+    replies = [len(course.inspect(0, turn).tokens) for turn in (0, 1)]
+    seen = course.inspect(0, 1)
+    assert (seen.with_loss, seen.sampled) == (sum(replies), sum(replies))
+    assert seen.conversation == len(segment.prefix) + len(segment.ids) > seen.with_loss
+    segment.turns[0] = dataclasses.replace(segment.turns[0], is_trained=False)
+    assert course.inspect(0, 1).with_loss == replies[1], "a person's are not trained on"
+    segment.turns[1] = dataclasses.replace(segment.turns[1], end=segment.turns[1].end - 1)
+    assert course.inspect(0, 0).with_loss + 1 == course.inspect(0, 0).sampled, "a mask that is wrong is seen"
+
+
 def test_a_reply_that_was_chosen_by_score_has_one_ratio_and_the_scores_of_all(make_policy):
     course = Course(
         make_policy(policy="score", temperature=0.6, normalization="token"), replaced(HAND, clip_range=0.01)
@@ -218,7 +231,7 @@ def test_in_inference_mode_the_watched_episode_is_kept_after_its_end_and_trains_
     for _ in range(3):
         course.rollout.step()
     seen = course.inspect(0, 1)
-    assert (seen.stage, seen.turns) == ("inference", 2)
+    assert (seen.stage, seen.turns, seen.with_loss, seen.sampled) == ("inference", 2, 0, 0)
     assert [token.decision.ratio for token in seen.tokens] == pytest.approx([1.0] * len(seen.tokens), abs=1e-5)
     assert "another time" in course.inspect(1, 0).why_not, "it was not watched"
 
