@@ -1,4 +1,7 @@
-"""MountainCar-v0: rock a weak car in a valley until it reaches the flag on the right hill."""
+"""MountainCar-v0: rock a weak car in a valley until it reaches the flag on the right hill.
+
+An action is held for four steps: an episode is then 50 decisions instead of 200, and the expert no worse.
+"""
 
 import math
 from collections.abc import Mapping
@@ -16,13 +19,14 @@ class MountainCarAgent(Agent):
     """Plays ``MountainCar-v0``; an observation is position and speed."""
 
     history = 0
+    action_repeat = 4
     env_id = "MountainCar-v0"
     title = "Mountain Car"
     description = "Rock the car in the valley until it is up at the flag."
     picture = "╲         ⚑\n ╲       ╱\n  ╲     ╱\n   ╲_o_╱"
     action_names = ("left", "wait", "right")
     action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -200.0, "expert": -119.4}
+    baselines: ClassVar[Mapping[str, float]] = {"random": -200.0, "expert": -121.1}
     """Mean returns; ``python -m benchmarks.world_baselines mountain_car`` measures them."""
 
     def get_system_prompt(self) -> str:

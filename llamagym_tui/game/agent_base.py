@@ -47,6 +47,8 @@ class AgentBase(ABC):
     history: ClassVar[int | None] = None
     """Turns before the present one that a prompt has, if a run does not set another number. None: the whole
     conversation. 0: system prompt and present observation, which is enough where an observation has the whole state."""
+    action_repeat: ClassVar[int] = 1
+    """Environment steps that an action is held for, whose rewards are summed."""
     run_settings: ClassVar[Mapping[str, Any]] = {}
     """Settings of training runs by their dotted names, as ``{"ppo.gamma": 0.99}``, where a run does not set others."""
     fallback_action: ClassVar[Any] = 0

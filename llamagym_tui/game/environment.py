@@ -52,14 +52,15 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, A
 
 
 def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymnasium.Env[Any, Any]:
-    """An environment in the agent's wrappers, made with `more` keyword arguments.
+    """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments.
 
     Raises:
         EnvError: it cannot be made, or not wrapped.
     """
     env = make(agent.env_id, {**agent.env_kwargs, **more})
     try:
-        return agent.wrap_env(env)
+        env = agent.wrap_env(env)
+        return env if agent.action_repeat == 1 else _repeating(env, agent.action_repeat)
     except Exception as error:  # a user's own code
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
@@ -93,6 +94,12 @@ def decisions(space: Any) -> list[range] | None:
     starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
     parts = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
+
+
+def _repeating(env: gymnasium.Env[Any, Any], steps: int) -> gymnasium.Env[Any, Any]:
+    from gymnasium.wrappers import RepeatAction
+
+    return RepeatAction(env, steps)
 
 
 def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:

@@ -146,3 +146,16 @@ def test_a_cart_pole_is_mapped_at_rest_by_angle_and_spin() -> None:
     (panel,) = cart_pole.CartPoleAgent().policy_map().panels
     assert (panel.rows[0], panel.columns[-1]) == ("-11°", "+25")
     assert panel.states[0][-1] == pytest.approx((0, 0, -0.2, 2.5))
+
+
+@pytest.mark.parametrize(("name", "steps"), [("acrobot", 3), ("mountain_car", 4), ("cart_pole", 1)])
+def test_an_action_is_held_for_the_agents_steps_and_their_rewards_are_summed(name: str, steps: int) -> None:
+    agent, env = made(name)
+    plain = gymnasium.make(agent.env_id)
+    plain.reset(seed=3)
+    for _ in range(steps):
+        observation, *_ = plain.step(1)
+    env.reset(seed=3)
+    held, reward, *_ = env.step(1)
+    assert held.tolist() == observation.tolist()
+    assert abs(float(reward)) == steps
