@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.past_runs.home import HomeScreen
     from llamagym_tui.screens.past_runs.replay import ReplayScreen
     from llamagym_tui.screens.past_runs.run_list import RunList
-    from llamagym_tui.screens.past_runs.runs import RunsScreen
     from llamagym_tui.state.past_run import PastRun
 
 NEED_A_RUN = ("edit_prompt", "restart")
@@ -126,16 +125,11 @@ class PastRunActions(PersonalApp):
         with self.errors_shown():
             self.open_run(with_run_dir(run_config(agent=message.spec, run_dir=None, resume=False, model=message.model)))
 
-    def on_runs_screen_compare_requested(self, message: RunsScreen.CompareRequested) -> None:
-        from llamagym_tui.screens.past_runs.compare import CompareScreen
-
-        self.push_screen(CompareScreen(message.first, message.second))
-
     def on_replay_screen_shown(self, message: ReplayScreen.Shown) -> None:
         if self.run_state is not None and self.run_state.recorded:
             self._take_in(message.state)
 
-    async def on_replay_screen_left(self, message: ReplayScreen.Left) -> None:
+    async def action_leave_replay(self) -> None:
         from llamagym_tui.screens.past_runs.replay import ReplayScreen
 
         stack: list[Screen[Any]] = list(self.screen_stack)

@@ -118,5 +118,7 @@ def export(
     """Write a file in another form."""
     from llamagym_tui.demos import export
 
-    written = export.to_parquet(file, output) if to == "parquet" else export.to_pairs(file, output)
-    echo(f"{written.path}: {written.rows} {'episodes' if to == 'parquet' else 'turns'}")
+    is_table = to == "parquet"
+    path = output or file.with_suffix(".parquet" if is_table else ".pairs.jsonl")
+    rows = export.to_parquet(file, path) if is_table else export.to_pairs(file, path)
+    echo(f"{path}: {rows} {'episodes' if is_table else 'turns'}")

@@ -57,32 +57,22 @@ def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) 
     )
 
 
-def evaluate(
-    agent_spec: str,
-    model: str,
-    *,
-    episodes: int,
-    greedy: bool,
-    json_output: bool = False,
-    debug: bool = False,
-    **settings: Any,
-) -> int:
+def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
     """Measure the mean return of a model on an agent, and print it on stdout.
 
     Args:
+        config: of `evaluated_config`.
         greedy: take the most probable token instead of sampling.
         debug: leave stderr to the libraries too.
-        settings: of `evaluated_config`.
     Returns:
         The exit code, 0.
     Raises:
         LlamaGymError: agent or model do not load, or the environment failed.
     """
-    config = evaluated_config(agent_spec, model, **settings)
     with quiet_progress(debug, episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
-    figures = {"agent": catalog.agent_name(agent_spec), "model": model, **msgspec.to_builtins(found)}
+    figures = {"agent": catalog.agent_name(config.agent), "model": config.model, **msgspec.to_builtins(found)}
     del figures["is_complete"]
     figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
     echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy, player.agent.return_unit))

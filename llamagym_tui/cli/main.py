@@ -118,31 +118,27 @@ def takes(names: Collection[str]) -> Callable[[Command], Command]:
     return decorate
 
 
-def _config(
-    agent: str | None,
+def _read(
     *,
     prompt_file: Path | None,
     threads: str | None,
-    settings: list[str] | None,
     env: list[str] | None,
-    resume: bool = False,
-    envs: int | None = None,
     history: str | None = None,
     **options: Any,
-) -> RunConfig:
-    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, run_config, thread_count, turns_in_prompt
+) -> dict[str, Any]:
+    """Options by their names in `RunConfig`, in its types; None: not given."""
+    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, thread_count, turns_in_prompt
 
-    return run_config(
-        agent=agent,
-        resume=resume,
-        system_prompt=prompt_text(prompt_file),
-        threads=thread_count(threads),
-        n_envs=envs,
-        env=env_kwargs(env),
-        history=turns_in_prompt(history),
-        assignments=settings or (),
-        **options,
-    )
+    options |= {"system_prompt": prompt_text(prompt_file), "threads": thread_count(threads)}
+    return options | {"env": env_kwargs(env), "history": turns_in_prompt(history)}
+
+
+def _config(
+    agent: str | None, *, settings: list[str] | None, resume: bool = False, envs: int | None = None, **options: Any
+) -> RunConfig:
+    from llamagym_tui.setup.run_config import run_config
+
+    return run_config(agent=agent, resume=resume, n_envs=envs, assignments=settings or (), **_read(**options))
 
 
 @app.callback()
@@ -236,45 +232,22 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Measure a model's mean return, with its 95 % confidence interval (in JSON: its standard error)."""
-    spec, name, settings = _evaluated(agent, **options, seed=seed, n_envs=envs)
+    config = _evaluated(agent, **options, seed=seed, n_envs=envs)
     from llamagym_tui.cli import headless
 
-    raise typer.Exit(
-        headless.evaluate(
-            spec, name, episodes=episodes, greedy=greedy, **settings, json_output=json_output, debug=debug
-        )
-    )
+    raise typer.Exit(headless.evaluate(config, episodes=episodes, greedy=greedy, json_output=json_output, debug=debug))
 
 
-def _evaluated(
-    agent: str,
-    *,
-    model: str | None,
-    env: list[str] | None,
-    prompt_file: Path | None,
-    history: str | None,
-    device: str | None,
-    threads: str | None,
-    **settings: Any,
-) -> tuple[str, str, dict[str, Any]]:
-    """Agent, model and settings of an evaluation."""
+def _evaluated(agent: str, *, model: str | None, device: str | None, **options: Any) -> RunConfig:
+    """Settings of an evaluation."""
+    from llamagym_tui.cli.headless import evaluated_config
     from llamagym_tui.model_registry import BUNDLED
     from llamagym_tui.setup import catalog, run_config
 
-    kwargs = run_config.env_kwargs(env)
-    return (
-        catalog.absolute_spec(agent),
-        run_config.checked_model(model or BUNDLED),
-        {
-            **settings,
-            "device": device or "auto",
-            "threads": run_config.thread_count(threads),
-            "system_prompt": run_config.prompt_text(prompt_file),
-            "env": kwargs,
-            "history": run_config.turns_in_prompt(history),
-            "own": run_config.with_own_settings(catalog.find_agent(agent, kwargs), {}),
-        },
-    )
+    settings = _read(**options)
+    spec, name = catalog.absolute_spec(agent), run_config.checked_model(model or BUNDLED)
+    own = run_config.with_own_settings(catalog.find_agent(agent, settings["env"]), {})
+    return evaluated_config(spec, name, own=own, device=device or "auto", **settings)
 
 
 @app.command()
@@ -298,16 +271,12 @@ def compare(
 ) -> None:
     """Compare two models, prompts or temperatures, A and B, on the same episodes."""
     from llamagym_tui.cli.comparison import compare
-    from llamagym_tui.cli.headless import evaluated_config
 
-    changes = {"model": b_model, "prompt_file": b_prompt_file}
+    options |= {"seed": seed, "n_envs": envs}
+    changes = {"model": b_model, "prompt_file": b_prompt_file, "temperature": b_temperature}
     b_options = options | {name: value for name, value in changes.items() if value is not None}
-    configs = []
-    for given, degrees in ((options, None), (b_options, b_temperature)):
-        spec, name, settings = _evaluated(agent, **given, seed=seed, n_envs=envs)
-        configs.append(evaluated_config(spec, name, **settings, temperature=degrees))
     code = compare(
-        (configs[0], configs[1]),
+        (_evaluated(agent, **options), _evaluated(agent, **b_options)),
         greedy=greedy and b_temperature is None,
         half_width=half_width,
         most=episodes,

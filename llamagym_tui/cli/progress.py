@@ -21,9 +21,10 @@ LINE_EVERY_S = 10.0
 
 
 class Progress(ABC):
-    def __init__(self, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
+    def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         """Progress towards a limit of episodes, else of seconds, else without an end."""
-        self._episodes, self._seconds, self._clock = episodes, seconds, clock
+        self._stream, self._episodes, self._seconds, self._clock = stream, episodes, seconds, clock
+        self._shown_at = clock()
         self._began_at: float | None = None
         self._updates = 0
         self._returns: deque[float] = deque(maxlen=RECENT)
@@ -110,19 +111,14 @@ def progress_on(
 
 
 class _Lines(Progress):
-    def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
-        super().__init__(episodes, seconds, clock)
-        self._stream = stream
-        self._printed_at = clock()
-
     def show(self, text: str) -> None:
-        self._printed_at = self._clock()
+        self._shown_at = self._clock()
         echo(text, to=self._stream)
 
     notify = show
 
     def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        if self._clock() - self._printed_at >= LINE_EVERY_S:
+        if self._clock() - self._shown_at >= LINE_EVERY_S:
             self.show(text)
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -135,7 +131,7 @@ class _Bar(Progress):
         from rich import progress
         from rich.console import Console
 
-        super().__init__(episodes, seconds, clock)
+        super().__init__(stream, episodes, seconds, clock)
         self._bar = progress.Progress(
             progress.BarColumn(bar_width=24),
             progress.TextColumn("{task.description}", markup=False),

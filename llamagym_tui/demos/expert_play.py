@@ -3,21 +3,16 @@
 Each episode begins with a seed of its own, counted up from the first, so that the same seeds give the same episodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import assistant, opening, user
-from llamagym_tui.game.environment import agent_env
+from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import expert_action, observed
-
-if TYPE_CHECKING:
-    import gymnasium
 
 FIRST_SEED = 5_000_000
 """Default seed of the first episode; far from those of runs and of evaluations."""
@@ -46,9 +41,7 @@ def expert_episodes(
         env.close()
 
 
-def _episode(
-    agent: AgentBase, agent_name: str, env: gymnasium.Env[Any, Any], seed: int, clock: Callable[[], datetime]
-) -> Demonstration:
+def _episode(agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]) -> Demonstration:
     messages = opening(agent.get_system_prompt())
     actions: list[Any] = []
     rewards: list[float] = []

@@ -6,7 +6,7 @@ then.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,32 +18,22 @@ from llamagym_tui.errors import DemoFileError
 ADVICE = "choose another place with --output"
 
 
-class Exported(NamedTuple):
-    path: Path
-    rows: int
-
-
-def to_pairs(source: Path, output: Path | None = None) -> Exported:
+def to_pairs(source: Path, path: Path) -> int:
     """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
 
-    An episode in which a person acted in the model's place gives the person's turns only.
-
-    Without `output` the file is named like the source, with ``.pairs.jsonl``.
+    An episode in which a person acted in the model's place gives the person's turns only. Returns how many lines.
 
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
     """
-    path = output or source.with_suffix(".pairs.jsonl")
     lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
     with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         jsonl.replace_lines(path, lines)
-    return Exported(path, len(lines))
+    return len(lines)
 
 
-def to_parquet(source: Path, output: Path | None = None) -> Exported:
-    """Write a Parquet table, one row an episode, with the columns of a line of the source.
-
-    Without `output` the file is named like the source, with ``.parquet``.
+def to_parquet(source: Path, path: Path) -> int:
+    """Write a Parquet table, one row an episode, with the columns of a line of the source; returns how many rows.
 
     Raises:
         DemoFileError: the source is faulty, or the output cannot be written.
@@ -51,14 +41,13 @@ def to_parquet(source: Path, output: Path | None = None) -> Exported:
     import datasets
 
     datasets.disable_progress_bars()
-    path = output or source.with_suffix(".parquet")
     rows = [_row(demo) for demo in demo_files.read(source)]
     try:
         with demo_files.file_errors(f"{path} cannot be written", ADVICE):
             datasets.Dataset.from_list(rows).to_parquet(str(path))
     except (ValueError, TypeError) as error:  # pyarrow's own are of these kinds
         raise DemoFileError(f"The episodes of {source} have no common table ({error}); export pairs.") from error
-    return Exported(path, len(rows))
+    return len(rows)
 
 
 def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:

@@ -4,11 +4,9 @@ Each finished episode becomes a demonstration and goes to the `DemoWriter` at on
 file again. Needs no model, no trainer and no screen; gymnasium is imported when the environment is made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.writer import DemoWriter
@@ -17,13 +15,10 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
-from llamagym_tui.game.environment import EnvMaker, MakeEnv, make_env
+from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, make_env
 from llamagym_tui.game.observed import NO_INFO, Info, Observed, expert_action, is_refused, names_by_turn, observed
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
-
-if TYPE_CHECKING:
-    import gymnasium
 
 
 class HumanGame:
@@ -46,7 +41,7 @@ class HumanGame:
         self._next_seed = next_seed
         self._clock = clock
         self._make_env = EnvMaker(agent, make_env)
-        self._env: gymnasium.Env[Any, Any] | None = None
+        self._env: Env | None = None
         self._observation: Any = None
         self._info: Info = NO_INFO
         self.choices: tuple[Choice, ...] = ()
@@ -189,7 +184,7 @@ class HumanGame:
             self._env.close()
             self._env = None
 
-    def _opened(self) -> gymnasium.Env[Any, Any]:
+    def _opened(self) -> Env:
         if self._env is None:
             raise EnvError("There is no environment yet: `open` makes it.")
         return self._env

@@ -5,22 +5,16 @@ file. A difference is no fault: such a file can be trained on, but the policy le
 never get. What cannot be played again is not compared.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import Fault, short
 from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import agent_env
+from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import observation_text
-
-if TYPE_CHECKING:
-    import gymnasium
 
 
 def reworded(path: Path, agent: AgentBase) -> list[Fault]:
@@ -32,7 +26,7 @@ def reworded(path: Path, agent: AgentBase) -> list[Fault]:
         DemoFileError: the file cannot be read at all.
     """
     found: list[Fault] = []
-    env: gymnasium.Env[Any, Any] | None = None
+    env: Env | None = None
     for line in lines_of(path):
         demo = readable(line.content)
         if demo is None or demo.seed is None:
@@ -51,7 +45,7 @@ def reworded(path: Path, agent: AgentBase) -> list[Fault]:
     return found
 
 
-def _played_again(env: gymnasium.Env[Any, Any], demo: Demonstration, agent: AgentBase) -> Iterator[str]:
+def _played_again(env: Env, demo: Demonstration, agent: AgentBase) -> Iterator[str]:
     """The agent's text of each observation before an action, until the episode ends or cannot go on."""
     with contextlib.suppress(Exception):  # an action of a faulty line, or a user's own code
         observation, info = env.reset(seed=demo.seed)

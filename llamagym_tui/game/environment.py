@@ -4,8 +4,6 @@ Gymnasium is imported when the first environment is made. Its own checker is lef
 what the environment does in it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -19,7 +17,11 @@ from llamagym_tui.game.drawing import draws, renders_text
 if TYPE_CHECKING:
     import gymnasium
 
-MakeEnv = Callable[[str, Mapping[str, Any]], "gymnasium.Env[Any, Any]"]
+    Env = gymnasium.Env[Any, Any]
+else:  # imported when the first one is made
+    Env = Any
+
+MakeEnv = Callable[[str, Mapping[str, Any]], Env]
 
 MOST_COMBINATIONS = 64
 """Of several decisions in one action, as far as each has a name."""
@@ -29,7 +31,7 @@ TURNS_WITHOUT_LIMIT = 200
 """Of an episode at most, where neither the environment nor the run has a limit."""
 
 
-def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
     """An environment by its Gymnasium id; or a text game, by its file or a challenge of TextWorld's (``tw-simple``).
 
     Raises:
@@ -51,7 +53,7 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, A
         raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
 
 
-def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymnasium.Env[Any, Any]:
+def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
     """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments.
 
     Raises:
@@ -65,7 +67,7 @@ def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymn
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
 
-def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> gymnasium.Env[Any, Any]:
+def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
     """An environment as the agent plays it: `wrapped_env`, its actions counted from 0 if the agent counts them."""
     env = wrapped_env(agent, make, **more)
     return _counted(env) if agent.counts_actions else env
@@ -78,9 +80,7 @@ def few_actions(space: Any) -> Sequence[Any] | None:
 
     if isinstance(space, Discrete):
         return range(int(space.start), int(space.start) + int(space.n))
-    if not isinstance(space, MultiDiscrete | MultiBinary):
-        return None
-    if (parts := decisions(space)) is None:
+    if not isinstance(space, MultiDiscrete | MultiBinary) or (parts := decisions(space)) is None:
         return None
     combined = itertools.product(*parts)
     return [np.array(action, dtype=space.dtype).reshape(space.shape) for action in combined]
@@ -96,13 +96,13 @@ def decisions(space: Any) -> list[range] | None:
     return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
 
 
-def _repeating(env: gymnasium.Env[Any, Any], steps: int) -> gymnasium.Env[Any, Any]:
+def _repeating(env: Env, steps: int) -> Env:
     from gymnasium.wrappers import RepeatAction
 
     return RepeatAction(env, steps)
 
 
-def _counted(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+def _counted(env: Env) -> Env:
     """The environment with its few actions counted from 0; as it is, if they are so already or cannot be counted."""
     from gymnasium.spaces import Discrete
     from gymnasium.wrappers import TransformAction
@@ -133,7 +133,7 @@ class EnvMaker:
         """More arguments of every environment after the first."""
         return self._kwargs or {}
 
-    def __call__(self) -> gymnasium.Env[Any, Any]:
+    def __call__(self) -> Env:
         if self._kwargs is not None:
             return agent_env(self._agent, self._make, **self._kwargs)
         env, self._kwargs = agent_env(self._agent, self._make), {}

@@ -4,8 +4,6 @@ Imports neither torch nor, before an environment is needed, gymnasium. Every ref
 sentence.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect
@@ -14,19 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from llamagym_tui import agents
 from llamagym_tui.agents.generic import GenericAgent
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from llamagym_tui.config import RunConfig
-    from llamagym_tui.game.observations import Range
+from llamagym_tui.game.observations import Range
 
 
 class AgentFile(NamedTuple):
@@ -119,11 +113,16 @@ def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
     """
     if agent_class.action_names:
         return tuple(agent_class.action_names)
-    env = _made(agent_class.env_id, agent_class.env_kwargs)
+    from gymnasium.spaces import Discrete
+
     try:
-        return _numbered(env.action_space)
-    finally:
-        env.close()
+        env = make_env(agent_class.env_id, agent_class.env_kwargs)
+    except EnvError as error:
+        raise UsageError(str(error)) from error
+    env.close()
+    space = env.action_space
+    is_numbered = isinstance(space, Discrete) and space.start == 0
+    return tuple(f"action {index}" for index in range(int(space.n))) if is_numbered else ()
 
 
 def _as_built_in(spec: str) -> str:
@@ -151,14 +150,6 @@ def _agent_in(name: str) -> type[AgentBase] | None:
 
 def _is_agent(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, AgentBase) and not inspect.isabstract(value)
-
-
-def _numbered(space: Any) -> tuple[str, ...]:
-    from gymnasium.spaces import Discrete
-
-    if isinstance(space, Discrete) and space.start == 0:
-        return tuple(f"action {index}" for index in range(int(space.n)))
-    return ()
 
 
 def _agent_for(env_id: str) -> type[AgentBase] | None:
@@ -193,13 +184,6 @@ def _require_known(env_id: str) -> None:
         gymnasium.spec(env_id)
     except (gymnasium.error.Error, ImportError, ValueError) as error:
         raise UsageError(_unknown(env_id, list(built_in()), list(gymnasium.registry))) from error
-
-
-def _made(env_id: str, env_kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
-    try:
-        return make_env(env_id, env_kwargs)
-    except EnvError as error:
-        raise UsageError(str(error)) from error
 
 
 def _unknown(spec: str, agents: list[str], env_ids: list[str]) -> str:

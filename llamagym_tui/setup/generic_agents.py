@@ -3,20 +3,15 @@
 What Gymnasium documents of its classic control and toy text stands in a table here; an agent's own names come first.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError, described
-from llamagym_tui.game.environment import MOST_COMBINATIONS, decisions, few_actions, wrapped_env
+from llamagym_tui.game.environment import MOST_COMBINATIONS, Env, decisions, few_actions, wrapped_env
 from llamagym_tui.game.observations import Range, ranges_of
-
-if TYPE_CHECKING:
-    import gymnasium
 
 MAX_OBSERVATION_NUMBERS = 512
 """Numbers in an observation that still fit into a text; an image has thousands."""
@@ -68,13 +63,13 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
     return type(base.__name__, (base,), {"__module__": base.__module__, **own})
 
 
-def _known(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+def _known(env: Env) -> dict[str, Any]:
     """What is documented of the environment, if it is one of Gymnasium's own."""
     is_own = env.spec is not None and str(env.spec.entry_point).startswith("gymnasium.envs.")
     return KNOWN.get(env.spec.name, {}) if is_own and env.spec else {}
 
 
-def _grid(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+def _grid(env: Env) -> dict[str, Any]:
     """Row and column, where a Discrete observation counts the fields of the map that the environment has."""
     from gymnasium.spaces import Discrete
 
@@ -87,7 +82,7 @@ def _grid(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     return {}
 
 
-def _actions(base: type[GenericAgent], env: gymnasium.Env[Any, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict[str, Any]:
     """Names of the actions: those known, if they are as many, else numbers; or that actions are texts.
 
     Raises:
@@ -121,7 +116,7 @@ def _refusal(env_id: str, space: Any) -> str:
     )
 
 
-def _require_text(env_id: str, env: gymnasium.Env[Any, Any]) -> None:
+def _require_text(env_id: str, env: Env) -> None:
     if (count := _count(env.observation_space)) > MAX_OBSERVATION_NUMBERS:
         raise UsageError(
             f"{env_id} shows {count:,} numbers at a time, too many for a text; "
@@ -139,7 +134,7 @@ def _count(space: Any) -> int:
     return math.prod(getattr(space, "shape", None) or ())
 
 
-def _ranges(env_id: str, env: gymnasium.Env[Any, Any], earlier: Sequence[Range]) -> Sequence[Range]:
+def _ranges(env_id: str, env: Env, earlier: Sequence[Range]) -> Sequence[Range]:
     try:
         return ranges_of(env, earlier)
     except Exception as error:  # an environment's reset may raise anything

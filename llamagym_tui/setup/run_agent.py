@@ -4,16 +4,11 @@ Nothing is looked up before it is needed, so that neither the agent's file nor g
 Whatever a user's file raises becomes a `LlamaGymError` in one sentence.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
-
-if TYPE_CHECKING:
-    from llamagym_tui.config import RunConfig
 
 
 class RunAgent:

@@ -17,7 +17,7 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
     """Dismissed with the return in a tuple (None in it: keep no episode automatically), or None if nothing changes."""
 
-    CSS_PATH = "keep_rule.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "keep_rule.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Back", tooltip="Leave the rule as it is.", id="keep_rule.stay"),
     ]
@@ -27,7 +27,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
         self._rule = rule
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="keep-rule") as frame:
+        with Vertical(classes="dialog") as frame:
             frame.border_title = "keep by rule"
             frame.border_subtitle = "enter applies · escape cancels"
             yield Static("Keep every watched episode of the model whose return is at least:", markup=False)

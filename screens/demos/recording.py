@@ -4,23 +4,21 @@ Everything goes through one writer, so that one file grows and one place knows w
 files that a warm start could train on. Knows neither the screen nor the trainer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.training_data import shipped, training_data
+from llamagym_tui.demos.training_facts import training_facts
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode, as_demonstration
+from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, DemonstrationsRead, EpisodeCorrected
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.setup.run_agent import RunAgent
-
-if TYPE_CHECKING:
-    from llamagym_tui.demos.demonstration import Demonstration
-    from llamagym_tui.demos.human_game import HumanGame
-    from llamagym_tui.demos.writer import DemoWriter
 
 
 class Offer(NamedTuple):
@@ -36,7 +34,7 @@ class Offer(NamedTuple):
 
 
 class DemoRecorder:
-    """Recorder for one agent's demonstrations; loads nothing before it is needed."""
+    """Recorder for one agent's demonstrations; makes nothing before it is needed."""
 
     def __init__(self, agent: RunAgent, *, clock: Callable[[], datetime], next_seed: Callable[[], int]) -> None:
         self._agent, self._clock, self._next_seed = agent, clock, next_seed
@@ -54,8 +52,6 @@ class DemoRecorder:
     @property
     def writer(self) -> DemoWriter:
         if self._writer is None:
-            from llamagym_tui.demos.writer import DemoWriter
-
             self._writer = DemoWriter(self._agent.demos_path())
         return self._writer
 
@@ -71,8 +67,6 @@ class DemoRecorder:
             LlamaGymError: the agent cannot be made.
         """
         if self.game is None:
-            from llamagym_tui.demos.human_game import HumanGame
-
             self.game = HumanGame(
                 self._agent.agent,
                 self._agent.name,
@@ -135,9 +129,6 @@ class DemoRecorder:
         Raises:
             LlamaGymError: the agent cannot be made.
         """
-        from llamagym_tui.demos.training_data import shipped, training_data
-        from llamagym_tui.demos.training_facts import training_facts
-
         agent = self._agent.agent
         places = [(self._agent.demos_path(), "recorded by you"), (shipped(agent), "shipped with the agent")]
         offers = []

@@ -29,7 +29,7 @@ from llamagym_tui.state.transcript import clipped
 class ReplyEditor(ModalScreen[Demonstration | None]):
     """Edits one reply of an episode; dismissed with the edited episode, or None if it stays as it is."""
 
-    CSS_PATH = "reply_editor.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "reply_editor.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "Apply", tooltip="Write the reply into the file.", id="reply.apply"),
         Binding("ctrl+n", "turn(1)", "Next turn", tooltip="Edit the next turn instead.", id="reply.next"),
@@ -44,7 +44,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         self._turn = 0
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="editor-frame"):
+        with Vertical(classes="dialog"):
             yield Static(id="reply-observation", markup=False)
             yield DraftArea("", soft_wrap=True, tab_behavior="focus", show_line_numbers=False, id="draft")
             yield Static(id="editor-status", markup=False)
@@ -105,8 +105,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
             self.dismiss(None)
 
     def _load(self) -> None:
-        frame = self.query_one("#editor-frame")
-        frame.border_title = Content(f"reply of turn {self._turn + 1} of {self._demo.length}")
+        self.query_one(".dialog").border_title = Content(f"reply of turn {self._turn + 1} of {self._demo.length}")
         observation = clipped(self._demo.observations[self._turn])
         self.query_one("#reply-observation", Static).update(literal_content(observation, "$foreground 60%"))
         draft = self.query_one(DraftArea)

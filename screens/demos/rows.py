@@ -9,10 +9,9 @@ from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
-from llamagym_tui.demos.files import file_errors
+from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
 
 SortKey = Literal["line", "return", "turns", "source", "time"]
@@ -51,8 +50,7 @@ def read_rows(path: Path, agent: AgentBase, prompt: str | None = None, *, check:
     Raises:
         DemoFileError: the file cannot be read.
     """
-    with file_errors(f"{path} cannot be read", "check its rights"):
-        lines = list(jsonl.lines(path)) if path.exists() else []
+    lines = list(lines_of(path)) if path.exists() else []
     found: dict[int, list[str]] = {}
     for fault in faults(lines, agent) if lines and check else []:
         found.setdefault(fault.line, []).append(fault.sentence)

@@ -35,7 +35,7 @@ UNDO = "Policy and optimizer as they were before the last warm start."
 
 
 class WarmStartDialog(ModalScreen[None]):
-    CSS_PATH = "warm_start.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "warm_start.tcss"]
     BINDING_GROUP_TITLE = "Warm start"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "choose(-1)", "Up", show=False, tooltip="The file above.", id="warm_start.up"),
@@ -59,7 +59,7 @@ class WarmStartDialog(ModalScreen[None]):
         self._evaluates = True
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="warm-start") as frame:
+        with VerticalScroll(classes="dialog") as frame:
             frame.border_title = "warm start"
             yield Static(id="offers", markup=False)
             yield Static(id="warm-start-state", markup=False)
@@ -81,7 +81,7 @@ class WarmStartDialog(ModalScreen[None]):
         self._state = state
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
-        width = max(20, self.query_one("#warm-start").content_size.width)
+        width = max(20, self.query_one(VerticalScroll).content_size.width)
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way

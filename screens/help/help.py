@@ -4,13 +4,14 @@ Rows are read from the active bindings, so a key that a person moved is shown wh
 stands in its `HELP`, what a key does in its binding's tooltip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -28,9 +29,6 @@ from llamagym_tui.screens.widgets.key_bar import moved_key
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
 from llamagym_tui.screens.widgets.sizes import Fitted
 from llamagym_tui.user_files import config_dir
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 NAME_WIDTH = 15
 PLUS_MINUS = "Half the width of a mean return's 95 % confidence interval: 1.96 standard errors."
@@ -88,10 +86,6 @@ class HelpRows(Widget):
         self.rows = rows
 
     def render(self) -> Table:
-        from rich.style import Style
-        from rich.table import Table
-        from rich.text import Text
-
         title = None if self.rows[0].meaning else self.rows[0].name
         table = Table.grid(padding=(0, 1, 0, 0))
         table.title, table.title_justify, table.title_style = title, "left", "bold"

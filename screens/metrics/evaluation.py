@@ -54,7 +54,7 @@ class GreedyBox(Checkbox):
 
 
 class EvaluationDialog(ModalScreen[None]):
-    CSS_PATH = "evaluation.tcss"
+    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -32,7 +32,7 @@ JUMP_SHARE = 0.1
 """Share of the recording of a large one."""
 FIRST = ("play", "jump", "leap", "to", "speed", "step")
 """Actions that move time, in the order of their keys in the row, before all others."""
-LAST = ("app.quit", "app.help", "leave")
+LAST = ("app.quit", "app.help", "app.leave_replay")
 """Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
 
 
@@ -64,16 +64,12 @@ class ReplayScreen(PlaygroundScreen):
         _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
         extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
         Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
-        Binding("escape", "leave", "Back", id="replay.leave", tooltip="Leave the replay."),
+        Binding("escape", "app.leave_replay", "Back", id="replay.leave", tooltip="Leave the replay."),
     ]
 
     @dataclass
     class Shown(Message):
         state: RunState
-
-    @dataclass
-    class Left(Message):
-        """The replay is over for the person."""
 
     def __init__(
         self, recording: Recording, demos_path: Callable[[], str], *, clock: Callable[[], float] = time.monotonic
@@ -141,9 +137,6 @@ class ReplayScreen(PlaygroundScreen):
 
     def action_step(self) -> None:
         self._do(self.player.step)
-
-    def action_leave(self) -> None:
-        self.post_message(self.Left())
 
     @on(TimeSlider.Sought)
     def go_to(self, message: TimeSlider.Sought) -> None:

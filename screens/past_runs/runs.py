@@ -1,7 +1,6 @@
 """The screen of all past runs: a table to sort, from which runs are replayed, resumed or compared."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -11,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import ScreenResume
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return
 from llamagym_tui.run_store import ABOUT_FILE, is_held
+from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
@@ -43,11 +42,6 @@ class RunsScreen(Screen[None]):
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]
-
-    @dataclass
-    class CompareRequested(Message):
-        first: RunRow
-        second: RunRow
 
     def __init__(self, *, run_is_open: bool = False) -> None:
         """While a run is open, none can be replayed or resumed."""
@@ -149,7 +143,7 @@ class RunsScreen(Screen[None]):
         if first != second:  # their returns have no axis in common
             self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
         else:
-            self.post_message(self.CompareRequested(*pair))
+            self.app.push_screen(CompareScreen(*pair))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""

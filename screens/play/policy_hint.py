@@ -4,17 +4,11 @@ Knows neither the screen nor the trainer process. A turn is requested once under
 costs nothing; an answer to an earlier turn is ignored.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from llamagym_tui.demos.human_game import HumanGame
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ConversationWeighed
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.state.run import RunState
-
-if TYPE_CHECKING:
-    from llamagym_tui.demos.human_game import HumanGame
 
 MOST_NAMED = 4
 """Actions shown, the most probable first."""

@@ -4,12 +4,10 @@ What is drawn is text of a user's code or of an environment: it is literal here,
 what the environment marks is shown in reverse video, without colour.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from textual.content import Content
+from textual.screen import Screen
 
 from llamagym_tui import user_files
 from llamagym_tui.game.drawing import MAX_LINES
@@ -19,9 +17,6 @@ from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
 
 HIGH = 30
 """Rows of a terminal from which there is room for a drawing under chart and figures."""

@@ -16,17 +16,13 @@ from llamagym_tui.state.run import RunState
 def steering_allowed(action: str, state: RunState) -> bool | None:
     """Whether an action of these keys can be done now; None: its key is shown dim."""
     able = state.live and state.run is not None and not state.stopping
-    match action:
-        case "evaluate":
-            return True if able or state.evaluations else None
-        case "checkpoint":
-            return True if able and not state.pending.checkpoint else None
-        case "roll_back":
-            return True if able and not state.pending.roll_back else None
-        case "settings":
-            return True if able else None
-        case _:
-            return True
+    allowed = {
+        "evaluate": able or bool(state.evaluations),
+        "checkpoint": able and not state.pending.checkpoint,
+        "roll_back": able and not state.pending.roll_back,
+        "settings": able,
+    }
+    return True if allowed.get(action, True) else None
 
 
 class Steering(Screen[None]):

@@ -4,6 +4,7 @@ The message bubbles to the app, which alone records requests in the run state an
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual.message import Message
 
@@ -11,15 +12,10 @@ from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.state.run import RunState
 
 
+@dataclass
 class CommandAsked(Message):
     """A request to the trainer; it is sent unless it is pending already."""
 
-    def __init__(self, command: AnyCommand | Callable[[RunState], AnyCommand]) -> None:
-        """Request something.
-
-        Args:
-            command: what is sent. A function makes it when the app takes the request, from all that was requested
-                before: so two quick presses of `]` watch two environments further.
-        """
-        super().__init__()
-        self.command = command
+    command: AnyCommand | Callable[[RunState], AnyCommand]
+    """What is sent. A function makes it when the app takes the request, from all that was requested before: so two
+    quick presses of `]` watch two environments further."""

@@ -237,7 +237,9 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path, stagehand: Stagehand, hand
 
 
 def evaluated(agent: str, model: str, **settings: Any) -> None:
-    headless.evaluate(agent, model, **{"episodes": 10, "greedy": True, "seed": 7, "n_envs": 4, **settings})
+    printed = {"json_output": settings.pop("json_output", False), "greedy": settings.pop("greedy", True)}
+    config = headless.evaluated_config(agent, model, **{"seed": 7, "n_envs": 4, **settings})
+    headless.evaluate(config, episodes=10, **printed)
 
 
 def test_an_evaluation_ends_with_one_line_of_json(stagehand: Stagehand, capfd: pytest.CaptureFixture[str]) -> None:

@@ -117,7 +117,8 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
         with pytest.raises(DemoFileError, match="line 2: "):
             training_data(AGENT, path)
     if not torn:
-        for use in (lambda: demo_files.merge([path], tmp_path / "out"), lambda: export.to_pairs(path)):
+        out = tmp_path / "out"
+        for use in (lambda: demo_files.merge([path], out), lambda: export.to_pairs(path, out)):
             with pytest.raises(DemoFileError, match="line 2: "):
                 use()
     shown(path)
@@ -141,10 +142,9 @@ def test_a_line_with_odd_values_is_shown_checked_and_exported_without_a_fall(tmp
     demo_files.summaries(path)
     assert all(len(fault.sentence) < 500 for fault in demo_files.check(path, AGENT))
     reworded(path, AGENT)
-    for use in (training_data, export.to_pairs, demo_files.merge):
-        arguments = {training_data: (AGENT, path), export.to_pairs: (path,)}.get(use, ([path], tmp_path / "out.jsonl"))
+    for use, first in ((training_data, AGENT), (export.to_pairs, path), (demo_files.merge, [path])):
         with contextlib.suppress(DemoFileError):
-            use(*arguments)
+            use(first, path if use is training_data else tmp_path / "out.jsonl")
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])

@@ -82,9 +82,9 @@ def test_pairs_have_the_conversation_up_to_each_reply(tmp_path: Path) -> None:
     path = tmp_path / "made.jsonl"
     demo = next(demo for demo in played("blackjack", 50, 0) if demo.length == 2)
     demo_files.write(path, [demo])
-    written = export.to_pairs(path)
-    lines = [json.loads(line) for line in written.path.read_text(encoding="utf-8").splitlines()]
-    assert (written.path.name, written.rows) == ("made.pairs.jsonl", 2)
+    pairs = tmp_path / "made.pairs.jsonl"
+    assert CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout == f"{pairs}: 2 turns\n"
+    lines = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
     assert [line["prompt"] + line["completion"] for line in lines] == [demo.messages[:3], demo.messages]
 
 
@@ -94,7 +94,7 @@ def test_a_parquet_table_has_a_row_an_episode_and_a_column_a_field(tmp_path: Pat
 
     path = tmp_path / "made.jsonl"
     demo_files.write(path, found := played("blackjack", 5, 0))
-    written = export.to_parquet(path, tmp_path / "table.parquet")
-    table = Dataset.from_parquet(str(written.path), cache_dir=str(tmp_path / "cache"))
+    assert export.to_parquet(path, tmp_path / "table.parquet") == 5
+    table = Dataset.from_parquet(str(tmp_path / "table.parquet"), cache_dir=str(tmp_path / "cache"))
     assert table.column_names == [field.name for field in msgspec.structs.fields(Demonstration)]
     assert table["messages"][:] == [demo.messages for demo in found]
