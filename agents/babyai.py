@@ -75,9 +75,8 @@ class View(NamedTuple):
         found = []
         for ahead, right in sorted(set(places) - {(0, 0)}, key=lambda place: (place[0] + abs(place[1]), place)):
             if (tile := self.tile(ahead, right)).kind not in ("unseen", "empty", "wall", "floor"):
-                way = [f"{ahead} ahead"] * (ahead > 0) + [f"{abs(right)} {'right' if right > 0 else 'left'}"] * (
-                    right != 0
-                )
+                side = "right" if right > 0 else "left"
+                way = [f"{ahead} ahead"] * (ahead > 0) + [f"{abs(right)} {side}"] * (right != 0)
                 found.append(" ".join([tile.words, *way]))
         return found
 

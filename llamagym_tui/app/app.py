@@ -140,11 +140,6 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
 
-    def _new_run_dir(self) -> str:
-        from llamagym_tui.run_store import new_run_dir
-
-        return str(new_run_dir(self._agent.name, clock=self._clock))
-
     # The trainer
 
     def _begin(self, config: RunConfig) -> None:
@@ -180,6 +175,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
     def action_restart(self) -> None:
         """Start the trainer again: from its checkpoint, or in a new folder if it never wrote one."""
+        from llamagym_tui.run_store import new_run_dir
+
         assert self.config is not None
         resume = self._state.checkpoint is not None or self.config.resume
         known = self._state.config
@@ -187,7 +184,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
             self.config,
             **({"ppo": known.ppo, "measured": known.measured} if resume else {}),  # as its first batch has decided
             resume=resume,
-            run_dir=self.config.run_dir if resume else self._new_run_dir(),
+            run_dir=self.config.run_dir if resume else str(new_run_dir(self._agent.name, clock=self._clock)),
             mode=self._state.mode,
             system_prompt=self._state.system_prompt,
         )

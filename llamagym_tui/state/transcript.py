@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,13 +77,7 @@ class Entries(Sequence[Entry]):
             yield from page
         yield from self._tail
 
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
-    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
+    def __getitem__(self, index: int) -> Entry:  # type: ignore[override]
         page, at = divmod(index + len(self) if index < 0 else index, PAGE)
         if page < 0:
             raise IndexError(index)

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable
-from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from textual.content import Content
 from textual.widgets import Static
@@ -16,13 +15,8 @@ from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts
 
-
-class Tone(StrEnum):
-    """How much a sentence weighs; the name of a style class."""
-
-    ERROR = "-error"
-    WARNING = "-warning"
-    NOTE = "-note"
+Tone = Literal["-error", "-warning", "-note"]
+"""How much a sentence weighs; the name of a style class."""
 
 
 class Sentence(NamedTuple):
@@ -35,31 +29,24 @@ def sentences(state: RunState, demos_path: Callable[[], str], key: KeyOf) -> lis
     if state.recorded:
         return _recorded(state)
     if state.failure:
-        return [
-            Sentence(state.failure, Tone.ERROR),
-            Sentence(
-                f"Your demonstrations are safe in {demos_path()}; {key('table', 'h')} still opens the table.",
-                Tone.ERROR,
-            ),
-            Sentence(
-                f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one.", Tone.ERROR
-            ),
-        ]
+        kept = f"Your demonstrations are safe in {demos_path()}; {key('table', 'h')} still opens the table."
+        again = f"{key('restart', 'r')} starts the trainer again, from its last checkpoint if there is one."
+        return [Sentence(text, "-error") for text in (state.failure, kept, again)]
     if state.finished is not None:
-        return [Sentence(_farewell(state), Tone.NOTE)]
+        return [Sentence(_farewell(state), "-note")]
     if state.stopping:
         again = f"{key('quit', 'q')} again leaves at once."
-        return [Sentence(f"The trainer writes its checkpoint and ends. {again}", Tone.NOTE)]
-    found = [Sentence(text, Tone.WARNING) for text in wheel_texts(state.wheel, key)]
+        return [Sentence(f"The trainer writes its checkpoint and ends. {again}", "-note")]
+    found = [Sentence(text, "-warning") for text in wheel_texts(state.wheel, key)]
     if state.mode == "inference":
         train = f"{key('mode', 't')} trains again."
-        found.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", Tone.WARNING))
+        found.append(Sentence(f"Inference: nothing is trained, no episode enters a batch. {train}", "-warning"))
     if state.phase == "paused":
         turn, update = key("advance.turn", "."), key("advance.update", "u")
         steps = f"{'A period' if turn == '.' else turn} makes one turn, {update} one update."
-        found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", Tone.NOTE))
+        found.append(Sentence(f"Paused. {key('pause', 'space')} resumes. {steps}", "-note"))
     if state.warm_start.under_way:
-        found.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", Tone.NOTE))
+        found.append(Sentence(f"{_warm_start(state.warm_start)} {key('warm_start', 'f')} shows it.", "-note"))
     return found + _awaited(state)
 
 
@@ -72,11 +59,11 @@ def _warm_start(training: WarmStartState) -> str:
 def _recorded(state: RunState) -> list[Sentence]:
     """What a replay shows at this moment, in the past tense."""
     if state.failure:
-        return [Sentence(f"Here the run failed: {state.failure}", Tone.ERROR)]
+        return [Sentence(f"Here the run failed: {state.failure}", "-error")]
     if state.finished is not None:
-        return [Sentence(_farewell(state), Tone.NOTE)]
+        return [Sentence(_farewell(state), "-note")]
     if state.mode == "inference":
-        return [Sentence("Inference: nothing was trained here.", Tone.WARNING)]
+        return [Sentence("Inference: nothing was trained here.", "-warning")]
     return []
 
 
@@ -84,12 +71,12 @@ def _awaited(state: RunState) -> list[Sentence]:
     """What was requested and is not there yet."""
     found = []
     if state.mode_requested not in (None, state.mode):
-        found.append(Sentence(f"{state.mode_requested} mode is requested; the trainer confirms it soon.", Tone.NOTE))
-    found += [Sentence(text, Tone.NOTE) for text in _pending_texts(state)]
+        found.append(Sentence(f"{state.mode_requested} mode is requested; the trainer confirms it soon.", "-note"))
+    found += [Sentence(text, "-note") for text in _pending_texts(state)]
     if state.prompt_requested is not None:
-        found.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", Tone.NOTE))
+        found.append(Sentence("The new system prompt is pending: the trainer has not confirmed it yet.", "-note"))
     elif state.prompt_awaits_reset:
-        found.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", Tone.NOTE))
+        found.append(Sentence(f"Prompt v{state.prompt_version} is taken; the next episode has it.", "-note"))
     return found
 
 
@@ -145,8 +132,8 @@ class Banner(Static):
             return
         self._found = found
         self.display = bool(found)
-        for tone in Tone:
-            self.set_class(bool(found) and found[0].tone is tone, tone.value)
+        for tone in get_args(Tone):
+            self.set_class(bool(found) and found[0].tone == tone, tone)
         self.update(Content("\n").join([Content(one_line(sentence.text)) for sentence in found]))
 
     def _key(self, id: str, otherwise: str) -> str:

@@ -1,7 +1,5 @@
 """What stands around the conversation: sentences and the drawing above it, curve and figures next to it or below."""
 
-from typing import NamedTuple
-
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
@@ -11,7 +9,6 @@ from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, Co
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import DrawingPlaces, StateDrawing
 from llamagym_tui.screens.playground.watch_line import WatchLine
-from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 
 HIGH_ENOUGH_FOR_BOTH = 44
@@ -33,9 +30,7 @@ class SidePanel(Vertical):
         yield self._drawing
 
     def show(self, state: RunState) -> None:
-        for column in self.query(StateText).exclude("StateDrawing"):  # none in an app that is closing
-            column.show(state)
-        for chart in self.query(ReturnChart):
+        for chart in self.query(ReturnChart):  # none in an app that is closing
             chart.show(state)
         if not self.is_attached:
             return
@@ -44,19 +39,10 @@ class SidePanel(Vertical):
         self.screen.set_class(played and self.screen.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
 
 
-class Panels(NamedTuple):
-    banner: Banner
-    watch_line: WatchLine
-    side: SidePanel
-    sight: FirstSight
-    strip: FiguresStrip
-    comparison: ComparisonStrip
-    drawing: DrawingPlaces
-
-
-def make_panels(state: RunState) -> Panels:
-    """The panels of a run, not mounted yet."""
-    drawing = DrawingPlaces(state)
-    side = SidePanel(state, drawing.side)
-    strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
-    return Panels(Banner(), WatchLine(), side, FirstSight(state, id="strip-sight"), strip, comparison, drawing)
+class Panels:
+    def __init__(self, state: RunState) -> None:
+        """The panels of a run, not mounted yet."""
+        self.banner, self.watch_line, self.drawing = Banner(), WatchLine(), DrawingPlaces(state)
+        self.side = SidePanel(state, self.drawing.side)
+        strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
+        self.below = (FirstSight(state, id="strip-sight"), strip, comparison)

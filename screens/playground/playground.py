@@ -27,6 +27,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
+from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
@@ -63,18 +64,18 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
     async def _furnish(self) -> None:
         """Mount what the first frame does without, so that it is there sooner."""
         from llamagym_tui.screens.playground.figures import ALL
-        from llamagym_tui.screens.playground.panels import make_panels
+        from llamagym_tui.screens.playground.panels import Panels
 
         if not self.is_attached:
             return  # It was left at once.
-        panels = make_panels(self._state)
+        panels = Panels(self._state)
         self.set_class(user_files.load_preferences(user_files.config_dir()).all_figures, ALL)
         with self.app.batch_update():
             # All at once: at each wait the app may be left, and then nothing can be mounted.
             mounted = (
                 self.mount(panels.banner, after="#run-header"),
                 self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0),
-                self.query_one("#body").mount(panels.side, panels.sight, panels.strip, panels.comparison),
+                self.query_one("#body").mount(panels.side, *panels.below),
             )
             for each in mounted:
                 await each
@@ -97,12 +98,10 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
         if not state.transcript.entries:
             conversation.set_placeholder(waiting_text(state, key_of(self, "table", "h")))
         conversation.show(state.transcript.entries)
-        self.query_one(RunHeader).show(state)
         panels.banner.show(state, self._demos_path)
         panels.watch_line.show(state)
-        panels.sight.show(state)
-        panels.strip.show(state)
-        panels.comparison.show(state)
+        for text in self.query(StateText).exclude("StateDrawing"):
+            text.show(state)
         panels.side.show(state)
         self.show_drawing()
         stage = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))

@@ -85,7 +85,7 @@ def table(tmp_path: Path, env: gymnasium.Env[Any, Any] | None = None, prompt: st
 
 def test_a_person_sees_what_the_agent_would_see(tmp_path: Path):
     game = table(tmp_path)
-    assert [entry.fact.text for entry in game.transcript.entries[1:]] == ["You stand at 0."]
+    assert [entry.fact.text for entry in list(game.transcript.entries)[1:]] == ["You stand at 0."]
     assert game.transcript.entries[0].fact.system_prompt == "Go on."
 
 
