@@ -15,6 +15,7 @@ from filelock import FileLock
 from typer.testing import CliRunner, Result
 
 from llamagym_tui.cli import main
+from llamagym_tui.cli.headless import evaluated_config
 from llamagym_tui.cli.main import app
 from llamagym_tui.config import MEASURED, RunConfig
 from llamagym_tui.errors import ModelLoadError
@@ -50,9 +51,7 @@ class Headless:
             raise self.error
         return self.code
 
-    def evaluate(self, agent: str, model: str, **options: Any) -> int:
-        self.calls.append((agent, model, options))
-        return self.code
+    evaluate = train
 
 
 @pytest.fixture
@@ -61,7 +60,7 @@ def headless(monkeypatch: pytest.MonkeyPatch) -> Headless:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, fake: Headless) -> Headless:
-    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate)
+    module = SimpleNamespace(train=fake.train, evaluate=fake.evaluate, evaluated_config=evaluated_config)
     monkeypatch.setitem(sys.modules, HEADLESS, module)
     monkeypatch.setattr("llamagym_tui.cli.headless", module, raising=False)
     return fake
@@ -101,13 +100,18 @@ def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headles
     assert Path(config.run_dir).parent == data / "runs"
 
 
+def write_agent(folder: Path, more: str = "pass") -> Path:
+    methods = ("get_system_prompt(self)", "format_observation(self, observation)", "extract_action(self, response)")
+    body = "".join(f"    def {method}: return ''\n" for method in methods)
+    source = f"from llamagym_tui import Agent\nclass Mine(Agent):\n    env_id = 'Taxi-v4'\n    {more}\n{body}"
+    (folder / "mine.py").write_text(source, encoding="utf-8")
+    return folder / "mine.py"
+
+
 def test_a_relative_agent_file_is_absolute_for_the_trainer(
     headless: Headless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    methods = ("get_system_prompt(self)", "format_observation(self, observation)", "extract_action(self, response)")
-    body = "".join(f"    def {method}: return ''\n" for method in methods)
-    source = f"from llamagym_tui import Agent\nclass Mine(Agent):\n    env_id = 'Taxi-v4'\n{body}"
-    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    write_agent(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run("train", "./mine.py:Mine").exit_code == 0
     assert headless.calls[0][0].agent == f"{tmp_path / 'mine.py'}:Mine"
@@ -121,43 +125,21 @@ def test_the_sessions_exit_code_is_the_programs(monkeypatch: pytest.MonkeyPatch)
 
 def test_eval_hands_its_options_on(headless: Headless) -> None:
     result = run(
-        "eval",
-        "blackjack",
-        "--episodes",
-        "50",
-        "--sampled",
-        "--seed",
-        "7",
-        "--envs",
-        "8",
-        "--json",
-        "--env",
-        "sab=true",
+        *("eval", "blackjack", "--episodes", "50", "--sampled", "--seed", "7", "--envs", "8", "--json"),
+        *("--env", "sab=true"),
     )
     assert result.exit_code == 0, result.stderr
-    [(agent, model, options)] = headless.calls
-    assert (agent, model) == ("blackjack", "bundled")
-    assert options == {
-        "episodes": 50,
-        "greedy": False,
-        "seed": 7,
-        "n_envs": 8,
-        "device": "auto",
-        "quantization": None,
-        "threads": None,
-        "system_prompt": None,
-        "env": {"sab": True},
-        "history": None,
-        "own": {},
-        "json_output": True,
-        "debug": False,
-    }
+    [(config, options)] = headless.calls
+    assert options == {"episodes": 50, "greedy": False, "json_output": True, "debug": False}
+    assert (config.agent, config.model, config.mode, config.run_dir) == ("blackjack", "bundled", "inference", "")
+    assert (config.seed, config.n_envs, config.env, config.device) == (7, 8, {"sab": True}, "auto")
+    assert (config.threads, config.system_prompt, config.quantization) == (None, None, "none")
 
 
-def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless) -> None:
-    assert run("eval", "cart_pole").exit_code == 0
-    [(_, _, options)] = headless.calls
-    assert options["own"] == {"ppo": {"entropy_coef": 0.01, "entropy_coef_final": 0.01}}
+def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_path: Path) -> None:
+    path = write_agent(tmp_path, "run_settings = {'max_turns': 5}")
+    assert run("eval", str(path)).exit_code == 0
+    assert headless.calls[0][0].max_turns == 5
 
 
 def a_run_folder(folder: Path, **settings: Any) -> RunConfig:
@@ -199,7 +181,7 @@ def test_history_is_a_number_of_turns_or_all(headless: Headless, typed: str, his
     assert run("train", "blackjack", "--history", typed).exit_code == 0
     assert headless.calls[0][0].history == history
     assert run("eval", "blackjack", "--history", typed).exit_code == 0
-    assert headless.calls[1][2]["history"] == history
+    assert headless.calls[1][0].history == history
 
 
 def test_another_history_is_refused_in_one_sentence(headless: Headless) -> None:

@@ -145,12 +145,12 @@ def test_lines_of_a_text_are_counted_as_they_are_wrapped():
 async def test_lines_of_entries_that_are_gone_are_forgotten_with_them():
     app = Bare()
     async with app.run_test(size=(60, 12)) as pilot:
-        whole = hands(40, text=LONG)
-        app.view.show(whole.entries)
+        whole = list(hands(40, text=LONG).entries)
+        app.view.show(whole)
         await sees(pilot, "(39)")
-        app.view.show(whole.entries[20:])
+        app.view.show(whole[20:])
         # Back again: the prompt of the first episode is now shown in full, in more lines.
-        app.view.show(whole.entries[16:])
+        app.view.show(whole[16:])
         lines = [app.view.line_at(number) for number in app.view.line_numbers]
         assert None not in lines
         assert app.view.virtual_size.height == len(lines)
