@@ -120,7 +120,7 @@ def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
     except EnvError as error:
         raise UsageError(str(error)) from error
     env.close()
-    space = env.action_space
+    space: Any = env.action_space
     is_numbered = isinstance(space, Discrete) and space.start == 0
     return tuple(f"action {index}" for index in range(int(space.n))) if is_numbered else ()
 
