@@ -26,7 +26,6 @@ app = typer.Typer(
     cls=AgentOrCommand,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     subcommand_metavar="AGENT | COMMAND [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -354,6 +353,14 @@ def replay(run: Run = None, debug: Debug = False) -> None:
     from llamagym_tui.app.app import open_replay
 
     raise typer.Exit(open_replay(folder))
+
+
+@app.command()
+def doctor() -> None:
+    """Show versions, threads, memory, terminal, folders, and which extras are missing."""
+    from llamagym_tui.cli.doctor import report
+
+    raise typer.Exit(report())
 
 
 def _require_terminal(agent: str) -> None:

@@ -5,7 +5,6 @@ Page cache counts as free, because the system gives it back. None where the syst
 
 import ctypes
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -34,6 +33,8 @@ def held_memory(device: str) -> int:
 
 
 def peak_memory() -> int:
+    import resource  # not on Windows
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
 
 
@@ -58,10 +59,10 @@ def _machine_free(root: Path) -> int | None:
         (line,) = (line for line in lines if line.startswith("MemAvailable:"))
         return int(line.split()[1]) * KIB
     except (OSError, ValueError):
-        name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
         try:
+            name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
             return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # the last on Windows
             return None
 
 

@@ -5,6 +5,7 @@ Git on Windows writes a link as a text file with the link's target; a zip of the
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+
+from scripts.rooms import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 MAPPED = ("agents", "screens", "sft_data")
@@ -137,3 +140,13 @@ def test_every_sub_package_is_listed() -> None:
             if prefix != "llamagym_tui" or not inside or inside[0] not in MAPPED:
                 found.add(".".join([prefix, *inside]))
     assert listed == found
+
+
+def test_what_windows_has_not_is_imported_only_where_it_is_used() -> None:
+    posix = {"fcntl", "pwd", "resource", "termios", "tty"}
+    found = set()
+    for name, path in modules().items():
+        imports = [node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.Import)]
+        if posix & {alias.name for node in imports for alias in node.names}:
+            found.add(name)
+    assert {name for name in found if name.startswith("llamagym_tui.")} == {"llamagym_tui.app.terminal"}

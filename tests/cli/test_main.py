@@ -364,3 +364,12 @@ def outcome(*words: str) -> tuple[str, float]:
     seen = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=600).stdout
     after = os.times()
     return seen, after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_a_shell_completes_commands_and_options():
+    def completed(words: str, index: int) -> list[str]:
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(index), "_LLAMAGYM_TUI_COMPLETE": "complete_bash"}
+        return CliRunner().invoke(app, [], prog_name="llamagym-tui", env=asked).stdout.split()
+
+    assert completed("llamagym-tui do", 1) == ["doctor"]
+    assert completed("llamagym-tui blackjack --thr", 2) == ["--threads"]

@@ -155,6 +155,12 @@ def test_a_control_group_may_leave_less_than_the_machine(tmp_path):
     assert host_free(tmp_path) == 4000 * 1024
 
 
+def test_a_system_that_reports_no_memory_has_an_unknown_amount(tmp_path, monkeypatch):
+    for name in ("sysconf", "sysconf_names"):
+        monkeypatch.delattr("os." + name)  # as on Windows
+    assert host_free(tmp_path) is None
+
+
 @pytest.mark.slow
 def test_a_measured_peak_is_within_a_quarter_of_the_predicted_one():
     done = subprocess.run(
