@@ -431,6 +431,24 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Successful episodes in the replay buffer."""
 
 
+class MovedEpisode(Struct, frozen=True, kw_only=True):
+    """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
+
+    episode: int | None
+    episode_return: float
+    moved: float
+    """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
+    of_batch: float
+    """The same over all episodes of the batch."""
+    turn: int
+    observation: str
+    reply: str
+    advantage: float
+    before: float
+    """Probability of the reply when it was sampled; `after`: when the update scored it last."""
+    after: float
+
+
 class UpdateFinished(Event, frozen=True, kw_only=True):
     """PPO changed the policy."""
 
@@ -439,6 +457,8 @@ class UpdateFinished(Event, frozen=True, kw_only=True):
     episodes: int
     """Episodes since the run began."""
     stats: UpdateStats
+    moved: MovedEpisode | None = None
+    """None: the update moved none, or is of an older version."""
 
 
 class PromptChanged(Event, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from llamagym_tui.state.run import RunState, initial_state, with_history
 
 READ_EVENTS = 64
 """Events that are read at once: some milliseconds."""
-TOLD_ONCE = events.WatchedEvent | events.EpisodeCorrected | events.PolicyMapped | events.TurnInspected
+TOLD_ONCE = events.WatchedEvent | events.EpisodeCorrected | events.TurnInspected
 """Events of which nothing outlives their session."""
 
 

@@ -14,6 +14,7 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import RECENT, counted, evaluated_return, with_unit
 from llamagym_tui.state import prompts
+from llamagym_tui.state.film import with_frame
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
 from llamagym_tui.state.run import Mark, RunState, Saved, with_records
@@ -61,7 +62,8 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.UpdateFinished():
             episodes = max(state.episodes, event.episodes)
             history = state.history.add(event)
-            return replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
+            state = replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
+            return replace(state, moved=event.moved)
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case events.PhaseChanged():
@@ -96,9 +98,12 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.ObservationsDistinguished():
             return _noted(state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
-            return replace(state, map_layout=event, mapped=None)
+            return replace(state, map_layout=event, mapped=None, mapped_before=None)
         case events.PolicyMapped():
-            return replace(state, mapped=event)
+            was = state.mapped
+            follows = was and was.prompt_version == event.prompt_version and was.update < event.update
+            film = with_frame(state.film, event)
+            return replace(state, mapped=event, mapped_before=was if follows else None, film=film)
         case events.PolicyMapWatched():
             return _after(state, event, "pending", map_watched=event.on)
         case events.EvaluationFinished():
@@ -238,7 +243,7 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
 def _gone_back(state: RunState, update: int) -> RunState:
     """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
     then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
-    return replace(state, updates=update, stats=next(then, None), play=PlayCounts())
+    return replace(state, updates=update, stats=next(then, None), play=PlayCounts(), moved=None)
 
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:

@@ -24,7 +24,7 @@ from llamagym_tui.state.wheel import Wheel
 
 HISTORY = (
     *("episodes", "env_steps", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
-    *("prompts", "evaluations", "checkpoint", "saved"),
+    *("prompts", "evaluations", "checkpoint", "saved", "film"),
 )
 """The run's history: fields that outlive its sessions."""
 
@@ -101,6 +101,12 @@ class RunState:
     """The agent's policy map, or why there is none; None: it has none, or it is not known yet."""
     mapped: events.PolicyMapped | None = None
     """The newest policy on its map."""
+    mapped_before: events.PolicyMapped | None = None
+    """The map before it, if only updates lie between them."""
+    film: tuple[events.PolicyMapped, ...] = ()
+    """Maps of the run, from the first to the newest, at most `film.MAX_FRAMES`."""
+    moved: events.MovedEpisode | None = None
+    """The episode that the last update moved most."""
     map_watched: bool = False
     """Whether the trainer updates the map closely."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()

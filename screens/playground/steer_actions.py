@@ -41,6 +41,11 @@ class Steering(Screen[None]):
 
         self.app.push_screen(PolicyMapScreen(self._state))
 
+    def action_changes(self) -> None:
+        from llamagym_tui.screens.policy_map.changes import ChangesScreen
+
+        self.app.push_screen(ChangesScreen(self._state))
+
     def action_settings(self) -> None:
         from llamagym_tui.screens.steering.settings import SettingsDialog
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from msgspec import Struct
@@ -24,6 +25,7 @@ from llamagym_tui.engine.learning.distinguished import Distinguished, distinguis
 from llamagym_tui.engine.learning.exploration import turn_bonuses
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
+from llamagym_tui.engine.learning.moved import moved_most
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
@@ -83,6 +85,8 @@ class PPO:
         """Times that each observation was seen, by its hash; empty unless `exploration_coef` is set."""
         self.used: deque[UsedBatch] = deque(maxlen=KEPT_BATCHES)
         """What the last updates trained on, the newest last, for the inspector."""
+        self.moved: dict[str, Any] | None = None
+        """The episode that the last update moved most, as `moved.moved_most` has it."""
         self.replay = ReplayBuffer()
         """Successful episodes that updates imitate; empty unless `replay_episodes` is set."""
         self._adapted_kl_coef: float | None = None
@@ -165,6 +169,8 @@ class PPO:
                 self.policy.generation.temperature,
             )
         )
+        was_warming_up = self.updates <= self.config.critic_warmup_updates
+        self.moved = None if was_warming_up else moved_most(self.policy.chat, self.used[-1], sums.log_ratios)
         return stats
 
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
@@ -304,6 +310,7 @@ class PPO:
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
         scored = part.score(encoded, self.policy.generation.temperature)
+        sums.log_ratios.append((part.decisions, (scored.logprobs - part.old_logprobs).detach()))
         credited = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.

@@ -68,6 +68,8 @@ class UpdateSums:
     skipped: int = 0
     replay_loss: Tensor | float = 0.0
     replay_turns: int = 0
+    log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Of each forward: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
 
     def begin_epoch(self) -> None:
         self.epoch_kl, self.epoch_decisions = 0.0, 0

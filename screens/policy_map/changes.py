@@ -1,0 +1,104 @@
+"""What the last update did (key `U`, bound in `playground.keys`): in which states of the policy map another action has
+become the most probable, and which episode of its batch it moved most.
+
+Compares the two newest maps: there are more of them while it is open, and while a run is paused (`u`) one after each
+update.
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from llamagym_tui.protocol.commands import Step, WatchPolicyMap
+from llamagym_tui.protocol.events import MovedEpisode
+from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.policy_map.cell_text import DIFFERS
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.policy_map.policy_map import why_no_map
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.numbers import number, plain, share
+from llamagym_tui.state.run import RunState
+
+
+class ChangesScreen(ModalScreen[None]):
+    CSS_PATH = "../widgets/dialogs.tcss"
+    BINDING_GROUP_TITLE = "What changed"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "update", "One update", tooltip="Go on until the next update, then pause.", id="changes.update"),
+        Binding("escape,U,q", "dismiss", "Back", tooltip="Back to the conversation.", id="changes.back"),
+    ]
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self._state = state
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = "what the last update did"
+            yield Static(self._content(), markup=False)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.post_message(CommandAsked(WatchPolicyMap(on=True)))
+
+    def on_unmount(self) -> None:
+        self.app.post_message(CommandAsked(WatchPolicyMap(on=False)))
+
+    def show(self, state: RunState) -> None:
+        self._state = state
+        for text in self.query(Static):
+            text.update(self._content())
+
+    def _content(self) -> Content:
+        state = self._state
+        return Content("\n").join([*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)])
+
+    def action_update(self) -> None:
+        self.post_message(CommandAsked(Step(unit="update")))
+
+
+def _of_map(state: RunState) -> Iterator[Content]:
+    layout, before, after = state.map_layout, state.mapped_before, state.mapped
+    if layout is None or not layout.panels or before is None or after is None:
+        waits = "Which states changed is seen once there is another map of the policy."
+        yield Content.styled(waits if layout and layout.panels else why_no_map(state), ASIDE)
+        return
+    cells = MappedPolicy(layout, before).cells, MappedPolicy(layout, after).cells
+    found = [(was, now, now.choice) for was, now in zip(*(each.values() for each in cells), strict=True)]
+    shifts = [(was.shares[at], now.shares[at], was, now) for was, now, at in found if at is not None and was.shares]
+    shifts.sort(key=lambda shift: shift[0] - shift[1])
+    others = [shift for shift in shifts if shift[2].choice != shift[3].choice]
+    verdicts = [(was.agrees, now.agrees) for *_, was, now in others]
+    better, worse = verdicts.count((False, True)), verdicts.count((True, False))
+    best = f": {better:,} now as is best, {worse:,} no longer" if better + worse else ""
+    first = f"s {before.update + 1:,} to" if after.update > before.update + 1 else ""
+    head = f"Update{first} {after.update:,}: another action leads in {len(others):,} of {len(shifts):,} "
+    yield Content.styled(f"{head}{one_line(layout.noun) or 'states'}{best}{'.' if others else '; moved most:'}", "bold")
+    for before_it, after_it, was, now in others or [shift for shift in shifts[:5] if shift[1] - shift[0] >= 0.005]:
+        names = dict.fromkeys(one_line(layout.action_names[cell.choice or 0]) for cell in (was, now))
+        lead = f"{DIFFERS if now.agrees is False else ' '} {' → '.join(names):<13}"
+        shares = f" p({[*names][-1]}) {share(before_it, 0):>4} → {share(after_it, 0):>4}  "
+        yield Content.assemble((lead, "bold"), shares, (one_line(now.cell.words), ASIDE))
+
+
+def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:
+    if moved is None:
+        yield Content.styled("No update has moved an episode yet.", ASIDE)
+        return
+    which = "an episode" if moved.episode is None else f"episode {moved.episode:,}"
+    yield Content.styled(
+        f"Update {update:,} moved {which} most, which returned {number(moved.episode_return)}:", "bold"
+    )
+    of_all = f"{plain(moved.moved)}, {share(moved.moved / moved.of_batch)} of its batch's"
+    yield Content(f"Σ|advantage × (ratio − 1)| {of_all}, most in turn {moved.turn + 1:,}:")
+    yield Content.assemble(("  seen ", ASIDE), one_line(moved.observation))
+    figures = f"  p {share(moved.before)} → {share(moved.after)}, advantage {number(moved.advantage, 2)}"
+    yield Content.assemble(("  said ", ASIDE), (one_line(moved.reply), "bold"), figures)
