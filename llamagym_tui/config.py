@@ -7,6 +7,7 @@ Knows nothing of torch: the UI process reads and shows these too. `msgspec` carr
 import math
 from collections.abc import Mapping
 from functools import cache
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -235,6 +236,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What that measurement chose, so that a resumed run computes as before; on fewer cores it is made again."""
     checkpoint_every_s: NonNegative = 60.0
     """Seconds of playing and training between two checkpoints, at least; each follows an update."""
+    keep_checkpoints: Annotated[int, Meta(ge=0, le=1000)] = 4
+    """Checkpoints that are kept to branch off from: the first, the latest, and others far apart. 0: none more."""
     episodes: Count | None = None
     """The run ends after this many episodes. None: no limit."""
     minutes: Positive | None = None
@@ -257,6 +260,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     three times in a run."""
     resume: bool = False
     """Whether to go on from the checkpoint in `run_dir`."""
+    parent: str | None = None
+    """FOLDER@UPDATE of the run that it branched off from, and where. None: it is no branch."""
     sft_warm_start: bool = False
     """Whether the policy is trained on demonstrations before its first episode; not again on `resume`."""
     sft_data: str | None = None
@@ -272,6 +277,12 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     measured: dict[str, str] = field(default_factory=dict)
     """Settings that follow from the first batch's episodes, by their dotted names, with the reason for their values; an
     empty one: not measured yet."""
+
+    @property
+    def origin(self) -> str:
+        """Where the run comes from, for people; empty: it is no branch."""
+        folder, _, update = (self.parent or "").rpartition("@")
+        return f"branch of {PurePath(folder).name} at update {update}" if folder else ""
 
     @property
     def cuts_episodes(self) -> bool:

@@ -71,7 +71,7 @@ class RunStore:
         from llamagym_tui.protocol.event_log import EventLog, last_stamp
 
         store = cls(config.run_dir, clock=clock)
-        store._check(config)
+        store.check(config)
         try:
             make_folder(store.run_dir)
             store._lock.acquire(timeout=0.2)  # a look at whether it is held takes it for a moment
@@ -139,7 +139,8 @@ class RunStore:
         finally:
             self._lock.release()
 
-    def _check(self, config: RunConfig) -> None:
+    def check(self, config: RunConfig) -> None:
+        """Raises what `create` raises where a folder's run and a configuration do not go together."""
         if not config.resume:
             if held := [name for name in _OF_A_RUN if (self.run_dir / name).exists()]:
                 raise RunStoreError(
@@ -147,17 +148,22 @@ class RunStore:
                     "go on with it by --resume, or choose another folder with --run-dir."
                 )
             return
-        earlier = read_config(self.run_dir)
-        for setting, now, then in [("agent", config.agent, earlier.agent), ("model", config.model, earlier.model)]:
-            if now != then:
-                raise RunStoreError(
-                    f"The run in {self.run_dir} has {setting} {then}, not {now}; "
-                    f"resume it with the same {setting}, or begin a new one in another folder."
-                )
+        require_same_policy(config, self.run_dir)
         if not has_checkpoint(self.run_dir):
             raise RunStoreError(
                 f"The run in {self.run_dir} ended before its first checkpoint; "
                 "begin a new one in another folder with --run-dir."
+            )
+
+
+def require_same_policy(config: RunConfig, run_dir: Path) -> None:
+    """Raises RunStoreError: the run in a folder has another agent or model than a configuration, or there is none."""
+    earlier = read_config(run_dir)
+    for setting, now, then in [("agent", config.agent, earlier.agent), ("model", config.model, earlier.model)]:
+        if now != then:
+            raise RunStoreError(
+                f"The run in {run_dir} has {setting} {then}, not {now}; "
+                f"go on with the same {setting}, or begin a new run in another folder."
             )
 
 

@@ -216,6 +216,23 @@ def draft_folder(parent: Path) -> Path:
     return draft
 
 
+def link_folder(source: Path, target: Path) -> None:
+    """Put all that is in a folder into another one too, made if absent: the same files where the file system has hard
+    links, else copies; what a link names is not followed.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    shutil.copytree(source, target, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
     """Remove drafts that a crash has left; one that cannot be removed stays."""
     for draft in folder.glob(DRAFTS):

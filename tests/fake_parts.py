@@ -422,8 +422,11 @@ class FakeBuilders(Builders):
         ppo.updates = policy.version = counters.pop("updates")
         return msgspec.convert(counters, kind), self.note
 
-    def keep_good(self, run_dir: Path) -> Path:
+    def keep_good(self, run_dir: Path, name: str = "good") -> Path:
         self._fail("keep_good")
+        if name != "good":
+            (run_dir / name).mkdir(exist_ok=True)
+            return run_dir / name
         self.good.append(self.saved[-1])
         return run_dir / "good"
 

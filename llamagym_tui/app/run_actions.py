@@ -66,28 +66,37 @@ class PastRunActions(PersonalApp):
             self.push_screen(self.make_replay(message.row.info.run_dir))
 
     def on_run_list_resume_requested(self, message: RunList.ResumeRequested) -> None:
-        self._resume(message.row.info.run_dir)
+        self._go_on(run_dir=message.row.info.run_dir, resume=True)
 
-    def _resume(self, run_dir: Path) -> None:
-        """Go on with the run from its checkpoint, past the episodes and minutes that it was to end after."""
-        from llamagym_tui.setup.run_config import run_config
+    def on_run_list_branch_requested(self, message: RunList.BranchRequested) -> None:
+        from llamagym_tui.screens.past_runs.branch import BranchDialog
+
+        def typed(given: dict[str, Any] | None) -> None:
+            if given is not None:
+                self._go_on(run_dir=None, resume=False, **given)
+
+        self.push_screen(BranchDialog(message.row.info.run_dir), typed)
+
+    def _go_on(self, **run: Any) -> None:
+        """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after."""
+        from llamagym_tui.setup.run_config import run_config, with_run_dir
 
         with self.errors_shown():
             try:
-                config = run_config(agent=None, run_dir=run_dir, resume=True)
+                config = run_config(agent=None, **run)
             except UntrustedAgent as untrusted:
-                self._ask_for_trust(untrusted, run_dir)
+                self._ask_for_trust(untrusted, run)
             else:
-                self.open_run(msgspec.structs.replace(config, episodes=None, minutes=None))
+                self.open_run(with_run_dir(msgspec.structs.replace(config, episodes=None, minutes=None)))
 
-    def _ask_for_trust(self, untrusted: UntrustedAgent, run_dir: Path) -> None:
+    def _ask_for_trust(self, untrusted: UntrustedAgent, run: dict[str, Any]) -> None:
         from llamagym_tui.screens.widgets.dialogs import CautiousDialog
         from llamagym_tui.setup.trust import trust
 
         def trusted() -> None:
             with self.errors_shown():
                 trust(untrusted)
-                self._resume(run_dir)
+                self._go_on(**run)
 
         question = CautiousDialog(
             "execute this code?",

@@ -37,7 +37,7 @@ TRAINING = "Its limits and place"
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")]
 AgentOrNone = Annotated[
     str | None,
-    typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id; may be left out on --resume."),
+    typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id; none on --resume or --from."),
 ]
 Run = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Folder of a run, or its name. Not given: the latest run.")
@@ -87,7 +87,10 @@ OPTIONS = {
         panel=TRAINING, metavar="NAME=VALUE"),
     "run_dir": _option(Path | None, "Folder of the run. Not given: a new one.", panel=TRAINING),
     "resume": _option(bool, "Go on from the checkpoint in --run-dir.", "--resume", panel=TRAINING),
-    "trust_agent": _option(bool, "On --resume: execute the agent file that the run names.", "--trust-agent",
+    "branch_of": _option(str | None,
+        "Branch off from a checkpoint that a run has kept: its settings but for those given, a folder of its own; "
+        "episodes and minutes count from that run's beginning.", "--from", panel=TRAINING, metavar="RUN[@UPDATE]"),
+    "trust_agent": _option(bool, "On --resume and --from: execute the agent file that the run names.", "--trust-agent",
         panel=TRAINING),
 }  # fmt: skip
 """Options that several commands share, by parameter name, in the order of the help."""
@@ -183,9 +186,8 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
     from llamagym_tui.setup.run_config import warm_start, with_run_dir
 
     sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
-    config = _config(
-        agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=options["resume"])
-    )
+    has_begun = bool(options["resume"] or options["branch_of"])
+    config = _config(agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun))
     from llamagym_tui.cli import headless
 
     raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug))
@@ -320,7 +322,7 @@ def runs() -> None:
 
     for run in run_store.list_runs():
         line = f"{run.started_at:%Y-%m-%d %H:%M}  {run.config.agent:<16} {run.standing:<15} {run.run_dir}"
-        echo(f"{line}  {run.about}".rstrip())
+        echo("  ".join(text for text in (line, run.config.origin, run.about) if text))
     echo(f"Runs without --run-dir live in {user_files.runs_dir()}.", to=sys.stderr)
 
 

@@ -14,7 +14,7 @@ from llamagym_tui.config import in_sections, setting_types
 from llamagym_tui.errors import UsageError
 
 OPTIONS_OF = {name: f"--{name.replace('_', '-')}" for name in ("env", "model", "run_dir", "resume")}
-OPTIONS_OF["agent"] = "the argument AGENT"
+OPTIONS_OF |= {"agent": "the argument AGENT", "parent": "--from"}
 """Settings that are more than a value, and how they are given."""
 
 

@@ -15,7 +15,7 @@ from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, in_sect
 from llamagym_tui.errors import PromptFileError, UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
-from llamagym_tui.setup import catalog, trust
+from llamagym_tui.setup import branch, catalog, trust
 from llamagym_tui.user_files import file_text
 
 
@@ -24,6 +24,7 @@ def run_config(
     agent: str | None,
     run_dir: Path | None,
     resume: bool,
+    branch_of: str | None = None,
     trust_agent: bool = False,
     assignments: Sequence[str] = (),
     **options: Any,
@@ -33,6 +34,7 @@ def run_config(
     Args:
         agent: the spec as typed; None: on ``resume`` the agent of the run.
         run_dir: None: it has none yet, see `with_run_dir`.
+        branch_of: RUN[@UPDATE] to branch off from. None: it is no branch.
         trust_agent: agree to execute an agent file that only the folder of the run names.
         assignments: of ``--set``, which overrides the options.
         options: by their names in `RunConfig`; None: not given.
@@ -47,15 +49,19 @@ def run_config(
         given |= settings(assignments)
     if agent is not None:
         agent_class = catalog.find_agent(agent, given.get("env"))
-        if agent_class.run_settings and not resume:
+        if agent_class.run_settings and not (resume or branch_of):
             given = with_own_settings(agent_class, given)
         ranges = getattr(agent_class, "observation_ranges", ())
         trust.remember_typed(agent)
         given |= {"agent": catalog.absolute_spec(agent), "observation_ranges": list(ranges) or None}
     if "model" in given:
         given["model"] = checked_model(given["model"])
+    if resume and branch_of:
+        raise UsageError("--resume goes on with a run, and --from begins another one; leave one of them out.")
     if resume:
         return _resumed(run_dir, given, trust_agent=trust_agent)
+    if branch_of:
+        return _branch(branch_of, run_dir, given, trust_agent=trust_agent)
     if agent is None:
         raise UsageError("Name an agent, as in `llamagym-tui train blackjack`; `llamagym-tui agents` lists them.")
     given["run_dir"] = str(run_dir.expanduser().absolute()) if run_dir is not None else ""
@@ -84,11 +90,15 @@ def _has(settings: Mapping[str, Any], name: str) -> bool:
 
 
 def with_run_dir(config: RunConfig) -> RunConfig:
-    """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once."""
-    if config.run_dir:
-        return config
-    folder = run_store.new_run_dir(catalog.agent_name(config.agent))
-    return msgspec.structs.replace(config, run_dir=str(folder.absolute()))
+    """Settings with a folder: the one that was named, else a new one in the user's data folder, made at once.
+
+    Raises:
+        RunStoreError: it is a branch that cannot be made.
+    """
+    if not config.run_dir:
+        folder = run_store.new_run_dir(catalog.agent_name(config.agent))
+        config = msgspec.structs.replace(config, run_dir=str(folder.absolute()))
+    return branch.begun(config) if config.parent and not config.resume else config
 
 
 def warm_start(
@@ -212,6 +222,21 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
+    return _going_on(folder, given | {"run_dir": str(folder), "resume": True}, trust_agent=trust_agent)
+
+
+def _branch(spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
+    parent = branch.branch_point(spec)
+    folder = "" if run_dir is None else str(run_dir.expanduser().absolute())
+    of_its_own = {"run_dir": folder, "resume": False, "parent": parent, "system_prompt": given.get("system_prompt")}
+    origin = Path(parent.rpartition("@")[0])
+    config = _going_on(origin, given | of_its_own, trust_agent=trust_agent)
+    run_store.require_same_policy(config, origin)
+    return config
+
+
+def _going_on(folder: Path, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:
+    """Settings of the run in a folder, those that are given on top."""
     earlier = run_store.read_config(folder)
     if "agent" not in given:
         try:
@@ -224,7 +249,7 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
         del given["observation_ranges"]  # a policy reads numbers as it learnt to
     from llamagym_tui.setup.assignments import merged
 
-    settings = merged(msgspec.to_builtins(earlier), given) | {"run_dir": str(folder), "resume": True}
+    settings = merged(msgspec.to_builtins(earlier), given)
     settings["measured"] = {name: why for name, why in earlier.measured.items() if not _has(given, name)}
     if settings["history"] == "own":  # begun by a version that knew the whole conversation alone
         settings["history"] = "all"

@@ -219,7 +219,10 @@ def _phase_changed(state: RunState, event: events.PhaseChanged) -> RunState:
 
 
 def _run_started(state: RunState, event: events.RunStarted) -> RunState:
+    begins = not state.episodes
     state = _rewound(state, event)
+    if begins and state.config.origin:
+        state = _marked(state, state.config.origin, "its curve begins here")
     same = (event.mode, event.prompt_version) == (state.mode, state.prompt_version)
     return replace(
         state,

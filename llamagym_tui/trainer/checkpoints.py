@@ -15,6 +15,7 @@ import msgspec
 
 from llamagym_tui.config import Change, GenerationConfig
 from llamagym_tui.errors import RunStoreError
+from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.collapse import Finding, Seen
@@ -27,6 +28,8 @@ RETRY_S = 5.0
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint keeps of the session itself."""
 
+    seed: int | None = None
+    """Of the run. None: of an older version."""
     episodes: int = 0
     env_steps: int = 0
     dropped: int = 0
@@ -72,6 +75,7 @@ class Checkpoints:
     def __init__(self, builders: Builders, run_dir: Path) -> None:
         self._files = builders.checkpoint_files
         self._run_dir, self._every_s = run_dir, builders.config.checkpoint_every_s
+        self._most = builders.config.keep_checkpoints
         self._last = Counters()
         self._tried_s: float | None = None
         self.is_failing = False
@@ -103,6 +107,10 @@ class Checkpoints:
         self.is_failing = False
         with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
             summary_of(self._run_dir)
+        if self._most:
+            with contextlib.suppress(RunStoreError, OSError):  # the run goes on without a place to branch off from
+                self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{ppo.updates}")
+                discard_surplus(self._run_dir, self._most)
         return path
 
     def judged(self, *, good: bool) -> None:

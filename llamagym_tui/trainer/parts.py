@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import PhaseChanged
 from llamagym_tui.trainer.builders import Builders
@@ -50,6 +52,10 @@ def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitt
     if checkpoints.note:
         emitter.warn(checkpoints.note)
     start = start.with_prompt(config.system_prompt)
+    if start.seed not in (None, config.seed):  # other random numbers and episodes from here on
+        policy.generator.manual_seed(config.seed)
+        ppo.reseed(config.seed)
+        start = replace(start, rollout=None, generators=None, batch_began_s=0.0)
     emitter.emit(PhaseChanged(phase="loading", detail="making the environments"))
     rollout = builders.rollout(agent, policy, seed=config.seed, emit=emitter.emit)
     rollout.mode = config.mode

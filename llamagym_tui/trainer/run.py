@@ -307,6 +307,7 @@ class Run:
 
     def _counters(self) -> Counters:
         return Counters(
+            seed=self.config.seed,
             episodes=self.rollout.episodes,
             env_steps=self.rollout.env_steps,
             dropped=self.rollout.failures.dropped,

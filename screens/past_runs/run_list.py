@@ -21,6 +21,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, columns_at, in_order, read_row
 from llamagym_tui.screens.widgets.numbers import spark
+from llamagym_tui.setup.branch import kept_updates
 
 MARK = "●"
 PAINT_S = 0.2
@@ -48,6 +49,7 @@ class RunList(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
         Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint, with no limit."),
+        Binding("b", "branch", "What if", id="runs.branch", tooltip="Another run from a checkpoint of this one."),
     ]
 
     @dataclass
@@ -56,6 +58,10 @@ class RunList(OptionList):
 
     @dataclass
     class ResumeRequested(Message):
+        row: RunRow
+
+    @dataclass
+    class BranchRequested(Message):
         row: RunRow
 
     class Changed(Message):
@@ -119,8 +125,10 @@ class RunList(OptionList):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
-        if self._run_is_open and action in ("resume", "select"):
+        if self._run_is_open and action in ("resume", "branch", "select"):
             return None
+        if action == "branch":
+            return True if row is not None and kept_updates(row.info.run_dir) else None
         if action == "resume":
             return True if row is not None and row.info.has_checkpoint else None
         if action == "select":
@@ -130,6 +138,10 @@ class RunList(OptionList):
     def action_resume(self) -> None:
         if (row := self.chosen) is not None:
             self.post_message(self.ResumeRequested(row))
+
+    def action_branch(self) -> None:
+        if (row := self.chosen) is not None:
+            self.post_message(self.BranchRequested(row))
 
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:

@@ -95,7 +95,12 @@ def _counts(name: str, width: int, needs: int) -> Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", _newest_first),
-    Column("agent", 13, lambda row: row.info.name or row.agent, lambda row: (row.info.name or row.agent).lower()),
+    Column(
+        "agent",
+        13,
+        lambda row: f"{'↳ ' if row.info.config.parent else ''}{row.info.name or row.agent}",
+        lambda row: (row.info.name or row.agent).lower(),
+    ),
     Column(
         "model", 22, lambda row: PurePath(row.info.config.model).name, lambda row: row.info.config.model.lower(), 100
     ),

@@ -172,7 +172,8 @@ def _chosen_text(runs: RunList) -> str:
     if row.fault:
         return one_line(row.fault)
     about = f"{row.info.about} · " if row.info.about else ""
-    parts = [f"{about}{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}"]
+    branch = f" · {row.info.config.origin}" if row.info.config.origin else ""
+    parts = [f"{about}{row.info.config.agent} · {row.info.config.model} · seed {row.info.config.seed}{branch}"]
     if (summary := row.summary) is not None:
         parts.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:

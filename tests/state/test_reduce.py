@@ -116,6 +116,14 @@ def test_a_change_by_a_persons_hand_leaves_a_mark_and_a_notice():
     assert state.transcript.entries[-1].fact == Notice("inference: nothing is trained")
 
 
+def test_the_curve_of_a_branch_begins_with_a_mark_at_its_parents_update():
+    config = structs.replace(fakes.config(Path("run")), parent="/runs/late@12")
+    began = structs.replace(fakes.run_started(), episodes=5000, updates=12)
+    state = after(began, fakes.counted([1.0] * 8, 5008), began, state=run.initial_state(config))
+    assert state.marks == (Mark(5000, "branch of late at update 12", 12),)
+    assert state.returns.start == 5000
+
+
 def test_updates_and_evaluations_are_kept():
     evaluation = EvaluationFinished(
         episodes=1000, greedy=True, mean_return=-0.081, return_stderr=0.03, parse_failure_rate=0.0, elapsed_s=2.0

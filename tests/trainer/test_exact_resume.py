@@ -29,11 +29,13 @@ from llamagym_tui.protocol.events import (
     EpisodeStarted,
     Event,
     ObservationsDistinguished,
+    RunStarted,
     SettingsMeasured,
     UpdateFinished,
     WarningRaised,
 )
 from llamagym_tui.run_store import RunStore, read_config, read_events
+from llamagym_tui.setup.branch import begun, kept_updates
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
@@ -431,3 +433,22 @@ def test_settings_that_were_all_changed_live_are_not_waited_for(stage):
     events, session = stage.play("changed", first=ChangeSettings(changes={"ppo.gamma": 0.5}))
     assert not [event for event in events if isinstance(event, SettingsMeasured)]
     assert session.active_run.config.measured == {}
+
+
+def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_another_seed_does_not(stage):
+    stage.play("parent")
+    parent = Path(stage.config.run_dir, "parent")
+    assert kept_updates(parent) == [1, 2, 3]
+    learnt = stage.learnt("parent")
+    for name in ("same", "other"):
+        begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/{name}", parent=f"{parent}@1"))
+    began, _ = stage.play("same", resume=True)
+    started = next(event for event in began if isinstance(event, RunStarted))
+    assert started.updates == 1
+    assert started.episodes > 0
+    assert stage.learnt("same") == learnt
+    stage.config = replace(stage.config, seed=1)
+    _, other = stage.play("other", resume=True)
+    assert other.active_run.ppo.updates == UPDATES
+    assert stage.learnt("other")["model.safetensors"] != learnt["model.safetensors"]
+    assert stage.learnt("parent") == learnt

@@ -6,13 +6,12 @@ are removed, never followed. What is in a checkpoint is up to `llamagym_tui.engi
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from llamagym_tui.user_files import discard, discard_drafts, draft_folder, regular_file, sync_folder
+from llamagym_tui.user_files import discard, discard_drafts, draft_folder, link_folder, regular_file, sync_folder
 
 LATEST, PREVIOUS = "model", "model.old"
 GOOD, START, BEFORE_WARM_START, START_BEFORE = "good", "start", "before_warm_start", "start_before"
@@ -46,13 +45,16 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
 
 
 def keep(run_dir: Path, name: str, source: str = LATEST) -> Path:
-    """Keep the latest checkpoint, or another folder, under a name of `KEPT`; its folder.
+    """Keep the latest checkpoint, or another folder, under a name; its folder. Under a name that is not in `KEPT` the
+    policy that PPO began from is kept with it.
 
     Raises:
         OSError: it cannot be written; what was kept under that name still stands.
     """
     with written(run_dir, name) as draft:
-        shutil.copytree(run_dir / source, draft, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
+        link_folder(run_dir / source, draft)
+        if name not in KEPT and (run_dir / START).is_dir():
+            link_folder(run_dir / START, draft / START)
     return run_dir / name
 
 
@@ -65,7 +67,7 @@ def clean(run_dir: Path) -> None:
     discard_drafts(run_dir)
     for name in (LATEST, *KEPT):
         discard(run_dir / f"{name}.new")  # to which version 0.1.0 wrote
-    for name in KEPT:
+    for name in (*KEPT, *(path.stem for path in run_dir.glob("update-*.old"))):
         place, old = run_dir / name, run_dir / f"{name}.old"
         if os.path.lexists(place):
             discard(old)
@@ -86,11 +88,3 @@ def _sync(file: Path) -> None:
         return  # it syncs only what is open for writing
     with regular_file(file, most=sys.maxsize) as opened:
         os.fsync(opened.fileno())
-
-
-def _linked(source: str, target: str) -> None:
-    """The same file at another place: a hard link where the file system has them, else a copy."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -241,6 +241,10 @@ class PPO:
             replay=list(self.replay.kept.values()),
         )
 
+    def reseed(self, seed: int) -> None:
+        """Draw minibatches from another seed on."""
+        self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
+
     def restore(self, state: PPOState) -> None:
         """Go on from a state; what the last updates used is not known then."""
         self.updates, self.return_moments = state.updates, state.return_moments

@@ -381,3 +381,24 @@ def test_randomness_of_another_kind_of_device_begins_at_a_place_that_no_earlier_
         drawn.append(float(torch.rand((), generator=policy.generator)))
     started = float(torch.rand((), generator=make_policy(seed=5).generator))
     assert len({started, *drawn}) == 4
+
+
+def test_with_a_checkpoint_of_an_update_the_reference_of_its_time_is_kept(make_policy, tmp_path):
+    policy = make_policy()
+    save_start(tmp_path, policy)
+    save_checkpoint(tmp_path, policy, PPO(policy, QUICK), {})
+    keep_checkpoint(tmp_path, "update-1")
+    start = {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
+    with torch.no_grad():
+        next(policy.model.v_head.parameters()).add_(1.0)
+    save_start(tmp_path, policy)
+    kept = {file.name: file.read_bytes() for file in (tmp_path / "update-1" / "start").iterdir()}
+    assert kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
+
+
+def test_a_kept_checkpoint_that_a_crash_has_left_aside_returns(make_policy, tmp_path):
+    (tmp_path / "update-3.old").mkdir()
+    (tmp_path / "update-4.old").mkdir()
+    (tmp_path / "update-4").mkdir()
+    load_start(tmp_path, make_policy())
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["update-3", "update-4"]

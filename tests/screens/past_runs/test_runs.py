@@ -276,6 +276,54 @@ async def test_only_a_run_with_a_checkpoint_is_resumed():
         assert app.run_state.returns.episodes == 1024
 
 
+async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_and_another_prompt():
+    (run("late", 120, 8, seed=3) / "update-4").mkdir()
+    run("early", 0)
+    client = fakes.FakeClient([])
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: len(app.screen.query_one(RunList).rows) == 2)
+        await pilot.press("tab", "tab", "b")
+        await sees(pilot, "after update (4)")
+        await pilot.press("tab", *"ppo.lr=0.5", "tab", *"Never", "space", *"hit", "enter")
+        await until(pilot, lambda: client.started is not None)
+        config = client.started
+        assert (config.resume, config.seed, config.ppo.lr, config.system_prompt) == (True, 3, 0.5, "Never hit")
+        assert config.origin == "branch of late at update 4"
+        assert Path(config.run_dir).parent == runs_dir().absolute()
+    (row,) = [each for each in list_runs() if each.config.parent]
+    assert row.standing == "can be resumed"
+
+
+async def test_what_cannot_be_a_setting_of_a_branch_is_refused_in_words_and_nothing_begins():
+    (run("late", 120) / "update-4").mkdir()
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: len(app.screen.query_one(RunList).rows) == 1)
+        await pilot.press("tab", "tab", "b")
+        await sees(pilot, "after update (4)")
+        await pilot.press("tab", *"lr=fast", "enter")
+        await until(pilot, lambda: any("lr takes" in text or "knows no 'lr'" in text for text in notices(app)))
+        assert len(list_runs()) == 1
+
+
+async def test_a_run_that_has_kept_no_checkpoint_has_no_what_if():
+    run("late", 120)
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: len(app.screen.query_one(RunList).rows) == 1)
+        assert app.screen.query_one(RunList).check_action("branch", ()) is None
+
+
+async def test_a_branch_is_marked_in_the_list_and_its_parent_named():
+    run("branch", 120, parent="/runs/late@4")
+    app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "↳ ")
+        await pilot.press("l")
+        await sees(pilot, "branch of late at update 4")
+
+
 async def test_a_run_that_cannot_be_read_says_why():
     folder = run("broken", 0)
     (folder / "events.jsonl").write_text("nonsense\n")

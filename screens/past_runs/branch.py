@@ -1,0 +1,46 @@
+"""The dialog of a branch: after which update to leave a past run, and what is to be otherwise from there on."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
+from llamagym_tui.setup.branch import kept_updates
+
+
+class BranchDialog(ModalScreen[dict[str, Any] | None]):
+    """What if: dismissed with arguments of `run_config`."""
+
+    CSS_PATH = "../widgets/dialogs.tcss"
+    BINDING_GROUP_TITLE = "What if"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "branch", "Begin", tooltip="Begin another run from there.", priority=True),
+        Binding("tab", "app.focus_next", "Next field", tooltip="To the next field."),
+        Binding("escape", "dismiss", "Close", tooltip="Back to the runs."),
+    ]
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__()
+        self._run_dir, self._kept = run_dir, list(map(str, kept_updates(run_dir)))
+
+    def compose(self) -> ComposeResult:
+        asked = (f"after update ({', '.join(self._kept)})", "other settings, as ppo.lr=1e-3 seed=1", "another prompt")
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content(f"what if: a branch of {one_line(self._run_dir.name)}")
+            for text, value in zip(asked, (self._kept[-1], "", ""), strict=True):
+                yield Static(text, markup=False)
+                yield SentenceInput(value)
+        yield KeyBar()
+
+    def action_branch(self) -> None:
+        update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
+        spec = f"{self._run_dir}@{update}"
+        self.dismiss({"branch_of": spec, "assignments": settings.split(), "system_prompt": prompt or None})
