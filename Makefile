@@ -16,10 +16,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PLAY_STAMP := $(VENV)/.installed-play
 DEV_STAMP := $(VENV)/.installed-dev
+DOCS_STAMP := $(VENV)/.installed-docs
 # One thread in each test process: more of them on few cores is slower, not faster.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
-.PHONY: help play test test-all lint format types imports pytest pictures wheel clean
+# What the site shows, laid out as here.
+PAGES := README.md CHANGELOG.md docs benchmarks/README.md llamagym_tui/bundled_model/README.md
+
+.PHONY: help play test test-all lint format types imports pytest pictures wheel docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -57,6 +61,11 @@ wheel: $(DEV_STAMP) ## dist/*.whl
 	$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
 	rm -rf build
 
+docs: $(DOCS_STAMP) ## build/site, the pages of docs/ and those of the library from its docstrings
+	rm -rf build/pages && mkdir -p build/pages
+	tar cf - $(PAGES) | tar xf - -C build/pages
+	$(BIN)/mkdocs build --quiet --strict
+
 pictures: $(DEV_STAMP) ## docs/pictures, exported from the running app
 	$(BIN)/python scripts/take_pictures.py
 
@@ -67,13 +76,21 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer was not found; install it, or name it: make PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-# torch first and pinned: a range lets a fresh Linux machine fetch several GB of accelerator packages.
+# torch first and pinned. On Linux it may bring several GB for GPUs: without one, uv, where it is there, takes the small
+# CPU build, and if that cannot be reached pip goes on as if there were no uv.
 $(PLAY_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV); this takes some minutes the first time."
+	@if [ "$$(uname -s)" = Linux ] && command -v uv >/dev/null && ! command -v nvidia-smi >/dev/null; then \
+		uv pip install --quiet --python $(BIN)/python --torch-backend cpu -c constraints.txt torch==2.13.0 || \
+		echo "uv could not get the CPU build of torch; pip goes on." >&2; fi
 	$(PIP) install -c constraints.txt torch==2.13.0
 	$(PIP) install -c constraints.txt -e .
 	@touch $@
 
 $(DEV_STAMP): $(PLAY_STAMP)
 	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(PLAY_STAMP)
+	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@

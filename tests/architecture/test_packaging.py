@@ -119,7 +119,8 @@ def pins() -> dict[str, str]:
 
 def test_every_dependency_is_pinned() -> None:
     metadata = project()["project"]
-    wanted = [*metadata["dependencies"], *metadata["optional-dependencies"]["dev"]]
+    extras = metadata["optional-dependencies"]
+    wanted = [*metadata["dependencies"], *extras["dev"], *extras["docs"]]
     names = {normalised(re.split(r"[<>=!~;\[ ]", requirement)[0]) for requirement in wanted}
     assert names <= {normalised(name) for name in pins()}
 
@@ -150,3 +151,9 @@ def test_what_windows_has_not_is_imported_only_where_it_is_used() -> None:
         if posix & {alias.name for node in imports for alias in node.names}:
             found.add(name)
     assert {name for name in found if name.startswith("llamagym_tui.")} == {"llamagym_tui.app.terminal"}
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    version = project()["project"]["version"]
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'__version__ = "{version}"' in (ROOT / "llamagym_tui" / "__init__.py").read_text(encoding="utf-8")

@@ -14,8 +14,7 @@ from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "GUIDE.md"]
-README, GUIDE = (path.read_text(encoding="utf-8") for path in PAGES)
+README, GUIDE = (path.read_text(encoding="utf-8") for path in (ROOT / "README.md", ROOT / "docs" / "GUIDE.md"))
 EXAMPLES = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
 
 
@@ -59,9 +58,3 @@ def test_the_commands_of_the_readme_have_the_options_that_it_names() -> None:
         line = next(line for line in README.splitlines() if line.startswith(f"llamagym-tui {command} blackjack"))
         text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout
         assert all(option in text for option in re.findall(r"--[a-z-]+", line))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_page_and_picture_that_is_linked_to_is_there(page: Path) -> None:
-    for target in re.findall(r"\]\(((?!https?:)[^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
