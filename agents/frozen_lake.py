@@ -4,8 +4,6 @@ The environment shows the number of a field and nothing of the map. The agent pu
 what lies left, down, right and up of there. Other maps are keyword arguments of the environment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -32,7 +30,7 @@ class Field(NamedTuple):
     column: int
 
     @property
-    def neighbours(self) -> list[Field]:
+    def neighbours(self) -> "list[Field]":
         """The fields left, down, right and up of it."""
         return [Field(self.row + down, self.column + right) for down, right in MOVES]
 

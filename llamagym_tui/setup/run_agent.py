@@ -9,18 +9,13 @@ from pathlib import Path
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import AgentFileError, UsageError, described
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.setup.catalog import agent_name, agent_of, find_agent
+from llamagym_tui.setup.trust import code_of
 
 
 class RunAgent:
-    def __init__(
-        self,
-        spec: str,
-        agent_class: type[AgentBase] | None = None,
-        *,
-        config: RunConfig | None = None,
-        may_run_code: bool = True,
-    ) -> None:
-        """An agent by its spec, or by its class if that is known; not looked up yet.
+    def __init__(self, spec: str, *, config: RunConfig | None = None, may_run_code: bool = True) -> None:
+        """An agent by its spec; not looked up yet.
 
         Args:
             config: of the run that it plays in. None: of none.
@@ -29,13 +24,10 @@ class RunAgent:
         self.spec = spec
         self._config = config
         self._may_run_code = may_run_code
-        self._class = agent_class
         self._agent: AgentBase | None = None
 
     @property
     def name(self) -> str:
-        from llamagym_tui.setup.catalog import agent_name
-
         return agent_name(self.spec)
 
     @property
@@ -51,17 +43,13 @@ class RunAgent:
             AgentFileError: its file does not load, or it cannot be made.
         """
         if self._agent is None:
-            if self._class is None:
-                from llamagym_tui.setup.catalog import agent_of, find_agent
-                from llamagym_tui.setup.trust import code_of
-
-                if not self._may_run_code and (code := code_of(self.spec)):
-                    raise UsageError(f"A replay executes no code, and the agent of this run is {code}; resume the run.")
-                self._class = agent_of(self._config) if self._config else find_agent(self.spec)
+            if not self._may_run_code and (code := code_of(self.spec)):
+                raise UsageError(f"A replay executes no code, and the agent of this run is {code}; resume the run.")
+            agent_class = agent_of(self._config) if self._config else find_agent(self.spec)
             try:
-                self._agent = self._class()
+                self._agent = agent_class()
             except Exception as error:  # a user's own code
-                raise AgentFileError(f"{self._class.__name__} cannot be made without a model: {error}.") from error
+                raise AgentFileError(f"{agent_class.__name__} cannot be made without a model: {error}.") from error
         return self._agent
 
     def own_prompt(self) -> str:

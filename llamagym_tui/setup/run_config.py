@@ -129,8 +129,8 @@ def sft_file(agent: str, path: Path | None, env: Sequence[str] | None = None) ->
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
-    agent_class = catalog.find_agent(agent, env_kwargs(env))
-    return str(training_data(RunAgent(agent, agent_class).agent, path).path.absolute())
+    config = RunConfig(agent=agent, run_dir="", env=env_kwargs(env) or {})
+    return str(training_data(RunAgent(agent, config=config).agent, path).path.absolute())
 
 
 def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ follows the tail until the reader scrolls away, and again once they are back at 
 and searched.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -51,11 +52,6 @@ class ConversationView(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]
-    STYLES: ClassVar[tuple[str, ...]] = (
-        *("rule", "heading", "label", "system", "env", "agent-label", "agent", "action"),
-        *("aside", "warning", "notice", "won", "lost", "even", "match"),
-    )
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"conversation--{style}" for style in STYLES}
     DEFAULT_CSS = """
     ConversationView {
         overflow-x: hidden;
@@ -78,6 +74,7 @@ class ConversationView(ScrollView, can_focus=True):
         & > .conversation--match { background: $warning 30%; text-style: underline; }
     }
     """
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
 
     @dataclass
     class TailChanged(Message):

@@ -11,7 +11,7 @@ from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.numbers import BARS, number, plain, seconds, share
+from llamagym_tui.screens.widgets.numbers import BARS, number, plain, share
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
@@ -96,7 +96,7 @@ def _over(warm_start: WarmStartState) -> str:
     if result is None:
         return "the session ended before the training did"
     how = "cancelled" if result.cancelled else "done"
-    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} episodes in {seconds(result.elapsed_s)}"
+    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} episodes in {result.elapsed_s:,.0f} s"
 
 
 def _bar(warm_start: WarmStartState, width: int) -> Content:

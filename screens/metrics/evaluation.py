@@ -19,7 +19,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.numbers import baselines, plain, seconds
+from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
@@ -147,7 +147,7 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
     how = "greedy" if found.greedy else "sampled"
     return Content.assemble(
         (with_unit(interval(evaluated_return(found)), one_line(state.return_unit)), "bold"),
-        (f"  {found.episodes:,} {how} in {seconds(found.elapsed_s, 1)}", ASIDE),
+        (f"  {found.episodes:,} {how} in {found.elapsed_s:,.1f} s", ASIDE),
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),
     )

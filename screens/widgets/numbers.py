@@ -25,10 +25,6 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{value:.{decimals}%}"
 
 
-def seconds(value: float, decimals: int = 0) -> str:
-    return f"{value:,.{decimals}f} s"
-
-
 def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
     """The curve as bars, `low` and below the lowest, `high` and above the highest."""
     shown = thinned(points, width)
