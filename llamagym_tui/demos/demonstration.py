@@ -4,8 +4,6 @@
 where the episode came from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -73,7 +71,7 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         model: str | None = None,
         replaced_replies: dict[int, str] | UnsetType = UNSET,
         admissible: Sequence[Sequence[str] | None] = (),
-    ) -> Demonstration:
+    ) -> "Demonstration":
         """An episode that has just ended; what follows from these arguments (length, return, hash) is computed."""
         return cls(
             messages=list(messages),

@@ -4,8 +4,6 @@ Mode, pause and prompt are pending in fields of the run state, the wheel and wha
 Nothing pending is shown as active.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from llamagym_tui.config import Value
@@ -28,7 +26,7 @@ class Pending:
     """New values by dotted names."""
     weighing: commands.WeighActions | None = None
 
-    def requesting(self, command: AnyCommand) -> Pending:
+    def requesting(self, command: AnyCommand) -> "Pending":
         match command:
             case commands.Evaluate() if self.evaluation is None:
                 return replace(self, evaluation=command)
@@ -49,7 +47,7 @@ class Pending:
             case _:
                 return self
 
-    def after(self, event: AnyEvent) -> Pending:
+    def after(self, event: AnyEvent) -> "Pending":
         match event:
             case events.EvaluationFinished() | events.EvaluationCancelled():
                 return replace(self, evaluation=None, evaluation_cancelled=False)
@@ -82,10 +80,10 @@ class Inspection:
     requested: commands.InspectTurn | None = None
     """Not answered."""
 
-    def requesting(self, command: commands.InspectTurn) -> Inspection:
+    def requesting(self, command: commands.InspectTurn) -> "Inspection":
         return self if command == self.requested else replace(self, requested=command)
 
-    def after(self, event: events.TurnInspected) -> Inspection:
+    def after(self, event: events.TurnInspected) -> "Inspection":
         # An answer to an older request leaves the newer one pending.
         wanted = self.requested
         answers = wanted is not None and (wanted.episode, wanted.turn) == (event.episode, event.turn)

@@ -4,8 +4,6 @@ A count is of one manner of play: another prompt, another temperature or rule of
 each switch to inference. In training the policy changes, so its last `RECENT` episodes, or some more, stand for it.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import NamedTuple
 
@@ -37,7 +35,7 @@ class Played(NamedTuple):
     update: int = 0
     """Updates of the policy that played last."""
 
-    def plus(self, other: Played) -> Played:
+    def plus(self, other: "Played") -> "Played":
         mine, theirs = self.returns, other.returns
         counted = zip(self.actions or (0,) * len(other.actions), other.actions or (0,) * len(self.actions), strict=True)
         return Played(
@@ -69,7 +67,7 @@ class PlayCounts(NamedTuple):
     def train(self) -> Played:
         return reduce(Played.plus, self.stretches, Played())
 
-    def counted(self, event: EpisodesCounted, manner: Manner, update: int = 0) -> PlayCounts:
+    def counted(self, event: EpisodesCounted, manner: Manner, update: int = 0) -> "PlayCounts":
         """With the episodes of an event of the present prompt, by the policy after an update."""
         returns, actions = Totals().add(event.returns), tuple(event.actions)
         played = Played(manner, returns, sum(event.lengths), event.parse_failures, actions, update)
@@ -77,7 +75,7 @@ class PlayCounts(NamedTuple):
             return self._replace(stretches=_recent(self.stretches, played))
         return self._replace(inference=self.inference.plus(played) if self.inference.manner == manner else played)
 
-    def switched_to_inference(self) -> PlayCounts:
+    def switched_to_inference(self) -> "PlayCounts":
         return self._replace(inference=Played())
 
 

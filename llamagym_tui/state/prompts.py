@@ -4,8 +4,6 @@ The policy changes in training, so episodes there and in inference are counted a
 ones: what a version played at the end and the next one at its beginning, they played by about the same policy.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence
@@ -32,7 +30,7 @@ class Totals:
     total: float = 0.0
     squares: float = 0.0
 
-    def add(self, returns: Sequence[float]) -> Totals:
+    def add(self, returns: Sequence[float]) -> "Totals":
         """With more episodes; returns that are not finite are left out."""
         finite = [value for value in returns if math.isfinite(value)]
         return Totals(
@@ -58,7 +56,7 @@ class Ends:
     recent: tuple[float, ...] = ()
     episodes: int = 0
 
-    def add(self, returns: Sequence[float]) -> Ends:
+    def add(self, returns: Sequence[float]) -> "Ends":
         first = self.first.add(returns[: max(0, RECENT - self.episodes)])
         return Ends(first, (*self.recent, *returns)[-RECENT:], self.episodes + len(returns))
 

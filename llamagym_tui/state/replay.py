@@ -6,8 +6,6 @@ no more memory than a short one, and no jump reads more than the stretch between
 knows no screen.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from bisect import bisect_right
@@ -55,7 +53,7 @@ class Moment(NamedTuple):
     stamp_s: float = 0.0
     """What the clock of the session showed."""
 
-    def of_next(self, event: AnyEvent) -> Moment:
+    def of_next(self, event: AnyEvent) -> "Moment":
         """The moment of the event that follows; the clock of a resumed run begins again at 0."""
         gap = max(0.0, event.at_s - self.stamp_s)
         return Moment(self.at_s + min(gap, MAX_GAP_S), event.at_s)

@@ -3,8 +3,6 @@
 Of a long run every second, fourth, … update is kept, and always the last one. Nothing here draws.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +27,7 @@ class UpdateSeries:
     seen: int = 0
     """Updates behind the series."""
 
-    def add(self, event: UpdateFinished) -> UpdateSeries:
+    def add(self, event: UpdateFinished) -> "UpdateSeries":
         """The series with another update at its end; updates that a resumed run makes again are replaced."""
         before, place = self.samples, (event.episodes, event.update)
         if before and before[-1][:2] >= place:
@@ -41,7 +39,7 @@ class UpdateSeries:
             samples, every = samples[::2], 2 * every
         return UpdateSeries(samples, every, self.seen + 1)
 
-    def until(self, episode: int) -> UpdateSeries:
+    def until(self, episode: int) -> "UpdateSeries":
         kept = tuple(sample for sample in self.samples if sample.episodes <= episode)
         return UpdateSeries(kept, self.every, self.seen) if len(kept) < len(self.samples) else self
 

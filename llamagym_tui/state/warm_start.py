@@ -3,8 +3,6 @@
 Evaluations before and after belong to it where they were requested with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -52,7 +50,7 @@ class WarmStartState:
         """Whether one was requested and has not ended."""
         return self.stage in (Stage.REQUESTED, Stage.TRAINING, Stage.EVALUATING)
 
-    def requesting(self, command: WarmStart | CancelWarmStart) -> WarmStartState:
+    def requesting(self, command: WarmStart | CancelWarmStart) -> "WarmStartState":
         if isinstance(command, CancelWarmStart):
             return self if self.cancelling else replace(self, cancelling=True)
         if self.under_way:
@@ -60,11 +58,11 @@ class WarmStartState:
         waiting = "it starts when the current step ends"
         return WarmStartState(stage=Stage.REQUESTED, evaluates=command.episodes > 0, detail=waiting)
 
-    def ended(self) -> WarmStartState:
+    def ended(self) -> "WarmStartState":
         """Once the session has ended, or its trainer is gone."""
         return replace(self, stage=Stage.OVER, cancelling=False) if self.under_way else self
 
-    def after(self, event: AnyEvent) -> WarmStartState:
+    def after(self, event: AnyEvent) -> "WarmStartState":
         match event:
             case events.PhaseChanged(phase="warm_starting"):
                 begun = self if self.stage in (Stage.REQUESTED, Stage.TRAINING) else WarmStartState()
@@ -89,7 +87,7 @@ class WarmStartState:
             case _:
                 return self
 
-    def _progressed(self, event: events.WarmStartProgressed) -> WarmStartState:
+    def _progressed(self, event: events.WarmStartProgressed) -> "WarmStartState":
         losses, stride = self.losses, self.stride
         if self.seen % stride == 0:
             losses = (*losses, event.loss)

@@ -3,8 +3,6 @@
 Pure records; the drawing of the watched state is one of its own, for it changes with every turn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as with_fields
@@ -49,7 +47,7 @@ class Watching:
     def faster(self) -> float:
         return max((turn_s for turn_s in TURN_S if turn_s < self.turn_s_intended), default=self.turn_s_intended)
 
-    def requesting(self, command: AnyCommand) -> Watching:
+    def requesting(self, command: AnyCommand) -> "Watching":
         match command:
             case Watch() | WatchNext() if command != self.requested:
                 return replace(self, requested=command)
@@ -60,7 +58,7 @@ class Watching:
             case _:
                 return self
 
-    def after(self, event: AnyEvent) -> Watching:
+    def after(self, event: AnyEvent) -> "Watching":
         match event:
             case events.WatchChanged():
                 # An answer to an older request leaves the newer one pending.
@@ -95,10 +93,10 @@ class StateView:
             return None
         return finished if (drawn.episode, drawn.turn) == (finished.episode, finished.length) else None
 
-    def requesting(self, command: DrawStates) -> StateView:
+    def requesting(self, command: DrawStates) -> "StateView":
         return self if command.on == self.requested else replace(self, requested=command.on)
 
-    def after(self, event: AnyEvent) -> StateView:
+    def after(self, event: AnyEvent) -> "StateView":
         drawn = self.drawn
         match event:
             case events.StateDrawn():

@@ -3,8 +3,6 @@
 A pure record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -34,7 +32,7 @@ class Wheel:
     def is_persons_turn(self) -> bool:
         return self.taken is not None and self.awaited is not None and self.acted is None and self.requested is None
 
-    def requesting(self, command: AnyCommand) -> Wheel:
+    def requesting(self, command: AnyCommand) -> "Wheel":
         match command:
             case TakeWheel() if not self.is_wanted:
                 return replace(self, requested=command, fault="")
@@ -49,7 +47,7 @@ class Wheel:
         """Whether that is the turn that waits: a second press may come after the next turn has begun to wait."""
         return self.awaited is not None and (self.awaited.episode, self.awaited.turn) == (episode, turn)
 
-    def after(self, event: AnyEvent) -> Wheel:
+    def after(self, event: AnyEvent) -> "Wheel":
         match event:
             case WheelTaken():
                 requested = self.requested if isinstance(self.requested, LetGo) else None
