@@ -25,7 +25,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
-from llamagym_tui.screens.demos.rows import SORT_KEYS, Row, SortKey, matching, misread, ordered, read_rows
+from llamagym_tui.screens.demos.rows import COLUMNS, Row, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, extra, key_of
@@ -57,7 +57,7 @@ class DemonstrationsScreen(Screen[None]):
         self._path, self._agent, self._title, self._prompt = path, agent, title, prompt
         self._rows: list[Row] = []
         self._shown: list[Row] = []
-        self._sort: SortKey = "line"
+        self._sort = "line"
         self._descending = False
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._status = ""
@@ -135,12 +135,13 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_status()
 
     def action_sort(self) -> None:
-        self.action_sort_by(SORT_KEYS[(SORT_KEYS.index(self._sort) + 1) % len(SORT_KEYS)])
+        titles = [column.title for column in COLUMNS]
+        self.action_sort_by(titles[(titles.index(self._sort) + 1) % len(titles)])
 
     def action_reverse(self) -> None:
         self.action_sort_by(self._sort)
 
-    def action_sort_by(self, by: SortKey) -> None:
+    def action_sort_by(self, by: str) -> None:
         """Sort by a column; if it is sorted already, reverse its order."""
         if by == self._sort:
             self._descending = not self._descending

@@ -5,7 +5,7 @@ episodes. Here only lines in view are ever measured.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -17,26 +17,10 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.demos.rows import Row, SortKey
+from llamagym_tui.screens.demos.rows import COLUMNS, Row
 from llamagym_tui.screens.widgets.numbers import number
 
 FAULTY, OTHER_PROMPT = "✗", "≠"
-
-
-class Column(NamedTuple):
-    title: str
-    width: int
-    """Cells, the gap after it included."""
-    sort: SortKey
-
-
-COLUMNS = (
-    Column("line", 7, "line"),
-    Column("return", 9, "return"),
-    Column("turns", 7, "turns"),
-    Column("source", 12, "source"),
-    Column("recorded", 18, "time"),
-)
 SHOWN_OF_TEXT = 200
 """Characters of an observation that a line begins to show, at most."""
 
@@ -54,13 +38,13 @@ def line_text(row: Row) -> str:
     return f"{mark} {line}{one_line(first[:SHOWN_OF_TEXT])}"
 
 
-def titles_text(by: SortKey, *, descending: bool) -> Content:
+def titles_text(by: str, *, descending: bool) -> Content:
     """Titles of the columns with an arrow at the sorted one; a click on a title sorts by it."""
     row = Content("  ")
     for column in COLUMNS:
-        arrow = ("▼" if descending else "▲") if column.sort == by else ""
+        arrow = ("▼" if descending else "▲") if column.title == by else ""
         title = f"{column.title}{arrow:<{column.width - len(column.title)}}"
-        row += Content(title).stylize(Style.from_meta({"@click": f"screen.sort_by('{column.sort}')"}))
+        row += Content(title).stylize(Style.from_meta({"@click": f"screen.sort_by('{column.title}')"}))
     return (row + "first observation").stylize("bold")
 
 

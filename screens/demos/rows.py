@@ -7,15 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from operator import eq, ge, gt, le, lt
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
 
-SortKey = Literal["line", "return", "turns", "source", "time"]
-SORT_KEYS: tuple[SortKey, ...] = get_args(SortKey)
 COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
 _COMPARISON = re.compile(r"(?:return|turns)[<>=]")
 _COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
@@ -34,13 +32,21 @@ class Row(NamedTuple):
     """Whether it was recorded under another prompt than the present one."""
 
 
-SORT_VALUES: dict[SortKey, Callable[[Row, Demonstration], Any]] = {
-    "line": lambda row, demo: row.line,
-    "return": lambda row, demo: demo.episode_return,
-    "turns": lambda row, demo: demo.length,
-    "source": lambda row, demo: demo.source,
-    "time": lambda row, demo: demo.recorded_at,
-}
+class Column(NamedTuple):
+    title: str
+    width: int
+    """Cells, the gap after it included."""
+    value: Callable[[Row, Demonstration], Any]
+    """By which it sorts."""
+
+
+COLUMNS = (
+    Column("line", 7, lambda row, demo: row.line),
+    Column("return", 9, lambda row, demo: demo.episode_return),
+    Column("turns", 7, lambda row, demo: demo.length),
+    Column("source", 12, lambda row, demo: demo.source),
+    Column("recorded", 18, lambda row, demo: demo.recorded_at),
+)
 
 
 def read_rows(path: Path, agent: AgentBase, prompt: str | None = None, *, check: bool = True) -> list[Row]:
@@ -72,10 +78,10 @@ def misread(words: str) -> str:
     return ""
 
 
-def ordered(rows: Sequence[Row], by: SortKey, *, descending: bool) -> list[Row]:
-    """Rows sorted (stable); lines that are no demonstration come last."""
+def ordered(rows: Sequence[Row], by: str, *, descending: bool) -> list[Row]:
+    """Rows sorted by a column (stable); lines that are no demonstration come last."""
     whole = [(row, row.demo) for row in rows if row.demo is not None]
-    value = SORT_VALUES[by]
+    value = next(column.value for column in COLUMNS if column.title == by)
     whole.sort(key=lambda pair: value(*pair), reverse=descending)
     return [row for row, _ in whole] + [row for row in rows if row.demo is None]
 

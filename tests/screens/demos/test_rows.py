@@ -79,7 +79,7 @@ def test_a_comparison_without_a_number_is_named(word: str) -> None:
 def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
     assert lines(ordered(rows, "return", descending=False)) == [2, 1, 4, 3]
     assert lines(ordered(rows, "return", descending=True)) == [1, 4, 2, 3]
-    assert lines(ordered(rows, "time", descending=True)) == [4, 1, 2, 3]
+    assert lines(ordered(rows, "recorded", descending=True)) == [4, 1, 2, 3]
     assert lines(ordered(rows, "line", descending=True)) == [4, 2, 1, 3]
 
 
