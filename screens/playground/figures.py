@@ -1,5 +1,6 @@
 """The run in figures: mean return, and what the last PPO update measured. `docs/METRICS.md` explains each."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from textual.content import Content
@@ -7,6 +8,7 @@ from textual.content import Content
 from llamagym_tui.protocol.events import PolicyMapped, UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import smoothing_window
+from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -16,6 +18,15 @@ RETURN = "return ±95%"
 """The name of a mean return, with what its ± is."""
 ALL = "-all-figures"
 """Class of a screen that shows all of them; without it, three."""
+PPO = (
+    *("approx_kl", "kl_ref", "entropy", "action_entropy", "clip_fraction", "explained_variance", "parse_failure_rate"),
+    *("value_loss", "policy_loss", "grad_norm", "first_ratio", "lr", "tokens_per_s", "turns"),
+)
+SHOWN: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(("clip_fraction", "parse_failure_rate"), share),
+    **dict.fromkeys(("tokens_per_s", "turns", "replay_episodes"), "{:,.0f}".format),
+}
+"""How a figure is written, where not as all others."""
 NAME = "$foreground 60%"
 VALUE = "bold"
 LEAST_CURVE = 8
@@ -29,24 +40,8 @@ class Figure(NamedTuple):
 
 def ppo_figures(stats: UpdateStats) -> list[Figure]:
     """What an update measured, the most telling first; an even number of figures."""
-    replayed = [Figure("replay loss", plain(stats.replay_loss)), Figure("replay eps", f"{stats.replay_episodes:,}")]
-    return [
-        Figure("KL", plain(stats.approx_kl)),
-        Figure("KL ref", plain(stats.kl_ref)),
-        Figure("entropy", plain(stats.entropy)),
-        Figure("act. entr.", plain(stats.action_entropy)),
-        Figure("clip frac", share(stats.clip_fraction)),
-        Figure("expl. var", plain(stats.explained_variance)),
-        Figure("parse fail", share(stats.parse_failure_rate)),
-        Figure("value loss", plain(stats.value_loss)),
-        Figure("policy loss", plain(stats.policy_loss)),
-        Figure("grad norm", plain(stats.grad_norm)),
-        Figure("ratio error", plain(stats.first_ratio)),
-        Figure("lr", plain(stats.lr)),
-        Figure("tokens/s", f"{stats.tokens_per_s:,.0f}"),
-        Figure("turns", f"{stats.turns:,}"),
-        *(replayed if stats.replay_episodes else ()),
-    ]
+    fields = [*PPO, *(("replay_loss", "replay_episodes") if stats.replay_episodes else ())]
+    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in fields]
 
 
 def recent_text(state: RunState) -> str:
