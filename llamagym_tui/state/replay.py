@@ -67,6 +67,9 @@ class Keyframe(NamedTuple):
     """Byte in the file of events at which the next one begins."""
     state: RunState
 
+    def after(self, logged: event_log.Logged) -> "Keyframe":
+        return Keyframe(self.moment.of_next(logged.event), logged.end, reduce(self.state, logged.event))
+
 
 class Recording(event_log.Pieces):
     def __init__(self, run_dir: str | Path) -> None:
@@ -103,14 +106,12 @@ class Recording(event_log.Pieces):
             self._take(logged)
 
     def _take(self, logged: event_log.Logged) -> None:
-        before = self._last.state.run
-        moment = self._last.moment.of_next(logged.event)
-        self._last = Keyframe(moment, logged.end, reduce(self._last.state, logged.event))
+        before, self._last = self._last.state.run, self._last.after(logged)
         self.events += 1
         if isinstance(logged.event, events.ObservationShown):
-            self.said_s = min(self.said_s, moment.at_s)
+            self.said_s = min(self.said_s, self.duration_s)
         if isinstance(logged.event, TurningPoint) and before is not None:
-            self.turning_points = [*self.turning_points, moment.at_s][-MAX_MARKS:]
+            self.turning_points = [*self.turning_points, self.duration_s][-MAX_MARKS:]
         if self.events % self._every:
             return
         talk = self._last.state.transcript.tail(FRAME_ENTRIES)
@@ -194,7 +195,7 @@ class Player:
         while self._behind:
             self._play_until(self.at_s)
         if (coming := self._coming()) is not None:
-            self._take(coming)
+            self._here, self._next = self._here.after(coming), None
             self.at_s = self._here.moment.at_s
 
     def change_speed(self, steps: int) -> None:
@@ -214,18 +215,13 @@ class Player:
             self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
             if coming is None or not self._behind:
                 return
-            self._take(coming)
+            self._here, self._next = self._here.after(coming), None
 
     def _coming(self) -> event_log.Logged | None:
         """The next event, not taken; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
         return self._next
-
-    def _take(self, logged: event_log.Logged) -> None:
-        moment = self._here.moment.of_next(logged.event)
-        self._here = Keyframe(moment, logged.end, reduce(self._here.state, logged.event))
-        self._next = None
 
 
 def clock_text(at_s: float) -> str:
