@@ -195,7 +195,7 @@ class Player:
         while self._behind:
             self._play_until(self.at_s)
         if (coming := self._coming()) is not None:
-            self._here, self._next = self._here.after(coming), None
+            self._take(coming)
             self.at_s = self._here.moment.at_s
 
     def change_speed(self, steps: int) -> None:
@@ -215,13 +215,16 @@ class Player:
             self._behind = coming is not None and self._here.moment.of_next(coming.event).at_s <= at_s
             if coming is None or not self._behind:
                 return
-            self._here, self._next = self._here.after(coming), None
+            self._take(coming)
 
     def _coming(self) -> event_log.Logged | None:
         """The next event, not taken; None at the end of what has been read."""
         if self._next is None and self._here.offset < self.recording.end:
             self._next = next(self._events, None)
         return self._next
+
+    def _take(self, logged: event_log.Logged) -> None:
+        self._here, self._next = self._here.after(logged), None
 
 
 def clock_text(at_s: float) -> str:
