@@ -29,7 +29,7 @@ from llamagym_tui.app.leaving import Leaving, run_to_end
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
-from llamagym_tui.protocol.commands import SetSystemPrompt
+from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
+WATCHABLE_S = 1.5
+"""Seconds a turn at which the first run ever begins."""
 COLLECTIONS = (10_000, 10, 10)
 """Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
 YIELD_EVENTS = 64
@@ -63,6 +65,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     BINDINGS: ClassVar[list[BindingType]] = [
         extra("ctrl+q", "quit", "Quit", "Leave.", "app.quit", priority=True),
         extra("ctrl+z", "suspend_process", "Suspend", SUSPEND, "app.suspend", priority=True),
+        # By another name, or Textual would leave its own key out.
+        extra("colon", "command_palette()", "Palette", "Every command by its name.", "app.palette"),
         extra("y", "save_screen", "Save the screen: screenshot, export as SVG", SAVE_SCREEN, "app.screen"),
     ]
 
@@ -158,6 +162,9 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
                 async for event in events:
                     if isinstance(event, RunStarted):
                         await self._recalled()
+                        if self.is_newcomer:
+                            self.is_newcomer = False
+                            self.post_message(CommandAsked(SetPace(turn_s=WATCHABLE_S)))
                     self._take_in(reduce(self._state, event))
                     self._collect(event)
                     if isinstance(event, ObservationsDistinguished) and event.are_few:

@@ -33,6 +33,8 @@ class PastRunActions(PersonalApp):
     _agent: RunAgent
     _take_in: Callable[[RunState], None]
     open_run: Callable[[RunConfig], None]
+    is_newcomer = False
+    """Whether this is the first start, whose first run begins at a pace to watch."""
     _recalling: Worker[None] | None = None
     """Reads the history of a resumed run."""
 
@@ -61,21 +63,22 @@ class PastRunActions(PersonalApp):
 
         self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
 
-    def on_run_list_replay_requested(self, message: RunList.ReplayRequested) -> None:
-        with self.errors_shown():
-            self.push_screen(self.make_replay(message.row.info.run_dir))
-
-    def on_run_list_resume_requested(self, message: RunList.ResumeRequested) -> None:
-        self._go_on(run_dir=message.row.info.run_dir, resume=True)
-
-    def on_run_list_branch_requested(self, message: RunList.BranchRequested) -> None:
+    def on_run_list_requested(self, message: RunList.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog
 
         def typed(given: dict[str, Any] | None) -> None:
             if given is not None:
                 self._go_on(run_dir=None, resume=False, **given)
 
-        self.push_screen(BranchDialog(message.row.info.run_dir), typed)
+        run_dir = message.row.info.run_dir
+        with self.errors_shown():
+            match message.what:
+                case "replay":
+                    self.push_screen(self.make_replay(run_dir))
+                case "resume":
+                    self._go_on(run_dir=run_dir, resume=True)
+                case "branch":
+                    self.push_screen(BranchDialog(run_dir), typed)
 
     def _go_on(self, **run: Any) -> None:
         """Go on from a checkpoint of a run, past the episodes and minutes that it was to end after."""
@@ -152,4 +155,5 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.screens.help.tour import TourScreen, was_seen
 
         if not was_seen():
+            self.is_newcomer = True
             self.push_screen(TourScreen())

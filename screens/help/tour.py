@@ -17,7 +17,10 @@ from llamagym_tui.user_files import data_dir, replace_file
 
 MARKER = "tour-seen"
 """Name of the file in the data folder that marks the hints as shown."""
-KEYS = {"help": "?", "pause": "space", "mode": "t", "prompt": "p", "table": "h", "quit": "q"}
+KEYS = {
+    "help": "?", "pause": "space", "mode": "t", "prompt": "p", "table": "h", "quit": "q", "policy_map": "g",
+    "pace.slower": "-", "pace.faster": "+", "advance.update": "u", "wheel": "w",
+}  # fmt: skip
 """Default keys that the hints name, by the ids of their bindings."""
 HINTS = (
     (
@@ -27,18 +30,19 @@ HINTS = (
     ),
     (
         "Learning",
-        "The curve is the mean return over episodes; dotted lines are random and optimal play. The figures are those "
-        "of the last update of the policy; {help} explains most of them.",
+        "The curve is the mean return over episodes; dotted lines are random and optimal play. {policy_map} shows what "
+        "the policy does in every state; {help} explains the figures of its last update.",
     ),
     (
         "Steer",
-        "{pause} pauses everything. {mode} switches between training and inference, where nothing is learnt. "
-        "{prompt} edits the system prompt of the next episodes.",
+        "A first run begins at a pace to watch: {pace_faster} is faster, up to full speed, {pace_slower} slower. "
+        "{pause} pauses, {advance_update} makes one update. {mode} switches to inference, where nothing is learnt. "
+        "{prompt} edits the system prompt.",
     ),
     (
         "Play",
-        "{table} opens a table of your own, even while the model loads. Your episodes are kept as demonstrations, "
-        "and the model can be trained on them.",
+        "{table} opens a table of your own, even while the model loads; {wheel} takes the wheel of the watched one. "
+        "Your episodes are kept as demonstrations, and the model can be trained on them.",
     ),
     (
         "Come back",
@@ -102,7 +106,7 @@ class TourScreen(ModalScreen[None]):
 
     def _show(self) -> None:
         title, text = HINTS[self._index]
-        text = text.format(**{id: moved_key(self.app, id, usual) for id, usual in KEYS.items()})
+        text = text.format(**{id.replace(".", "_"): moved_key(self.app, id, usual) for id, usual in KEYS.items()})
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
         self.query_one("#tour").border_subtitle = Content(f"{self._index + 1} of {len(HINTS)}")
         self.refresh_bindings()

@@ -34,9 +34,14 @@ class AgentList(OptionList):
         self._agents = agents
 
     def on_resize(self, event: Resize) -> None:
-        width = self.scrollable_content_region.width
-        for name, agent in self._agents.items():
-            self.replace_option_prompt(name, agent_card(name, agent, width))
+        self.filter()
+
+    def filter(self, words: str = "") -> None:
+        """Show those in whose names the words are, for the present width."""
+        width, chosen = self.scrollable_content_region.width, self.highlighted_option
+        found = {n: a for n, a in self._agents.items() if words.lower() in f"{n} {a.title} {a.env_id}".lower()}
+        self.set_options([Option(agent_card(name, agent, width), id=name) for name, agent in found.items()])
+        self.highlighted = list(found).index(chosen.id) if chosen and chosen.id in found else 0 if found else None
 
 
 class ModelList(OptionList):

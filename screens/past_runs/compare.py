@@ -14,7 +14,8 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return, signed, thinned, with_unit
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
-from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot
+from llamagym_tui.screens.widgets.numbers import plain
+from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Level, Plot
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
 
@@ -90,7 +91,11 @@ class CompareScreen(Screen[None]):
             points = thinned(summary.curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
             color = STYLES[index].removeprefix("$")
             found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
-        return Drawing(found, left=0.0) if any(curve.points for curve in found) else None
+        known = self._summaries[0].baselines  # of the same game
+        levels = [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()]
+        began = [summary.returns.start for summary in self._summaries if summary.returns.start]
+        drawing = Drawing(found, levels=levels, marks=began, fitted=[*known.values()], left=0.0)
+        return drawing if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:
         return [
@@ -112,6 +117,8 @@ class CompareScreen(Screen[None]):
             EVALUATED: (_evaluated(first), _evaluated(second)),
             "played": (played_text(first), played_text(second)),
         }
+        if known := ", ".join(f"{name} {plain(value)}" for name, value in first.baselines.items()):
+            results["baselines"] = (known, known)
         if first.evaluation is second.evaluation is None:
             del results[EVALUATED]
         different = differences(configs[0], configs[1], (first.changes, second.changes))

@@ -16,8 +16,10 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
 from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 
+FILTER = "Agents and runs by a part of their names; or type ./file.py or a Gymnasium id."
 RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""
 
@@ -29,7 +31,10 @@ class HomeScreen(Fitted[None]):
         Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="To the next list."),
         Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
         Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="The chosen agent's."),
+        Binding("slash", "filter('')", "Filter, ./file.py", key_display="/", id="home.filter", tooltip=FILTER),
+        Binding("full_stop", "filter('.')", "./file.py", show=False, id="home.file", tooltip=FILTER),
         Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
+        Binding("escape", "filter(None)", "All", show=False, id="home.all", tooltip="No filter any more."),
         Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
     ]
 
@@ -64,6 +69,8 @@ class HomeScreen(Fitted[None]):
             yield RunHeading(runs)
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield runs
+        words = "a part of a name; or ./file.py, or a Gymnasium id"
+        yield SentenceInput(id="home-filter", placeholder=words, select_on_focus=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -87,6 +94,25 @@ class HomeScreen(Fitted[None]):
         runs.display = self.query_one(RunHeading).display = bool(runs.rows)
         if runs.loaded and not runs.rows:
             empty.update("None yet: enter on an agent begins the first.")
+
+    def action_filter(self, begun: str | None) -> None:
+        """Let more be typed after what is; None: no filter any more."""
+        field = self.query_one(SentenceInput)
+        field.value, field.display = begun or "", begun is not None
+        field.cursor_position = len(field.value)
+        (self.query_one(AgentList) if begun is None else field).focus()
+
+    @on(SentenceInput.Changed)
+    def filter(self, event: SentenceInput.Changed) -> None:
+        for found in (self.query_one(AgentList), self.query_one(RunList)):
+            found.filter(event.value.strip())
+
+    @on(SentenceInput.Submitted)
+    def play_typed(self, event: SentenceInput.Submitted) -> None:
+        """Play the agent that is left in the list, or else the file or id that was typed."""
+        agents = self.query_one(AgentList)
+        spec = agents.highlighted_option.id if agents.highlighted_option else event.value.strip()
+        self.post_message(self.AgentChosen(str(spec), self.query_one(ModelList).chosen))
 
     def action_demonstrations(self) -> None:
         if (option := self.query_one(AgentList).highlighted_option) is not None:

@@ -6,7 +6,7 @@ Lines stand at once, and are filled in as the events of each run are read in a t
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -23,7 +23,7 @@ from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, column
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.setup.branch import kept_updates
 
-MARK = "●"
+MARK, BRANCH = "●", "↳"
 PAINT_S = 0.2
 """Seconds between two paintings while runs are read, at least: a painting takes as long as reading many of them."""
 DIM = "$foreground 60%"
@@ -48,21 +48,22 @@ class RunList(OptionList):
     BINDING_GROUP_TITLE = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
-        Binding("r", "resume", "Resume", id="runs.resume", tooltip="Go on from the run's checkpoint, with no limit."),
-        Binding("b", "branch", "What if", id="runs.branch", tooltip="Another run from a checkpoint of this one."),
+        Binding(
+            "r",
+            "request('resume')",
+            "Resume",
+            id="runs.resume",
+            tooltip="Go on from the run's checkpoint, with no limit.",
+        ),
+        Binding(
+            "b", "request('branch')", "What if", id="runs.branch", tooltip="Another run from a checkpoint of this one."
+        ),
     ]
 
     @dataclass
-    class ReplayRequested(Message):
+    class Requested(Message):
         row: RunRow
-
-    @dataclass
-    class ResumeRequested(Message):
-        row: RunRow
-
-    @dataclass
-    class BranchRequested(Message):
-        row: RunRow
+        what: Literal["replay", "resume", "branch"]
 
     class Changed(Message):
         """Rows, order, marks or the cursor are others now."""
@@ -78,6 +79,8 @@ class RunList(OptionList):
         """Folders of the marked ones, the latest mark last."""
         self.sorted_by = "when"
         self.backwards = False
+        self._words = ""
+        """In the name of every run that is listed, in lower case."""
         self.loaded = False
         """Whether the runs have been looked for."""
 
@@ -94,7 +97,7 @@ class RunList(OptionList):
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
         known = self.rows
-        rows = [RunRow(info=info) for info in infos[: self._at_most]]
+        rows = [row for info in infos if self._words in (row := RunRow(info=info)).names][: self._at_most]
         self.loaded = True
         self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
         while rows:
@@ -112,42 +115,41 @@ class RunList(OptionList):
         self.sorted_by, self.backwards = name, backwards
         self._show(list(self.rows.values()))
 
+    def filter(self, words: str) -> None:
+        self._words = words.lower()
+        self.read()
+
     def mark(self) -> None:
         """Mark the chosen run, or take its mark away; the oldest of three marks goes."""
         if (row := self.chosen) is None:
             return
         others = [key for key in self.marked if key != row.key]
         before, self.marked = self.marked, others if row.key in self.marked else [*others, row.key][-2:]
-        for key in {*before, *self.marked}:
+        for key in {*before, *self.marked} & self.rows.keys():
             self._draw(self.rows[key])
         self.post_message(self.Changed())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
         row = self.chosen
-        if self._run_is_open and action in ("resume", "branch", "select"):
+        if self._run_is_open and action in ("request", "select"):
             return None
-        if action == "branch":
-            return True if row is not None and kept_updates(row.info.run_dir) else None
-        if action == "resume":
-            return True if row is not None and row.info.has_checkpoint else None
+        if action == "request":
+            there = row and (kept_updates(row.info.run_dir) if "branch" in parameters else row.info.has_checkpoint)
+            return True if there else None
         if action == "select":
             return True if row is not None and not row.fault else None
         return True
 
-    def action_resume(self) -> None:
+    def action_request(self, what: Literal["resume", "branch"]) -> None:
         if (row := self.chosen) is not None:
-            self.post_message(self.ResumeRequested(row))
-
-    def action_branch(self) -> None:
-        if (row := self.chosen) is not None:
-            self.post_message(self.BranchRequested(row))
+            self.post_message(self.Requested(row, what))
 
     @on(OptionList.OptionSelected)
     def replay(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if (row := self.chosen) is not None and not row.fault and not self._run_is_open:
-            self.post_message(self.ReplayRequested(row))
+            self.post_message(self.Requested(row, "replay"))
 
     @on(OptionList.OptionHighlighted)
     def follow_cursor(self, event: OptionList.OptionHighlighted) -> None:
@@ -200,7 +202,8 @@ class RunList(OptionList):
             values = [point.mean_return for point in points]
             bars = spark(points, width, min(values), max(values))
         curve = Content.styled(f"{bars:<{width}}", "$primary")
-        mark = Content.styled(f"{MARK if row.key in self.marked else ' '} ", "bold $accent")
+        branch = BRANCH if row.info.config.parent else " "
+        mark = Content.styled(f"{MARK if row.key in self.marked else branch} ", "bold $accent")
         return mark + _row(cells, curve)
 
 

@@ -37,6 +37,12 @@ class RunRow:
         return self.summary.mean_return if self.summary else None
 
     @property
+    def names(self) -> str:
+        """All that it goes by, in lower case."""
+        config = self.info.config
+        return f"{self.info.about} {config.agent} {config.model} {self.key} {config.origin}".lower()
+
+    @property
     def agent(self) -> str:
         """Its agent, a file by its name."""
         spec = self.info.config.agent
@@ -95,12 +101,7 @@ def _counts(name: str, width: int, needs: int) -> Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", _newest_first),
-    Column(
-        "agent",
-        13,
-        lambda row: f"{'↳ ' if row.info.config.parent else ''}{row.info.name or row.agent}",
-        lambda row: (row.info.name or row.agent).lower(),
-    ),
+    Column("agent", 13, lambda row: row.info.name or row.agent, lambda row: (row.info.name or row.agent).lower()),
     Column(
         "model", 22, lambda row: PurePath(row.info.config.model).name, lambda row: row.info.config.model.lower(), 100
     ),

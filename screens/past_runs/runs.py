@@ -39,6 +39,7 @@ class RunsScreen(Screen[None]):
         Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
         Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
         Binding("n", "name", "Name", tooltip="Give the run a name and, after a colon, a note.", id="runs.name"),
+        Binding("slash", "filter", "Filter", tooltip="Only runs in whose names something is.", id="runs.filter"),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
     ]
@@ -56,6 +57,7 @@ class RunsScreen(Screen[None]):
         yield runs
         yield Static(id="runs-chosen", markup=False)
         yield SentenceInput(id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False)
+        yield SentenceInput(id="runs-filter", placeholder="a part of a name; tab: the list; esc: all")
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -106,11 +108,22 @@ class RunsScreen(Screen[None]):
 
     def action_name(self) -> None:
         if (row := self.query_one(RunList).chosen) is not None:
-            field = self.query_one(SentenceInput)
-            field.value, field.display = row.info.about, True
-            field.focus()
+            self._open("#runs-name", row.info.about)
 
-    @on(SentenceInput.Submitted)
+    def action_filter(self) -> None:
+        self._open("#runs-filter", "")
+
+    def _open(self, name: str, value: str) -> None:
+        field = self.query_one(name, SentenceInput)
+        field.value, field.display = value, True
+        field.cursor_position = len(value)
+        field.focus()
+
+    @on(SentenceInput.Changed, "#runs-filter")
+    def filter(self, event: SentenceInput.Changed) -> None:
+        self.query_one(RunList).filter(event.value.strip())
+
+    @on(SentenceInput.Submitted, "#runs-name")
     def _named(self, event: SentenceInput.Submitted) -> None:
         if (row := self.query_one(RunList).chosen) is not None:
             self._change(partial(replace_file, row.info.run_dir / ABOUT_FILE, event.value.encode("utf-8", "replace")))
@@ -130,10 +143,11 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).read()
 
     def action_leave(self) -> None:
-        """Leave the name as it was; or the screen."""
-        if not self.query_one(SentenceInput).display:
+        """Leave the name as it was, and the filter; or the screen."""
+        if not any(field.display for field in self.query(SentenceInput)):
             self.dismiss()
-        self.query_one(SentenceInput).display = False
+        for field in self.query(SentenceInput):
+            field.value, field.display = "", False
         self.query_one(RunList).focus()
 
     def action_compare(self) -> None:

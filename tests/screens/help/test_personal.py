@@ -112,11 +112,12 @@ async def test_a_broken_file_of_keys_does_not_keep_the_app_from_starting(make_ap
         assert len(notices(app)) == 1
 
 
-async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path):
+@pytest.mark.parametrize("key", ["ctrl+p", "colon"])
+async def test_the_palette_lists_what_can_be_done_now_and_does_it(make_app: MakeApp, config_dir: Path, key: str):
     client = fakes.FakeClient(fakes.opening_events())
     app = make_app(client)
     async with rolling_out(app, SMALL) as pilot:
-        await pilot.press("ctrl+p")
+        await pilot.press(key)
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await sees(pilot, "Checkpoint")
         await pilot.press(*"checkp")
@@ -386,7 +387,7 @@ async def test_a_moved_key_is_named_at_the_table_in_help_and_in_the_tour(make_ap
         app.show_tour()
         await sees(pilot, "1 of 5")
         await pilot.press("enter", "enter")
-        await sees(pilot, "f7 pauses everything. t switches")
+        await sees(pilot, "f7 pauses, u makes one update.")
 
 
 async def test_what_is_copied_is_told(make_app: MakeApp, config_dir: Path, monkeypatch: pytest.MonkeyPatch):

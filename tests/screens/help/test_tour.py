@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.protocol.commands import SetPace
 from llamagym_tui.screens.help.tour import HINTS, TourScreen, marker, was_seen
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.user_files import data_dir
 from tests import fakes
-from tests.screens.steps import sees, until
+from tests.screens.steps import sees, shown, until
 
 SIZE = (80, 24)
 
@@ -64,3 +65,25 @@ async def test_where_nothing_can_be_written_the_hints_do_no_harm():
         await sees(pilot, "1 of 5")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(blocked.screen, HomeScreen))
+
+
+async def test_the_hints_name_the_keys_of_the_map_the_pace_one_update_and_the_wheel():
+    async with app().run_test(size=(100, 30)) as pilot:
+        for hint in ("g shows what", "+ is faster, up to full speed, - slower.", "w takes the wheel"):
+            await sees(pilot, "first time here")
+            await pilot.press("enter")
+            await sees(pilot, hint)
+            assert "u makes one update" in shown(pilot) or not hint.startswith("+")
+
+
+async def test_the_first_run_ever_begins_at_a_pace_to_watch_and_the_next_one_at_full_speed():
+    sent = []
+    for _ in range(2):
+        client = fakes.FakeClient(fakes.opening_events())
+        first = LlamaGymApp(fakes.config(data_dir() / "run"), client_factory=lambda client=client: client, tour=True)
+        async with first.run_test(size=SIZE) as pilot:
+            await until(pilot, lambda app=first: app.run_state.run is not None)
+            await pilot.press("escape")
+            await pilot.pause()
+            sent.append(list(client.sent))
+    assert sent == [[SetPace(turn_s=1.5)], []]

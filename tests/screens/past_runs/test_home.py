@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
+from llamagym_tui.screens.past_runs.agent_list import AgentList
+from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.user_files import runs_dir
 from tests import fakes
-from tests.screens.steps import sees, shown, until
+from tests.recorded_run import record
+from tests.screens.steps import notices, sees, shown, until
+
+AGENT = """
+from llamagym_tui import Agent
+
+class Mine(Agent):
+    env_id = "CartPole-v1"
+    def get_system_prompt(self): return "Balance."
+    def format_observation(self, observation): return str(observation)
+    def extract_action(self, response): return 0
+"""
 
 
 async def test_home_offers_the_agents_and_opens_a_playground():
@@ -43,3 +60,53 @@ async def test_help_of_home_is_about_its_lists_and_not_about_ppo():
         assert all(text in told for text in ("Open the playground", "Watch the recorded run.", "Go on from the run's"))
         assert "KL" not in told
         assert "nats" not in told
+
+
+async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again():
+    record(runs_dir() / "one", fakes.opening_events())
+    record(runs_dir() / "two", fakes.opening_events(), model="tiny")
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(80, 24)) as pilot:
+        agents, runs = app.screen.query_one(AgentList), app.screen.query_one(RunList)
+        await until(pilot, lambda: len(runs.rows) == 2)
+        every = agents.option_count
+        await pilot.press("slash", *"LAKE")
+        await until(pilot, lambda: agents.option_count == 3 and not runs.rows)
+        assert {option.id for option in agents.options} == {"frozen_lake", "frozen_lake_8x8", "frozen_lake_slippery"}
+        await pilot.press(*["backspace"] * 4, *"tiny")
+        await until(pilot, lambda: agents.option_count == 0 and len(runs.rows) == 1)
+        await pilot.press("escape")
+        await until(pilot, lambda: agents.option_count == every and len(runs.rows) == 2)
+        assert app.screen.focused is agents
+
+
+async def test_enter_plays_the_agent_that_is_left_in_the_list():
+    client = fakes.FakeClient(fakes.opening_events())
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("slash", *"taxi-v", "enter")
+        await until(pilot, lambda: client.started is not None)
+        assert client.started.agent == "taxi"
+
+
+async def test_a_file_is_played_by_typing_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "mine.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    client = fakes.FakeClient(fakes.opening_events())
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press(*"./mine.py", "enter")
+        await until(pilot, lambda: client.started is not None)
+        assert client.started.agent == str(tmp_path / "mine.py")
+
+
+async def test_what_is_no_agent_is_refused_in_words_and_nothing_begins():
+    client = fakes.FakeClient(fakes.opening_events())
+    app = LlamaGymApp(client_factory=lambda: client)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await sees(pilot, "Blackjack")
+        await pilot.press("slash", *"nothing", "enter")
+        await until(pilot, lambda: any("nothing" in text for text in notices(app)))
+        assert client.started is None

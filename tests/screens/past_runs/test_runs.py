@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from filelock import FileLock
+from msgspec import structs
 from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
@@ -94,6 +95,21 @@ async def test_a_run_gets_a_name_and_a_note_which_stay():
 
 
 @pytest.mark.usefixtures("three_runs")
+async def test_runs_are_filtered_by_a_part_of_a_name_marks_stay_and_escape_shows_all():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        await pilot.press("space", "slash", *"MIDD")
+        await until(pilot, lambda: names(app) == ["middle"])
+        await pilot.press("tab", "space", "c")
+        await until(pilot, lambda: not isinstance(app.screen, CompareScreen) and len(runs.marked) == 2)
+        await pilot.press("escape")
+        await until(pilot, lambda: names(app) == ["late", "middle", "early"])
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+
+
+@pytest.mark.usefixtures("three_runs")
 async def test_a_run_is_deleted_once_confirmed():
     app = home()
     async with app.run_test(size=SIZE) as pilot:
@@ -156,6 +172,22 @@ async def test_runs_of_different_games_are_not_compared(other: dict[str, Any]):
         [notice] = notices(app)
         assert "blackjack are different games; mark two runs of one." in notice
         assert isinstance(app.screen, RunsScreen)
+
+
+async def test_a_branch_and_its_parent_are_in_one_chart_from_where_it_left_it_with_the_baselines():
+    run("late", 120, 8)
+    began = structs.replace(fakes.run_started(), episodes=512, updates=1)
+    record(runs_dir() / "branch", [began, fakes.counted([1.0] * 128, 640)], parent="/runs/late@1")
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await sees(pilot, "1,024")
+        await pilot.press("l", "space", "down", "c")
+        await sees(pilot, "random −0.396, optimal −0.047")
+        drawing = app.screen._drawing()
+        curves = {len(curve.points): curve.points for curve in drawing.curves}
+        assert sorted(points[0][0] >= 512 for points in curves.values()) == [False, True]
+        assert drawing.marks == [512]
+        assert [level.y for level in drawing.levels] == [-0.396, -0.0466]
 
 
 async def test_returns_that_are_compared_have_their_unit():
@@ -312,7 +344,7 @@ async def test_a_run_that_has_kept_no_checkpoint_has_no_what_if():
     app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: len(app.screen.query_one(RunList).rows) == 1)
-        assert app.screen.query_one(RunList).check_action("branch", ()) is None
+        assert app.screen.query_one(RunList).check_action("request", ("branch",)) is None
 
 
 async def test_a_branch_is_marked_in_the_list_and_its_parent_named():
