@@ -52,40 +52,24 @@ def batch_advantages(
         raise ShapeMismatch(
             f"{len(rewards)} rewards and {len(values)} values of {sum(lengths)} steps: each step has one of both."
         )
-    every_reward, every_value, every_move = rewards.tolist(), values.tolist(), moves.tolist()
-    every_own = [True] * len(values) if trained is None else trained.tolist()
+    own = [True] * len(values) if trained is None else trained.tolist()
+    # Plain numbers, because for short episodes they are faster than tensors; from the last step to the first.
+    steps = list(zip(rewards.tolist(), values.tolist(), moves.tolist(), own, strict=True))
     found: list[float] = []
-    for length, bootstrap in zip(lengths, bootstraps, strict=True):
-        part = slice(len(found), len(found) + length)
-        steps = (every_reward[part], every_value[part], every_move[part], every_own[part])
-        found += _gae(*steps, bootstrap, gamma, lam)
-    advantages = torch.tensor(found, dtype=values.dtype)
+    for length, bootstrap in reversed(list(zip(lengths, bootstraps, strict=True))):
+        following_value, following_advantage = bootstrap, 0.0
+        for _ in range(length):
+            reward, value, moved, is_own = steps.pop()
+            # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
+            discount, trace = gamma**moved, lam if moved else 1.0
+            delta = reward + discount * following_value - value
+            following_advantage = delta + discount * trace * following_advantage
+            found.append(following_advantage)
+            following_value = value
+            if not is_own:
+                following_advantage = 0.0
+    advantages = torch.tensor(found[::-1], dtype=values.dtype)
     return Advantages(advantages, advantages + values)
-
-
-def _gae(
-    rewards: list[float],
-    values: list[float],
-    moves: list[int],
-    trained: list[bool],
-    bootstrap: float,
-    gamma: float,
-    lam: float,
-) -> list[float]:
-    """Advantages of one episode; plain numbers, because for short episodes they are faster than tensors."""
-    found: list[float] = []
-    following_value, following_advantage = bootstrap, 0.0
-    steps = zip(rewards, values, moves, trained, strict=True)
-    for reward, value, moved, is_own in reversed(list(steps)):
-        # delta_t = r_t + gamma V_{t+1} - V_t;  A_t = delta_t + gamma lambda A_{t+1}
-        discount, trace = gamma**moved, lam if moved else 1.0
-        delta = reward + discount * following_value - value
-        following_advantage = delta + discount * trace * following_advantage
-        found.append(following_advantage)
-        following_value = value
-        if not is_own:
-            following_advantage = 0.0
-    return found[::-1]
 
 
 def whiten(advantages: Tensor, mask: Tensor, eps: float = 1e-6) -> Tensor:

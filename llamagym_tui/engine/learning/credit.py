@@ -29,41 +29,29 @@ class Steps(NamedTuple):
     """(T,) of its error in the value loss; those of a turn sum to 1."""
 
 
-def turn_steps(turns: Sequence[Turn], rewards: Tensor) -> Steps:
-    """Each of K turns as a step; (K,) rewards with all penalties."""
-    return Steps(
-        rewards,
-        torch.tensor([turn.value for turn in turns]),
-        _moves(turns),
-        torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool),
-        torch.ones(len(turns)),
-    )
-
-
-def token_steps(turns: Sequence[Turn], rewards: Tensor, penalties: Tensor, values: Tensor) -> Steps:
-    """Each decision as a step; the reward of a turn lands on its last one.
+def credited_steps(
+    turns: Sequence[Turn], lengths: Sequence[int], rewards: Tensor, penalties: Tensor, values: Tensor
+) -> Steps:
+    """Each turn as a step, or each of its decisions; the reward of a turn lands on its last one.
 
     Discount and lambda of 1 inside a reply are those of the dual discounting of WentseChen/Verlog.
 
     Args:
         turns: K, in order.
+        lengths: steps of each.
         rewards: (K,) of turns.
-        penalties: (D,) subtracted from the reward of each decision.
-        values: (D,) before each decision.
+        penalties: (T,) subtracted from the reward of each step.
+        values: (T,) before each step.
     """
-    lengths = torch.tensor([len(turn.decision_logprobs) for turn in turns])
-    lasts = lengths.cumsum(0) - 1
+    each = torch.tensor(lengths, dtype=torch.int64)
+    lasts, moves = each.cumsum(0) - 1, torch.tensor([turn.steps for turn in turns], dtype=torch.int64)
     return Steps(
         torch.zeros(len(values)).index_copy(0, lasts, rewards) - penalties,
         values,
-        torch.zeros(len(values), dtype=torch.int64).index_copy(0, lasts, _moves(turns)),
-        torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool).repeat_interleave(lengths),
-        (1.0 / lengths).repeat_interleave(lengths),
+        torch.zeros(len(values), dtype=torch.int64).index_copy(0, lasts, moves),
+        torch.tensor([turn.is_trained for turn in turns], dtype=torch.bool).repeat_interleave(each),
+        (1.0 / each).repeat_interleave(each),
     )
-
-
-def _moves(turns: Sequence[Turn]) -> Tensor:
-    return torch.tensor([turn.steps for turn in turns], dtype=torch.int64)
 
 
 def turn_sums(turns: Sequence[Turn], values: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
-from llamagym_tui.engine.learning.targets import ModelOutputs, Targets, batch_targets
+from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import PPOStats, UpdateSums, update_stats
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
@@ -181,15 +181,12 @@ class PPO:
     ) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, limits = sum(len(turn.decision_logprobs) for turn in turns), self.limits._asdict()
-        outputs = ModelOutputs(
+        return batch_targets(
+            trajectories,
+            self.config,
             reference_logprobs=self.reference.logprobs(rows, decisions, **limits) if self.reference else None,
             decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
             bootstraps=self.policy.bootstrap_values(trajectories),
-        )
-        return batch_targets(
-            trajectories,
-            outputs,
-            self.config,
             reward_scale=self.reward_scale,
             kl_coef=self.kl_coef,
             device=self.policy.model.backbone.device,

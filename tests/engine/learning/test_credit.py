@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning.advantages import batch_advantages
-from llamagym_tui.engine.learning.credit import Steps, token_steps, turn_steps, turn_sums
+from llamagym_tui.engine.learning.credit import Steps, credited_steps, turn_sums
 from llamagym_tui.engine.policy.trajectory import Choice, Turn
 
 NO_KL = torch.zeros(3)
@@ -18,6 +18,15 @@ def a_turn(tokens: int, value: float, **fields) -> Turn:
 
 TURNS = [a_turn(2, 0.5), a_turn(1, 1.0)]
 REWARDS, VALUES = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.25, 1.0])
+
+
+def token_steps(turns: list[Turn], rewards: torch.Tensor, kl: torch.Tensor, values: torch.Tensor) -> Steps:
+    return credited_steps(turns, [len(turn.decision_logprobs) for turn in turns], rewards, kl, values)
+
+
+def turn_steps(turns: list[Turn], rewards: torch.Tensor) -> Steps:
+    values = torch.tensor([turn.value for turn in turns])
+    return credited_steps(turns, [1] * len(turns), rewards, torch.zeros(len(turns)), values)
 
 
 def advantages(steps: Steps, bootstrap: float = 0.0) -> list[float]:
