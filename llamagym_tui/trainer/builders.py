@@ -1,34 +1,34 @@
 """Builds the parts of a session: agent, model, policy, PPO, environments, checkpoints.
 
-Each method is the one place that calls that part of the engine; tests replace them by fakes. Importing this module
-imports no torch: the engine is imported when the first part is built.
+Each method is the one place that calls that part of the engine; tests replace them by fakes.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from llamagym_tui.config import RunConfig, turns_kept
+from llamagym_tui.engine.learning import checkpoint
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.learning.sft import SFTStats, train_on
+from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.threads import calibrate_threads_for, cores
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import Event
 from llamagym_tui.setup import catalog
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.learning.ppo import PPO
-    from llamagym_tui.engine.learning.sft import SFTStats
-    from llamagym_tui.engine.model.loading import LoadedModel
-    from llamagym_tui.engine.policy.policy import Policy
-    from llamagym_tui.trainer.rollout.env_process import ParallelMaker
-    from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
-    from llamagym_tui.trainer.rollout.evaluation import Evaluation
-    from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.preflight import preflight
+from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
+from llamagym_tui.trainer.rollout.evaluation import Evaluation, evaluate
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
@@ -59,10 +59,8 @@ class Builders:
             ModelLoadError: the device or the model's folder is not there.
             EnvError: an environment cannot be made.
         """
-        from llamagym_tui.trainer.preflight import preflight
-
         found = preflight(self.config, agent, learns=learns)
-        return found.warning if found is not None else None
+        return found.warning if found else None
 
     def model(self) -> LoadedModel:
         """The model with its value head, and its tokenizer.
@@ -70,10 +68,6 @@ class Builders:
         Raises:
             ModelLoadError: it is not found, not reachable, or no causal LM.
         """
-        import torch
-
-        from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-
         config = self.config
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
@@ -89,8 +83,6 @@ class Builders:
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""
-        from llamagym_tui.engine.policy.policy import Policy
-
         replies = [agent.format_action(index) for index in range(len(agent.action_names))]
         policy = Policy(
             loaded.model,
@@ -105,14 +97,10 @@ class Builders:
         return policy
 
     def ppo(self, policy: Policy) -> PPO:
-        from llamagym_tui.engine.learning.ppo import PPO
-
         return PPO(policy, self.config.ppo, self.config.seed)
 
     def make_env(self, agent: AgentBase) -> ParallelMaker:
         """Makes the environments of a rollout, in processes of their own if they are slow."""
-        from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
-
         ranges = getattr(agent, "observation_ranges", None)
         there = partial(agent_env_of, self.config.agent, self.config.env, ranges)
         return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
@@ -123,8 +111,6 @@ class Builders:
         Raises:
             EnvError: an environment cannot be made.
         """
-        from llamagym_tui.trainer.rollout.rollout import Rollout
-
         config = self.config
         return Rollout(
             agent,
@@ -142,10 +128,6 @@ class Builders:
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
         """Set torch's threads, to those requested or measured before, or to the fastest number; that number."""
-        import torch
-
-        from llamagym_tui.engine.threads import calibrate_threads_for, cores
-
         measured = self.config.measured_threads
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
@@ -158,22 +140,9 @@ class Builders:
         return torch.get_num_threads()
 
     def evaluate(
-        self,
-        agent: AgentBase,
-        policy: Policy,
-        *,
-        episodes: int,
-        greedy: bool,
-        system_prompt: str,
-        should_stop: Callable[[], bool],
-        progress: Callable[[int], None],
-        warn: Callable[[str], None] = lambda sentence: None,
-        limit_s: float | None = None,
-        ended: list[EndedEpisode] | None = None,
+        self, agent: AgentBase, policy: Policy, *, episodes: int, greedy: bool, system_prompt: str, **more: Any
     ) -> Evaluation:
-        """Episodes in environments of their own, on seeds that training does not see."""
-        from llamagym_tui.trainer.rollout.evaluation import evaluate
-
+        """Episodes in environments of their own, on seeds that training does not see; `more` is of `evaluate`."""
         return evaluate(
             agent,
             policy,
@@ -184,12 +153,8 @@ class Builders:
             max_turns=self.config.max_turns,
             system_prompt=system_prompt,
             max_failures=self.config.max_failures,
-            limit_s=limit_s,
-            should_stop=should_stop,
-            warn=warn,
-            progress=progress,
             make_env=self.make_env(agent),
-            ended=ended,
+            **more,
         )
 
     def warm_start(
@@ -202,20 +167,14 @@ class Builders:
         should_stop: Callable[[], bool],
     ) -> SFTStats:
         """Train the policy on conversations, keep what comes out in the run folder, and make it PPO's reference."""
-        from llamagym_tui.engine.learning.checkpoint import save_start
-        from llamagym_tui.engine.learning.reference import Reference
-        from llamagym_tui.engine.learning.sft import train_on
-
         stats = train_on(
             policy, conversations, self.config.sft, seed=self.config.seed, progress=progress, should_stop=should_stop
         )
         if ppo.reference is not None:
             ppo.reference = Reference(policy)
-        save_start(Path(self.config.run_dir), policy)
+        checkpoint.save_start(Path(self.config.run_dir), policy)
         return stats
 
     def checkpoint_files(self) -> Any:
         """The module that reads and writes checkpoints."""
-        from llamagym_tui.engine.learning import checkpoint
-
         return checkpoint

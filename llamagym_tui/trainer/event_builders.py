@@ -1,21 +1,17 @@
 """Builds events from what other parts found: how the run began, an update, an evaluation, a failure."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llamagym_tui.config import RunConfig
+from llamagym_tui.engine.learning.update_stats import PPOStats
 from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed, UpdateStats
 from llamagym_tui.setup import catalog
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.learning.update_stats import PPOStats
-    from llamagym_tui.trainer.collapse import Verdict
-    from llamagym_tui.trainer.parts import Parts
-    from llamagym_tui.trainer.rollout.evaluation import Evaluation
+from llamagym_tui.trainer.collapse import Verdict
+from llamagym_tui.trainer.parts import Parts
+from llamagym_tui.trainer.rollout.evaluation import Evaluation
 
 
 def run_started(config: RunConfig, parts: Parts) -> RunStarted:

@@ -4,19 +4,14 @@ policy is PPO's new reference.
 Progress is reported in events. What it means for the run (episodes under way, checkpoint) is up to `Run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.demos.training_facts import doubts, training_facts
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.event_sinks import EventEmitter
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.run import Run
+from llamagym_tui.trainer.run import Run
 
 EVALUATION_S = 10.0
 """Seconds after which the evaluations before and after begin no more episodes."""

@@ -12,8 +12,8 @@ import torch
 
 from benchmarks.exact_blackjack import STATES
 from benchmarks.hit_probabilities import AGENT, hit_probabilities
+from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.scoring import reply_logprobs
 from scripts.bundled_model import worlds
 from scripts.bundled_model.agents import known, state_of
 from scripts.bundled_model.blackjack_prompts import ASKED, HELD_OUT

@@ -14,7 +14,7 @@ from scripts.rooms import modules
 
 ROOMS = tuple(f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer"))
 GROWING = {
-    "EnvSlot", "Extremes", "PackedTree", "Reply", "ScoredTree", "Seen", "Segment", "Shared", "Trajectory",
+    "EnvSlot", "Extremes", "PackedTree", "Reply", "Seen", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
 }  # fmt: skip
 """Records that grow while something goes on."""

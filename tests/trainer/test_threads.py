@@ -8,8 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.engine import threads
-from llamagym_tui.engine.model import loading
+from llamagym_tui.trainer import builders
 from llamagym_tui.trainer.builders import Builders
 from tests import fakes
 from tests.fake_parts import Loaded
@@ -30,17 +29,17 @@ def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_on
     tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], device: str, chosen: list[Any]
 ) -> None:
     found: list[Any] = []
-    monkeypatch.setattr(threads, "cores", lambda: 4)
-    monkeypatch.setattr(threads, "calibrate_threads_for", lambda policy: found.append("measured now"))
+    monkeypatch.setattr(builders, "cores", lambda: 4)
+    monkeypatch.setattr(builders, "calibrate_threads_for", lambda policy: found.append("measured now"))
     monkeypatch.setattr(torch, "set_num_threads", found.append)
-    builders = Builders(replace(fakes.config(tmp_path), **settings))
-    assert builders.threads(None, Loaded(device=device)) == torch.get_num_threads()
+    made = Builders(replace(fakes.config(tmp_path), **settings))
+    assert made.threads(None, Loaded(device=device)) == torch.get_num_threads()
     assert found == chosen
 
 
 def test_a_model_is_loaded_on_one_thread(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
     monkeypatch.setattr(torch, "set_num_threads", done.append)
-    monkeypatch.setattr(loading, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
+    monkeypatch.setattr(builders, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
     Builders(fakes.config(tmp_path)).model()
     assert done == [1, "loaded"]

@@ -21,6 +21,7 @@ from llamagym_tui.engine.policy.decisions import (
     ScoredTokens,
     collated_choices,
     reply_decisions,
+    reply_sums,
     token_decisions,
 )
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory
@@ -28,6 +29,8 @@ from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
 
 SMALL_FORWARD = 512
 """Columns up to which padding costs less than another forward, with its prefix."""
+LOGITS_AT_ONCE = 2**25
+"""Numbers in the logits of replies that are only scored at most, in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,19 @@ class PackedRows:
         if self.choices is None:
             return token_decisions(tokens, self.branch_tokens, self.branch_children, temperature)
         return reply_decisions(tokens, self.choices, temperature)
+
+    def reply_logprobs(self, encoded: Encoded, temperature: float, vocabulary: int) -> Tensor:
+        """(K, A) log-probability of each reply that could be chosen; logits once a place, in bounded pieces."""
+        assert self.choices is not None
+        logprobs = torch.empty(len(self.token_ids), device=self.token_ids.device)
+        piece = max(1, LOGITS_AT_ONCE // vocabulary)
+        for start in range(0, len(self.place_rows), piece):
+            some = slice(start, start + piece)
+            logits = encoded.logits_at(self.place_rows[some], self.place_columns[some])
+            here = (self.token_places >= start) & (self.token_places < start + piece)
+            each = (logits / temperature).log_softmax(-1)
+            logprobs[here] = each[self.token_places[here] - start, self.token_ids[here]]
+        return reply_sums(logprobs, self.choices)
 
 
 def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:

@@ -70,11 +70,15 @@ def token_decisions(
 def reply_decisions(tokens: ScoredTokens, choices: Choices, temperature: float) -> Decisions:
     """Each turn as a choice among replies; `temperature` divides the scores."""
     logprobs = tokens.logits.log_softmax(-1)[tokens.places, tokens.ids]
-    sums = torch.zeros(choices.divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
-    sums = sums.index_add(0, choices.token_replies, logprobs).reshape(choices.divisors.shape)
-    shares = score_logprobs(sums, choices.divisors, temperature)
+    shares = score_logprobs(reply_sums(logprobs, choices), choices.divisors, temperature)
     entropy = -(shares.exp() * shares.clamp(min=torch.finfo(shares.dtype).min)).sum(-1)
     return Decisions(shares.gather(1, choices.chosen[:, None]).squeeze(1), entropy.detach(), entropy)
+
+
+def reply_sums(logprobs: Tensor, choices: Choices) -> Tensor:
+    """(K, A) of each reply's token log-probabilities, from those of N tokens."""
+    sums = torch.zeros(choices.divisors.numel(), dtype=logprobs.dtype, device=logprobs.device)
+    return sums.index_add(0, choices.token_replies, logprobs).reshape(choices.divisors.shape)
 
 
 def score_logprobs(sums: Tensor, divisors: Tensor, temperature: float) -> Tensor:

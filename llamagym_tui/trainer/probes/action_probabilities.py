@@ -4,22 +4,19 @@ conversation that a person plays.
 It takes a forward of its own, so it is done only when somebody has the time to read it.
 """
 
-from __future__ import annotations
-
 import logging
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.commands import WeighActions
 from llamagym_tui.protocol.events import ActionsWeighed, ConversationWeighed
 from llamagym_tui.trainer.rollout.env_slot import PendingPrompt
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.policy.policy import Policy
-    from llamagym_tui.engine.tokens.tokenization import Opening
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +53,6 @@ class ActionProbes:
 
     def probe_conversation(self, question: WeighActions) -> ConversationWeighed:
         """The actions after a conversation that a person plays, or why they are not known."""
-        from llamagym_tui.engine.policy.replayed_conversation import prompt_after
-
         actions = tuple(question.messages[-1].get("actions", ())) or None
         names, why_not = self._names(actions), ""
         try:
@@ -76,6 +71,4 @@ class ActionProbes:
         return self._agent_names if actions is None else list(actions)
 
     def _shares(self, prompt: Opening, actions: tuple[str, ...] | None) -> list[float]:
-        from llamagym_tui.engine.policy.scoring import probabilities_of_actions
-
         return probabilities_of_actions(self._policy, [prompt], self._policy.trie_of(actions))[0]

@@ -4,23 +4,25 @@ It scores a reply under the policy as it is now, in a forward of its own, and ad
 from sampling, values and advantages from the update. It changes nothing and draws no random number.
 """
 
-from __future__ import annotations
-
 import logging
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.inspection import Earned, UsedBatch, is_clipped
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.scoring import reply_logprobs
+from llamagym_tui.engine.model.forward import Encoded
+from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
+from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.protocol.events import TurnInspected
 from llamagym_tui.protocol.inspected import Alternative, ContextToken, Decision, InspectedToken, ScoredReply
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.learning.inspection import ChoiceNow, Earned, TokenNow, UsedBatch
-    from llamagym_tui.engine.learning.ppo import PPO
-    from llamagym_tui.engine.policy.policy import Policy
-    from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
-    from llamagym_tui.trainer.rollout.batch import Stage
-    from llamagym_tui.trainer.rollout.rollout import Rollout
+from llamagym_tui.trainer.rollout.batch import Stage
+from llamagym_tui.trainer.rollout.rollout import Rollout
 
 MOST_ALTERNATIVES = 8
 """Alternatives of a token that are reported, in addition to admissible ones."""
@@ -28,6 +30,8 @@ MOST_REPLIES = 64
 """Scored replies that are reported."""
 BEFORE, AFTER = 64, 24
 """Tokens reported before and after a reply."""
+PLACES_AT_ONCE = 32
+"""Tokens whose logits over the vocabulary are held at once."""
 log = logging.getLogger(__name__)
 
 
@@ -68,25 +72,28 @@ class ReplyInspector:
         pairs = ((batch, each) for batch in reversed(self._ppo.used) for each in batch.trajectories)
         return next((pair for pair in pairs if pair[1].episode == episode and _has(pair[1], turn)), None)
 
+    @torch.no_grad()
     def _inspected(self, episode: int, place: _Place, stage: Stage, used: UsedBatch | None) -> TurnInspected:
-        from llamagym_tui.engine.learning.inspection import choice_now, tokens_now
-
         trajectory, number, segment, turn = place
         temperature = used.temperature if used else self._policy.generation.temperature
         clip_range = used.clip_range if used else self._ppo.config.clip_range
         earned = used.earned(trajectory, number - len(trajectory.earlier)) if used and turn.is_trained else []
         credit = used.credit if used else self._ppo.config.credit
-        each = tokens_now(
-            self._policy, segment, turn, temperature=temperature if turn.choice is None else 1.0, most=MOST_ALTERNATIVES
-        )
-        if credit == "turn":  # its value is the one before its first token
-            each = [replace(token, value=each[0].value) for token in each]
-        choice, replies = None, list[ScoredReply]()
-        if turn.choice is not None:
-            now = choice_now(self._policy, segment, turn, turn.choice, temperature=temperature)
-            new = now.logprobs[turn.choice.chosen]
-            choice = _decision(turn.choice.logprob, new, each[0].value, earned[0] if earned else None, clip_range)
-            replies = self._replies(turn.choice, now)
+        model = self._policy.model
+        encoded = model.backbone.encode_rows(segment.prefix, [segment.ids[: turn.end - 1]])
+        values = model.v_head(encoded.hidden[0, turn.start - 1 :]).tolist()
+        if credit == "turn":
+            values = values[:1] * len(values)  # the one before its first token
+        choice, replies, divisor, of_tokens = None, list[ScoredReply](), temperature, list[float | None](values)
+        if turn.choice is not None:  # the reply was chosen whole: its tokens are no decisions
+            prompt = Opening(segment.prefix, tuple(segment.ids[: turn.start]))
+            sums = reply_logprobs(self._policy, [prompt], turn.choice.replies, temperature=1.0)[0]
+            divisors = torch.tensor(turn.choice.divisors, device=sums.device)  # those of then
+            logprobs = score_logprobs(sums, divisors, temperature).tolist()
+            replies = self._replies(turn.choice, (sums / divisors).tolist(), logprobs)
+            new, used_for = logprobs[turn.choice.chosen], earned[0] if earned else None
+            choice = _decision(turn.choice.logprob, new, values[0], used_for, clip_range)
+            earned, divisor, of_tokens = [], 1.0, [None] * len(values)
         is_used = stage != "inference"
         return TurnInspected(
             episode=episode,
@@ -102,7 +109,7 @@ class ReplyInspector:
             temperature=temperature,
             reward=turn.reward,
             before=self._before(segment, turn),
-            tokens=self._tokens(place, each, earned, clip_range),
+            tokens=self._tokens(place, encoded, divisor, of_tokens, earned, clip_range),
             after=self._after(segment, turn),
             conversation=len(segment.prefix) + len(segment.ids),
             with_loss=sum(segment.mask) * is_used,
@@ -112,40 +119,50 @@ class ReplyInspector:
         )
 
     def _tokens(
-        self, place: _Place, each: list[TokenNow], earned: list[Earned], clip_range: float
+        self,
+        place: _Place,
+        encoded: Encoded,
+        temperature: float,
+        values: list[float | None],
+        earned: list[Earned],
+        clip_range: float,
     ) -> list[InspectedToken]:
+        """Each token of a reply, of which all that stands before it is encoded."""
         turn = place.turn
         ids = place.segment.ids[turn.start : turn.end]
         admissible = [*self._policy.trie_of(turn.actions).continuations(ids), *[()] * len(ids)]
-        found = []
-        for at, (token, now) in enumerate(zip(ids, each, strict=True)):
-            old = turn.logprobs[at] if turn.is_trained else None
-            if turn.choice is None:
-                decision = _decision(old, now.logprob, now.value, earned[at] if earned else None, clip_range)
-            else:  # the reply was chosen whole: its tokens are no decisions
-                decision = _decision(old, now.logprob, None, None, clip_range)
-            others = [
-                Alternative(
-                    token=other.token,
-                    text=self._text(other.token),
-                    probability=other.probability,
-                    admissible=other.token in admissible[at],
+        places = torch.arange(turn.start - 1, turn.end - 1, device=encoded.hidden.device)
+        found: list[InspectedToken] = []
+        for part in places.split(PLACES_AT_ONCE):
+            logits = encoded.logits_at(torch.zeros_like(part), part)
+            for logprobs in (logits / temperature).log_softmax(-1):
+                at = len(found)
+                token, old = ids[at], turn.logprobs[at] if turn.is_trained else None
+                new, used = float(logprobs[token]), earned[at] if earned else None
+                decision = _decision(old, new, values[at], used, clip_range)
+                others = self._alternatives(logprobs, token, admissible[at])
+                found.append(
+                    InspectedToken(token=token, text=self._text(token), decision=decision, alternatives=others)
                 )
-                for other in now.alternatives
-            ]
-            found.append(InspectedToken(token=token, text=self._text(token), decision=decision, alternatives=others))
         return found
 
-    def _replies(self, choice: Choice, now: ChoiceNow) -> list[ScoredReply]:
-        order = sorted(range(len(choice.replies)), key=lambda reply: -now.logprobs[reply])
-        kept = order[:MOST_REPLIES]
+    def _alternatives(self, logprobs: Tensor, own: int, admissible: tuple[int, ...]) -> list[Alternative]:
+        top = logprobs.topk(min(MOST_ALTERNATIVES, len(logprobs))).indices.tolist()
+        shares = {token: float(logprobs[token].exp()) for token in {own, *top, *admissible}}
+        return [
+            Alternative(token=token, text=self._text(token), probability=share, admissible=token in admissible)
+            for token, share in sorted(shares.items(), key=lambda each: (-each[1], each[0]))
+        ]
+
+    def _replies(self, choice: Choice, scores: list[float], logprobs: list[float]) -> list[ScoredReply]:
+        kept = sorted(range(len(logprobs)), key=lambda reply: -logprobs[reply])[:MOST_REPLIES]
         if choice.chosen not in kept:
             kept[-1] = choice.chosen
         return [
             ScoredReply(
                 text=self._policy.chat.text(choice.replies[reply]),
-                score=now.scores[reply],
-                probability=math.exp(now.logprobs[reply]),
+                score=scores[reply],
+                probability=math.exp(logprobs[reply]),
                 chosen=reply == choice.chosen,
             )
             for reply in kept
@@ -167,9 +184,12 @@ class ReplyInspector:
         ]
 
     def _text(self, token: int) -> str:
-        from llamagym_tui.engine.learning.inspection import token_text
-
-        return token_text(self._policy.chat.tokenizer, token)
+        """A token as text: special ones by their names, the space before a word included."""
+        tokenizer = self._policy.chat.tokenizer
+        text = str(tokenizer.decode([token], skip_special_tokens=False))
+        # SentencePiece marks the space before a word, and leaves it out where it decodes one token alone.
+        marked = str(tokenizer.convert_ids_to_tokens(token)).startswith("\u2581")
+        return f" {text}" if marked and not text.startswith(" ") else text
 
 
 def _has(trajectory: Trajectory, turn: int) -> bool:
@@ -192,8 +212,6 @@ def _decision(
     old: float | None, new: float, value_now: float | None, earned: Earned | None, clip_range: float
 ) -> Decision:
     """Log-probabilities, and what an update made of them; without a value now, it was no decision by itself."""
-    from llamagym_tui.engine.learning.inspection import is_clipped
-
     ratio = None if old is None or value_now is None else _ratio(new - old)
     clipped = None if ratio is None or earned is None else is_clipped(ratio, earned.advantage, clip_range)
     return Decision(

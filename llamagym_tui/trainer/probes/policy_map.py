@@ -4,21 +4,18 @@ Laying it out turns a user's code into plain records, or into a sentence why the
 over all states: while nobody looks, maps may take `SHARES` of the time since the run began and no more.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.observed import NO_INFO, expert_action, observation_text
 from llamagym_tui.game.policy_map import Landmark, Panel, PolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
 from llamagym_tui.trainer.event_sinks import Sink
-
-if TYPE_CHECKING:
-    from llamagym_tui.engine.policy.policy import Policy
 
 REST_S = {True: 1.0, False: 30.0}
 """Seconds between two maps at least: while somebody looks, and while nobody does."""
@@ -146,8 +143,6 @@ class PolicyMapper:
 
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""
-        from llamagym_tui.engine.policy.scoring import probabilities_of_actions
-
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]
         found = probabilities_of_actions(self._policy, prompts)
         return [[float(f"{share:.4g}") for share in row] for row in found]

@@ -4,8 +4,6 @@ The process calls functions on its environment as they are sent, one at a time, 
 the trainer, however that ends. Whether a rollout's environments are slow is measured once, by `ParallelMaker`.
 """
 
-from __future__ import annotations
-
 import atexit
 import multiprocessing
 import os
@@ -18,20 +16,18 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import gymnasium
 
 from llamagym_tui.config import ParallelEnvs
 from llamagym_tui.errors import EnvError
 from llamagym_tui.game.environment import EnvMaker, agent_env
+from llamagym_tui.game.observations import Range
 from llamagym_tui.setup.catalog import find_agent
 from llamagym_tui.trainer.generators import Generators
 from llamagym_tui.trainer.rollout.environments import close
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
-
-if TYPE_CHECKING:
-    import gymnasium
-
-    from llamagym_tui.game.observations import Range
 
 SLOW_S = 0.005
 """Seconds of a step from which on a process is worth what it costs: its start, and some 0.1 ms a step."""

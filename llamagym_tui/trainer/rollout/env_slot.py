@@ -4,17 +4,18 @@ Every event of the episode goes to the spectator. A fault of other people's code
 episodes are played, who replies, and what becomes of those that have ended is up to the rollout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
+
+import gymnasium
 
 from llamagym_tui.config import Mode
 from llamagym_tui.engine.policy.episode import Episode, Prompt
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Trajectory
+from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
@@ -36,12 +37,7 @@ from llamagym_tui.trainer.rollout.notices import Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
 
-if TYPE_CHECKING:
-    import gymnasium
-
-    from llamagym_tui.engine.tokens.tokenization import Opening
-
-AnyEnv: TypeAlias = "gymnasium.Env[Any, Any] | EnvProcess"
+AnyEnv = gymnasium.Env[Any, Any] | EnvProcess
 MOST_COUNTED = 32
 """Actions up to which it is counted how often each was named."""
 

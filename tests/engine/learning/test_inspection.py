@@ -12,7 +12,7 @@ from msgspec.structs import replace as replaced
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.inspection import is_clipped
 from llamagym_tui.engine.learning.ppo import KEPT_BATCHES, PPO
-from llamagym_tui.engine.policy.scoring import reply_logprobs
+from llamagym_tui.engine.learning.scoring import reply_logprobs
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.trainer.probes.inspect_reply import ReplyInspector
 from llamagym_tui.trainer.rollout.rollout import Rollout
@@ -279,7 +279,7 @@ def test_a_reply_that_cannot_be_computed_gets_a_sentence_and_ends_no_run(course,
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("llamagym_tui.engine.learning.inspection.tokens_now", fail)
+    monkeypatch.setattr(course.inspecting, "_tokens", fail)
     course.rollout.step()
     assert course.inspect(0, 0).why_not == "RuntimeError: out of memory."
 

@@ -21,7 +21,7 @@ def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch,
                 if weight.requires_grad:
                     weight += 0.1
 
-    monkeypatch.setattr("llamagym_tui.engine.learning.sft.train_on", trained)
+    monkeypatch.setattr("llamagym_tui.trainer.builders.train_on", trained)
     before, builders = ppo.reference, Builders(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     builders.warm_start(policy, ppo, [], progress=lambda step, steps, loss: None, should_stop=lambda: False)
     assert ppo.reference is not before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.engine.policy.replayed_conversation import prompt_after
-from llamagym_tui.engine.policy.scoring import probabilities_of_actions, reply_logprobs
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import WeighActions
@@ -146,7 +146,7 @@ def test_a_conversation_that_the_model_cannot_read_gets_a_sentence_and_ends_no_r
     def fail(*_: object) -> list[float]:
         raise IndexError("index out of range")
 
-    monkeypatch.setattr("llamagym_tui.engine.policy.scoring.probabilities_of_actions", fail)
+    monkeypatch.setattr("llamagym_tui.trainer.probes.action_probabilities.probabilities_of_actions", fail)
     policy = make_policy(replies=[CountAgent().format_action(action) for action in (0, 1)])
     answer = ActionProbes(CountAgent(), policy).probe_conversation(WeighActions(ticket=3, messages=[user("a")]))
     assert (answer.ticket, answer.names, answer.shares) == (3, [], [])

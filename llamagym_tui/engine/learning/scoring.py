@@ -1,0 +1,63 @@
+"""Scoring admissible replies on given prompts: the policy's distribution over actions, without sampling.
+
+Prompts that begin alike meet on one tree, so many of them cost little more than what they differ in.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.policy.decisions import score_logprobs
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
+from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.tokenization import Opening
+
+MOST_COLUMNS = 4096
+"""Columns of one forward at most, padding included (one tree may be larger)."""
+
+
+@torch.no_grad()
+def probabilities_of_actions(
+    policy: Policy, prompts: Sequence[Opening], trie: ActionTrie | None = None
+) -> list[list[float]]:
+    """Probability of each admissible reply on each prompt; where replies are sampled, other texts have the rest.
+
+    `trie` has the replies, where the turns have their own.
+
+    Raises:
+        PromptTooLongError: the model cannot read one of them.
+    """
+    trie = trie or policy.trie
+    for prompt in prompts:
+        policy.require_fit(len(prompt.prefix) + len(prompt.rest), trie)
+    if policy.generation.policy == "generate":
+        return reply_logprobs(policy, prompts, trie.replies).exp().tolist()
+    sums = reply_logprobs(policy, prompts, trie.replies, temperature=1.0)
+    divisors = torch.tensor(policy.reply_divisors(trie), device=sums.device)
+    return score_logprobs(sums, divisors, policy.generation.temperature).exp().tolist()
+
+
+@torch.no_grad()
+def reply_logprobs(
+    policy: Policy, prompts: Sequence[Opening], replies: Sequence[Sequence[int]], *, temperature: float | None = None
+) -> Tensor:
+    """(B, A) log-probability of each of A replies, end included, on each of B prompts.
+
+    Args:
+        prompts: first prompts of episodes, or all ids before a reply.
+        temperature: divides the logits. None: the policy's.
+    """
+    backbone = policy.model.backbone
+    divisor = policy.generation.temperature if temperature is None else temperature
+    choice = Choice(0, 0.0, tuple(map(tuple, replies)), (1.0,) * len(replies))
+    rows = []
+    for number, (prefix, rest) in enumerate(prompts):  # as if one of the replies had been chosen there
+        turn = Turn(len(rest), len(rest) + 1, logprobs=(0.0,), value=0.0, reward=0.0, choice=choice)
+        rows.append(Row(Segment(prefix, list(rest), [turn]), number))
+    sums = torch.zeros(len(prompts), len(replies), device=backbone.device)
+    for part in forwards(rows, tokens=MOST_COLUMNS, flat=backbone.is_lean, device=backbone.device):
+        sums[part.turns] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
+    return sums
