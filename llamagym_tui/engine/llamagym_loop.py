@@ -5,8 +5,6 @@ several, an update may come while other episodes are under way: they go on under
 the log-probabilities under which it was sampled.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings
@@ -14,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llamagym_tui.config import SFTSettings
 from llamagym_tui.engine.learning.ppo import PPO
@@ -27,6 +25,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, PromptTooLongError
+from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, opening
 from llamagym_tui.game.observed import (
     NO_INFO,
@@ -39,9 +38,6 @@ from llamagym_tui.game.observed import (
     observed,
     reply_of,
 )
-
-if TYPE_CHECKING:
-    from llamagym_tui.game.agent_base import AgentBase
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ Progress is reported in events. What it means for the run (episodes under way, c
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.demos.training_facts import doubts, training_facts
@@ -41,13 +42,7 @@ def train(
         events.WarmStartFinished(
             path=str(data.path),
             episodes=run.rollout.episodes,
-            demonstrations=stats.demonstrations,
-            tokens=stats.tokens,
-            steps=stats.steps,
-            first_loss=stats.first_loss,
-            last_loss=stats.last_loss,
-            elapsed_s=stats.elapsed_s,
-            cancelled=stats.cancelled,
             undo_update=run.undo_update,
+            **asdict(stats),
         )
     )

@@ -42,7 +42,6 @@ class SFTStats:
     """Figures; see `docs/METRICS.md`."""
 
     demonstrations: int
-    examples: int
     tokens: int
     steps: int
     first_loss: float
@@ -95,7 +94,6 @@ def train_on(
         raise LlamaGymError("The training on demonstrations diverged and its policy is lost; try a lower sft.lr.")
     return SFTStats(
         demonstrations=len(conversations),
-        examples=len(rows),
         tokens=sum(label != NOT_TRAINED for row in rows for label in row.labels),
         steps=len(losses),
         first_loss=losses[0] if losses else 0.0,

@@ -5,8 +5,6 @@ the same ancestors: a block of queries needs what stands before its first one, a
 Notation: N tokens, M of them read in the end, B queries of a block, W keys that it needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,7 +5,6 @@ that gave the same observations and rewards is seen by comparing what is kept of
 """
 
 from collections.abc import Generator, Iterator
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,12 +14,6 @@ from llamagym_tui.engine.policy.trajectory import Segment, Trajectory
 from llamagym_tui.protocol.events import TurnFinished
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
 from llamagym_tui.trainer.rollout.failures import EpisodeFault
-
-
-class RepeatedTurn(NamedTuple):
-    reply: Reply
-    replaced: str | None
-    """The agent's own reply, if a person's was used instead."""
 
 
 class SavedEpisode(Struct, frozen=True, kw_only=True):
@@ -41,15 +34,12 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
     cut_at: int = 0
     """Segments at first that are in earlier batches."""
 
-    def turns(self, end_ids: tuple[int, ...]) -> Iterator[RepeatedTurn]:
+    def replies(self, end_ids: tuple[int, ...]) -> Iterator[Reply]:
         """What was replied in each turn; `end_ids` end a reply."""
-        number = 0
         for segment in self.segments:
             for turn in segment.turns:
                 ids = segment.ids[turn.start : turn.end]
-                reply = Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice)
-                yield RepeatedTurn(reply, self.replaced.get(number))
-                number += 1
+                yield Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice)
 
 
 class SavedRollout(Struct, frozen=True, kw_only=True):
@@ -110,11 +100,11 @@ def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
         yield
         slot.begin(saved.number, saved.mode, saved.system_prompt, saved.prompt_version)
         slot.under_way.history = saved.history
-        for reply, replaced in saved.turns(end_ids):
+        for number, reply in enumerate(saved.replies(end_ids)):
             if slot.episode is None:
                 return False
             slot.episode.observe(slot.observation, slot.admissible)
-            move = slot.move(reply, replaced=replaced)
+            move = slot.move(reply, replaced=saved.replaced.get(number))
             yield
             slot.add(slot.turn(move))
         if slot.episode is not None:
