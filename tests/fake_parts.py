@@ -161,6 +161,7 @@ class PPO:
         self.updates = 0
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
+        self.moved: dict[str, Any] | None = None
         self.before_minibatch: Callable[[int], None] = lambda number: None
         self.batches: list[list[Any]] = []
         self._clock = clock

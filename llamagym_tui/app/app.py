@@ -254,13 +254,15 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         """The screen as an SVG that names no outside host."""
         return self_contained(super().export_screenshot(title=title, simplify=simplify))
 
-    def action_save_screen(self) -> None:
+    def action_save_screen(self, film: bool = False) -> None:
+        from llamagym_tui.screens.policy_map.film import run_film
         from llamagym_tui.user_files import replace_file
 
         path = Path(f"llamagym-tui-{self._clock():%Y%m%d-%H%M%S-%f}.svg").absolute()
         try:
-            replace_file(path, self.export_screenshot().encode())
-            self.notify(f"The screen is saved: {path}")
+            film = film and bool(self._state.film and self._state.map_layout)
+            replace_file(path, (run_film(self._state) if film else self.export_screenshot()).encode())
+            self.notify(f"The {'film' if film else 'screen'} is saved: {path}")
         except OSError as error:
             self.notify(f"The screen is not saved ({error}); start in a folder of yours.", severity="error")
 

@@ -332,6 +332,9 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write; replaced if it is there. (NAME.html, here)")
     ] = None,
+    film: Annotated[
+        Path | None, typer.Option("--film", help="Also write the policy maps as one animated SVG file.", metavar="FILE")
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Also write the figures of every update, next to it.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -340,7 +343,7 @@ def report(
     from llamagym_tui.cli.report import write
 
     folder = run_store.find_run(run)
-    for path in write(folder, output or Path(f"{folder.name}.html"), with_csv=csv):
+    for path in write(folder, output or Path(f"{folder.name}.html"), with_csv=csv, film=film):
         echo(str(path))
 
 

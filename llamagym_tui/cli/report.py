@@ -25,9 +25,8 @@ from llamagym_tui.returns import counted, evaluated_return, margin, smoothing_wi
 from llamagym_tui.run_store import read_config, read_events
 from llamagym_tui.screens.conversation.entry_text import paragraphs
 from llamagym_tui.screens.past_runs.run_table import ENDINGS, played_text
-from llamagym_tui.screens.policy_map.cell_text import policy_text, policy_warmth
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot
-from llamagym_tui.screens.policy_map.policy_map import agreement, describe, legend
+from llamagym_tui.screens.policy_map.film import film_svg, run_film
+from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.steering.version_list import version_line
 from llamagym_tui.screens.widgets.numbers import baselines, plain, tick_labels
 from llamagym_tui.screens.widgets.plot import nice_ticks
@@ -44,9 +43,8 @@ HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>
 :root { color-scheme: light dark } body { font: 15px/1.5 system-ui; max-width: 960px; margin: 2em auto; padding: 0 1em }
 h2 { margin-top: 2.5em } pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 3px solid #7a9ccf }
-pre { padding-left: .8em } table { border-collapse: collapse; margin-right: 1.5em } .map { display: inline-table }
+pre { padding-left: .8em } table { border-collapse: collapse; margin-right: 1.5em }
 td, th { padding: .1em .5em; text-align: left; overflow-wrap: anywhere } svg { width: 100% } b { color: #4a86d8 }
-.map td, .map th { font: 12px monospace; text-align: center; padding: .2em; white-space: pre }
 svg text { font-size: 12px; fill: currentColor } polyline { fill: none; stroke: currentColor } .axis { opacity: .15 }
 .curve { stroke: #3f82dd; stroke-width: 2 } .band { fill: #3f82dd; opacity: .2 }
 .level { stroke: #c98a1b; stroke-dasharray: 6 4 } .mark { stroke: #9b6fdc; stroke-dasharray: 2 3 }
@@ -54,26 +52,27 @@ svg text { font-size: 12px; fill: currentColor } polyline { fill: none; stroke: 
 
 
 class Story(NamedTuple):
-    """What a report shows of a run: of maps the first and the last, of recorded episodes the worst and the best."""
+    """What a report shows of a run: of recorded episodes the worst and the best."""
 
     state: RunState
     summary: RunSummary
-    maps: list[MappedPolicy]
     extremes: list[WatchedEpisode]
     updates: list[events.UpdateFinished]
 
 
-def write(run_dir: Path, output: Path, *, with_csv: bool) -> list[Path]:
-    """Write the report of a run, and its figures next to it; the files.
+def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
+    """Write the report of a run, its figures next to it, and its film; the files.
 
     Raises:
         RunStoreError: the run cannot be read.
-        UsageError: a file cannot be written.
+        UsageError: there is no film, or a file cannot be written.
     """
     story = story_of(run_dir)
     contents = {output: page(story, run_dir.name)}
     if with_csv:
         contents[output.with_suffix(".csv")] = figures(story.updates)
+    if film is not None:
+        contents[film] = run_film(story.state)
     for path, content in contents.items():
         try:
             replace_file(path, content.encode())
@@ -85,7 +84,7 @@ def write(run_dir: Path, output: Path, *, with_csv: bool) -> list[Path]:
 
 def story_of(run_dir: Path) -> Story:
     state, recorder = initial_state(read_config(run_dir)), EpisodeRecorder()
-    maps, extremes, updates = list[MappedPolicy](), list[WatchedEpisode](), list[events.UpdateFinished]()
+    extremes, updates = list[WatchedEpisode](), list[events.UpdateFinished]()
     for event in read_events(run_dir):
         if isinstance(event, events.WatchedEvent):
             if recorder.add(event) and recorder.last is not None:
@@ -94,13 +93,11 @@ def story_of(run_dir: Path) -> Story:
             continue
         state = reduce(state, event)
         match event:
-            case events.PolicyMapped() if state.map_layout is not None:
-                maps = [*maps[:1], MappedPolicy(state.map_layout, event)]
             case events.UpdateFinished():
                 updates.append(event)
             case events.RunStarted(updates=int(resumed)):
                 updates = [each for each in updates if each.update <= resumed]  # those after it are made again
-    return Story(state, summary_of(run_dir), maps, extremes, updates)
+    return Story(state, summary_of(run_dir), extremes, updates)
 
 
 def figures(updates: Sequence[events.UpdateFinished]) -> str:
@@ -123,7 +120,7 @@ def page(story: Story, name: str) -> str:
     sections = {
         "Return": chart(state),
         "Prompts": _prompts(state),
-        "What the policy does": "".join(map(_map, story.maps)) or "<p>No policy map was recorded.",
+        "What the policy does": _maps(state) or "<p>No policy map was recorded.",
         "Episodes": _episodes(story),
         "Settings": _settings(state),
         "To reproduce": _reproduced(state),
@@ -211,30 +208,12 @@ def _prompts(state: RunState) -> str:
     return "".join(f"<p>{safe(line.plain)}<pre>{safe(text) or '(none)'}</pre>" for line, text in lines)
 
 
-def _map(policy: MappedPolicy) -> str:
-    layout, mapped = policy.layout, policy.mapped
-    assert mapped is not None
-    tables = []
-    for number, panel in enumerate(layout.panels):
-        head = "".join(f"<th>{safe(column)}" for column in panel.columns)
-        rows = [
-            f"<tr><th>{safe(title)}{''.join(_cell(policy, Spot(number, row, at)) for at in range(len(panel.columns)))}"
-            for row, title in enumerate(panel.rows)
-        ]
-        tables.append(f'<table class="map"><caption>{safe(panel.title)}</caption><tr><th>{head}{"".join(rows)}</table>')
-    of = f"After update {mapped.update:,}, prompt v{mapped.prompt_version}: {agreement(policy, None)[0].plain}"
-    return f"<h3>{safe(of)}</h3>{''.join(tables)}<p>{safe(legend(layout).plain)}"
-
-
-def _cell(policy: MappedPolicy, spot: Spot) -> str:
-    if (cell := policy.cells.get(spot)) is None:
-        return "<td>"
-    warmth, colour = policy_warmth(policy.layout, cell), ""
-    if warmth is not None:
-        hue = "70, 130, 220" if warmth < 0.5 else "225, 150, 40"
-        colour = f' style="background: rgba({hue}, {1.4 * abs(warmth - 0.5):.2f})"'
-    words = safe(f"{cell.cell.words}: {describe(policy, cell).plain}")
-    return f'<td title="{words}"{colour}>{safe(policy_text(policy.layout, cell, 9))}'
+def _maps(state: RunState) -> str:
+    """The first and the last policy map."""
+    layout, shown = state.map_layout or events.PolicyMapLaidOut(), [*state.film[:1], *state.film[1:][-1:]]
+    of = "After update {0.update:,}, prompt v{0.prompt_version}"
+    pictures = [film_svg([MappedPolicy(layout, each)], [of.format(each)]) for each in shown]
+    return "".join(pictures).replace(' xmlns="http://www.w3.org/2000/svg"', "")
 
 
 def _episodes(story: Story) -> str:

@@ -434,7 +434,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
 class MovedEpisode(Struct, frozen=True, kw_only=True):
     """The episode that an update moved most, and its turn that was moved most; figures: `docs/METRICS.md`."""
 
-    episode: int | None
+    episode: int
     episode_return: float
     moved: float
     """Sum over its decisions in the batch of |advantage x (ratio - 1)|."""
@@ -445,7 +445,6 @@ class MovedEpisode(Struct, frozen=True, kw_only=True):
     reply: str
     advantage: float
     before: float
-    """Probability of the reply when it was sampled; `after`: when the update scored it last."""
     after: float
 
 

@@ -14,7 +14,6 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import RECENT, counted, evaluated_return, with_unit
 from llamagym_tui.state import prompts
-from llamagym_tui.state.film import with_frame
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
 from llamagym_tui.state.run import Mark, RunState, Saved, with_records
@@ -35,6 +34,8 @@ LEFT_OUT: dict[events.LeftOut, str] = {
     "full_disk": "events are missing above: the disk was full",
 }
 """How many events are missing where, and why."""
+MAX_FRAMES = 40
+"""Maps kept of the run's film, the first and the two newest among them."""
 MAX_MARKS = 32
 """Marks kept on the chart; the oldest go first."""
 
@@ -60,10 +61,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.EpisodesCounted():
             return _episodes_counted(state, event)
         case events.UpdateFinished():
-            episodes = max(state.episodes, event.episodes)
-            history = state.history.add(event)
-            state = replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
-            return replace(state, moved=event.moved)
+            episodes, history = max(state.episodes, event.episodes), state.history.add(event)
+            after = replace(state, updates=event.update, stats=event.stats, history=history, episodes=episodes)
+            return replace(after, moved=event.moved)
         case events.Hello():
             return replace(state, pid=event.pid, detail="the trainer is up")
         case events.PhaseChanged():
@@ -98,12 +98,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.ObservationsDistinguished():
             return _noted(state, f"{'Warning: ' if event.are_few else ''}{distinguished_text(event)}")
         case events.PolicyMapLaidOut():
-            return replace(state, map_layout=event, mapped=None, mapped_before=None)
+            return replace(state, map_layout=event, mapped=None)
         case events.PolicyMapped():
-            was = state.mapped
-            follows = was and was.prompt_version == event.prompt_version and was.update < event.update
-            film = with_frame(state.film, event)
-            return replace(state, mapped=event, mapped_before=was if follows else None, film=film)
+            return replace(state, mapped=event, film=_with_frame(state.film, event))
         case events.PolicyMapWatched():
             return _after(state, event, "pending", map_watched=event.on)
         case events.EvaluationFinished():
@@ -318,6 +315,14 @@ def _settings_changed(state: RunState, event: events.SettingsChanged) -> RunStat
     label = ", ".join(f"{name} {value}" for name, value in event.changes.items() if name not in followed)
     changed = replace(state, settings={**state.settings, **event.changes})
     return _marked(changed, label, "from now on")
+
+
+def _with_frame(film: tuple[events.PolicyMapped, ...], mapped: events.PolicyMapped) -> tuple[events.PolicyMapped, ...]:
+    """The film with another map at its end; maps of updates that were undone, or are made again, go."""
+    frames = [*(frame for frame in film if frame.update < mapped.update), mapped]
+    if len(frames) > MAX_FRAMES:  # the one goes of which the neighbours are the nearest
+        del frames[min(range(1, MAX_FRAMES - 1), key=lambda at: frames[at + 1].update - frames[at - 1].update)]
+    return tuple(frames)
 
 
 def _noted(state: RunState, text: str) -> RunState:

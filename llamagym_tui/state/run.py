@@ -101,12 +101,10 @@ class RunState:
     """The agent's policy map, or why there is none; None: it has none, or it is not known yet."""
     mapped: events.PolicyMapped | None = None
     """The newest policy on its map."""
-    mapped_before: events.PolicyMapped | None = None
-    """The map before it, if only updates lie between them."""
     film: tuple[events.PolicyMapped, ...] = ()
-    """Maps of the run, from the first to the newest, at most `film.MAX_FRAMES`."""
+    """Some maps of the run, of rising updates: the first one, and the two newest; at most `reduce.MAX_FRAMES`."""
     moved: events.MovedEpisode | None = None
-    """The episode that the last update moved most."""
+    """By the last update."""
     map_watched: bool = False
     """Whether the trainer updates the map closely."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()

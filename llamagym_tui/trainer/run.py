@@ -144,9 +144,8 @@ class Run:
         self.rollout.forget_caches()  # so that it makes no difference after which update a checkpoint was written
         stats = event_builders.update_stats(figures, rollout_s, known_prompts)
         self._begin_batch()
-        moved = msgspec.convert(self.ppo.moved, events.MovedEpisode | None)
-        update, episodes = self.ppo.updates, self.rollout.episodes
-        self._emit(events.UpdateFinished(update=update, episodes=episodes, stats=stats, moved=moved))
+        done = {"update": self.ppo.updates, "episodes": self.rollout.episodes, "stats": stats, "moved": self.ppo.moved}
+        self._emit(msgspec.convert(done, events.UpdateFinished))
         if stats.first_ratio > LARGEST_FIRST_RATIO:
             self._emitter.warn(event_builders.ratio_warning(stats.first_ratio))
         self._verdict = self._monitor.judge(stats)

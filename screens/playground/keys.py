@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 from llamagym_tui.screens.widgets.key_bar import extra
 
 POLICY_MAP = "What the policy does in each state, and what is best."
-CHANGES = "What the last update did: to the most probable actions, and which episode moved most."
 ROLL_BACK = "Back to the last good checkpoint; asks first."
 FIGURES = "All figures next to the curve, or three; so it stays in later runs."
 INSPECT = "The reply you look at, token by token: ratio, clip, alternatives."
@@ -40,7 +39,7 @@ KEYS: list[BindingType] = [
     Binding("ctrl+r", "roll_back", "Roll back", tooltip=ROLL_BACK, id="roll_back"),
     extra("full_stop", "advance('turn')", "One turn", "One turn in every environment, then a pause.", "advance.turn"),
     extra("u", "advance('update')", "One update", "Go on until the next update, then pause.", "advance.update"),
-    extra("U", "changes", "What changed", CHANGES, "changes"),
+    extra("U", "changes", "What changed", "What the last update did: in which states, by which episode.", "changes"),
     extra("minus", "pace('slower')", "Slower", "More seconds for each turn that is watched.", "pace.slower"),
     extra("plus,equals_sign", "pace('faster')", "Faster", "Fewer seconds a turn; at last full speed.", "pace.faster"),
     extra("right_square_bracket", "watch(1)", "Next environment", "Watch the next environment.", "watch.next"),

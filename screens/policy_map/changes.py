@@ -1,8 +1,5 @@
 """What the last update did (key `U`, bound in `playground.keys`): in which states of the policy map another action has
-become the most probable, and which episode of its batch it moved most.
-
-Compares the two newest maps: there are more of them while it is open, and while a run is paused (`u`) one after each
-update.
+become the most probable, by the two newest maps, and which episode of its batch it moved most.
 """
 
 from collections.abc import Iterator
@@ -43,7 +40,7 @@ class ChangesScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "what the last update did"
-            yield Static(self._content(), markup=False)
+            yield Static(changes_text(self._state), markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -54,25 +51,26 @@ class ChangesScreen(ModalScreen[None]):
 
     def show(self, state: RunState) -> None:
         self._state = state
-        for text in self.query(Static):
-            text.update(self._content())
-
-    def _content(self) -> Content:
-        state = self._state
-        return Content("\n").join([*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)])
+        for text in self.query(Static):  # none yet where it has just been opened
+            text.update(changes_text(state))
 
     def action_update(self) -> None:
         self.post_message(CommandAsked(Step(unit="update")))
 
 
+def changes_text(state: RunState) -> Content:
+    return Content("\n").join([*_of_map(state), Content(""), *_of_episode(state.moved, state.updates)])
+
+
 def _of_map(state: RunState) -> Iterator[Content]:
-    layout, before, after = state.map_layout, state.mapped_before, state.mapped
-    if layout is None or not layout.panels or before is None or after is None:
+    layout = state.map_layout
+    if layout is None or not layout.panels or len(state.film) < 2:
         waits = "Which states changed is seen once there is another map of the policy."
         yield Content.styled(waits if layout and layout.panels else why_no_map(state), ASIDE)
         return
-    cells = MappedPolicy(layout, before).cells, MappedPolicy(layout, after).cells
-    found = [(was, now, now.choice) for was, now in zip(*(each.values() for each in cells), strict=True)]
+    before, after = state.film[-2:]
+    both = [MappedPolicy(layout, mapped).cells.values() for mapped in (before, after)]
+    found = [(was, now, now.choice) for was, now in zip(*both, strict=True)]
     shifts = [(was.shares[at], now.shares[at], was, now) for was, now, at in found if at is not None and was.shares]
     shifts.sort(key=lambda shift: shift[0] - shift[1])
     others = [shift for shift in shifts if shift[2].choice != shift[3].choice]
@@ -80,7 +78,8 @@ def _of_map(state: RunState) -> Iterator[Content]:
     better, worse = verdicts.count((False, True)), verdicts.count((True, False))
     best = f": {better:,} now as is best, {worse:,} no longer" if better + worse else ""
     first = f"s {before.update + 1:,} to" if after.update > before.update + 1 else ""
-    head = f"Update{first} {after.update:,}: another action leads in {len(others):,} of {len(shifts):,} "
+    other = "" if before.prompt_version == after.prompt_version else " and another prompt"
+    head = f"Update{first} {after.update:,}{other}: another action leads in {len(others):,} of {len(shifts):,} "
     yield Content.styled(f"{head}{one_line(layout.noun) or 'states'}{best}{'.' if others else '; moved most:'}", "bold")
     for before_it, after_it, was, now in others or [shift for shift in shifts[:5] if shift[1] - shift[0] >= 0.005]:
         names = dict.fromkeys(one_line(layout.action_names[cell.choice or 0]) for cell in (was, now))
@@ -93,12 +92,10 @@ def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:
     if moved is None:
         yield Content.styled("No update has moved an episode yet.", ASIDE)
         return
-    which = "an episode" if moved.episode is None else f"episode {moved.episode:,}"
-    yield Content.styled(
-        f"Update {update:,} moved {which} most, which returned {number(moved.episode_return)}:", "bold"
-    )
-    of_all = f"{plain(moved.moved)}, {share(moved.moved / moved.of_batch)} of its batch's"
-    yield Content(f"Σ|advantage × (ratio − 1)| {of_all}, most in turn {moved.turn + 1:,}:")
+    head = f"Update {update:,} moved episode {moved.episode:,} most, which returned {number(moved.episode_return)}:"
+    yield Content.styled(head, "bold")
+    of_all = f"{share(moved.moved / moved.of_batch)} of its batch's, most in turn {moved.turn + 1:,}"
+    yield Content(f"Σ|advantage × (ratio − 1)| {plain(moved.moved)}, {of_all}:")
     yield Content.assemble(("  seen ", ASIDE), one_line(moved.observation))
     figures = f"  p {share(moved.before)} → {share(moved.after)}, advantage {number(moved.advantage, 2)}"
     yield Content.assemble(("  said ", ASIDE), (one_line(moved.reply), "bold"), figures)

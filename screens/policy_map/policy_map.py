@@ -20,11 +20,11 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.policy_map.cell_text import BEST, DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
-from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedCell, MappedPolicy
+from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, extra
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import number, share
+from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.prompts import named
@@ -40,6 +40,9 @@ class PolicyMapScreen(Screen[None]):
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "swap", "Best", tooltip="Show what is best in place of the policy.", id="map.optimal"),
+        extra("left_square_bracket", "frame(1)", "Earlier", "The map before this one.", "map.earlier", shown="["),
+        extra("right_square_bracket", "frame(-1)", "Later", "The map after this one.", "map.later", shown="]"),
+        extra("Y", "app.save_screen(True)", "Save film", "The maps of the run as one animated SVG.", "map.film"),
         Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
         Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
     ]
@@ -48,11 +51,8 @@ class PolicyMapScreen(Screen[None]):
         super().__init__()
         self._state = state
         self._watched_run: RunStarted | None = None
-        is_older = state.live and state.mapped is not None and state.mapped.update < state.updates
-        self._older = state.mapped if is_older else None
-        """The map of an older policy, from before the screen was opened."""
-        self._first: Count | None = None
-        """Agreement with the optimal strategy when the screen was opened."""
+        self._back = 0
+        """Maps of the run after the one that is shown."""
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -73,13 +73,11 @@ class PolicyMapScreen(Screen[None]):
         if state.live and state.run is not None and state.map_layout and self._watched_run is not state.run:
             self._watched_run = state.run  # a restarted trainer does not know that the map is open
             self._watch(True)
-        layout, mapped, grid = state.map_layout, state.mapped, self.query_one(PolicyGrid)
+        mapped = state.film[-1 - self._back] if 0 < self._back < len(state.film) else state.mapped
+        layout, grid = state.map_layout, self.query_one(PolicyGrid)
         known = layout is grid.policy.layout and mapped is grid.policy.mapped
         if layout is not None and not layout.why_not and not known:
-            policy = MappedPolicy(layout, mapped)
-            grid.show(policy)
-            if self._first is None and mapped is not None and mapped is not self._older:
-                self._first = policy.count
+            grid.show(MappedPolicy(layout, mapped))
         self._show_texts()
 
     def _show_texts(self) -> None:
@@ -115,7 +113,7 @@ class PolicyMapScreen(Screen[None]):
         elif policy.mapped is None:
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
-            lines = agreement(policy, self._first)
+            lines = agreement(policy)
         width = self.query_one("#map-count").content_size.width
         pairs = [(left, right) for left in lines for right in self._of_when(policy)]
         fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
@@ -129,7 +127,8 @@ class PolicyMapScreen(Screen[None]):
             return [Content("")]
         version = mapped.prompt_version
         tail = f" (v{state.prompt_version} to come)" if version != state.prompt_version else ""
-        tail += " · live" if state.map_watched and state.live else ""
+        tail += " · live" if state.map_watched and state.live and not self._back else ""
+        tail += f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
         texts = [f"update {mapped.update:,} · prompt {name}" for name in (named(state.prompts, version), f"v{version}")]
         return [Content.styled(text + tail, ASIDE) for text in (*texts, f"v{version}")]
 
@@ -138,6 +137,10 @@ class PolicyMapScreen(Screen[None]):
             grid = self.query_one(PolicyGrid)
             return bool(grid.policy.layout.panels) and (not grid.with_optimal or grid.optimal_instead)
         return super().check_action(action, parameters)
+
+    def action_frame(self, back: int) -> None:
+        self._back = max(0, min(self._back + back, len(self._state.film) - 1))
+        self.show(self._state)
 
     def action_swap(self) -> None:
         self.query_one(PolicyGrid).swap()
@@ -153,25 +156,15 @@ class PolicyMapScreen(Screen[None]):
         self.app.post_message(CommandAsked(WatchPolicyMap(on=on)))  # a dismissed screen posts nothing
 
 
-def agreement(policy: MappedPolicy, first: Count | None) -> list[Content]:
+def agreement(policy: MappedPolicy) -> list[Content]:
     """How far the policy agrees with the optimal strategy, the longest text first."""
     count, layout = policy.count, policy.layout
     if not count.states:
         return [Content("no best action is known")]
-    panels = ""
-    if len(layout.panels) > 1:
-        pairs = zip(layout.panels, policy.counts, strict=True)
-        panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
-    change = count.agreeing - first.agreeing if first is not None else 0
-    signed = f" · {number(change)}"
-    since = [f"{signed} since you opened it", f"{signed} since opened", signed] if change else [""]
-    counts = [f"agrees on {count.agreeing:,}{of}" for of in (f" of {count.states:,} states", f"/{count.states:,}")]
-    return [
-        Content.assemble((agreeing, "bold"), panels_part, (ago, "$accent"))
-        for panels_part in (panels, "")
-        for ago in since
-        for agreeing in counts
-    ]
+    pairs = zip(layout.panels, policy.counts, strict=True)
+    panels = "".join(f" · {one_line(panel.title)} {of.agreeing}/{of.states}" for panel, of in pairs if of.states)
+    agreeing = Content.styled(f"agrees on {count.agreeing:,} of {count.states:,} states", "bold")
+    return [agreeing + panels, agreeing] if len(layout.panels) > 1 else [agreeing]
 
 
 def describe(policy: MappedPolicy, cell: MappedCell) -> Content:

@@ -4,7 +4,6 @@ Ratios are those that the update has at hand, of each decision as it was scored 
 """
 
 import math
-from collections.abc import Sequence
 from itertools import takewhile
 from operator import eq
 from statistics import fmean
@@ -17,12 +16,9 @@ from llamagym_tui.engine.learning.distinguished import observation_ids
 from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 
-LogRatios = Sequence[tuple[Tensor, Tensor]]
-"""Of each forward: index in the batch of its decisions, and their log-ratios, new over old."""
 
-
-def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: LogRatios) -> dict[str, Any] | None:
-    """The fields of a `MovedEpisode` event; None: nothing was moved, or something is not finite."""
+def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tensor, Tensor]]) -> dict[str, Any] | None:
+    """The fields of a `MovedEpisode` event, by `UpdateSums.log_ratios`; None: nothing was moved, or not by a number."""
     turns = [turn for trajectory in used.trajectories for turn in trajectory.turns]
     lengths = [len(turn.decision_logprobs) for turn in turns]
     log_ratio, advantages = torch.zeros(sum(lengths)), used.targets.advantages.cpu()
