@@ -22,6 +22,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.cell_text import BEST, best_text, best_warmth, colours, policy_text, policy_warmth
 from llamagym_tui.screens.policy_map.grid_layout import GAP, Place, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
+from llamagym_tui.screens.widgets.sizes import WIDE
 
 
 class PolicyGrid(ScrollView, can_focus=True):
@@ -76,7 +77,8 @@ class PolicyGrid(ScrollView, can_focus=True):
         self._place()
 
     def _place(self) -> None:
-        self._places = places_for(self.policy.layout, *self.size)
+        room = self.app.size - Size(2, 6 if self.app.size.width >= WIDE else 5)  # it will have, when it is opened
+        self._places = places_for(self.policy.layout, *(self.size or room))
         self.virtual_size = Size(self._places.width, self._places.height)
         self.refresh()
         self.post_message(self.Placed())

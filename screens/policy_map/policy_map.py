@@ -11,7 +11,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.commands import WatchPolicyMap
@@ -26,7 +25,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, extra
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
-from llamagym_tui.screens.widgets.sizes import TooSmall
+from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.state.prompts import named
 from llamagym_tui.state.run import RunState
 
@@ -34,7 +33,7 @@ LONG = 4
 """Rows for the text of a cell, where two are not enough."""
 
 
-class PolicyMapScreen(Screen[None]):
+class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
@@ -91,9 +90,6 @@ class PolicyMapScreen(Screen[None]):
         self._show_texts()
         self.refresh_bindings()
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._show_texts)
-
     @on(PolicyGrid.Pointed)
     def _show_cell(self) -> None:
         grid, widget = self.query_one(PolicyGrid), self.query_one("#map-cell", Static)
@@ -114,7 +110,7 @@ class PolicyMapScreen(Screen[None]):
             lines = [Content.styled("the map of the policy has not been computed yet", "$accent")]
         else:
             lines = agreement(policy)
-        width = self.query_one("#map-count").content_size.width
+        width = self.query_one("#map-count").content_size.width or self.app.size.width - 2
         pairs = [(left, right) for left in lines for right in self._of_when(policy)]
         fitting = [pair for pair in pairs if sum(part.cell_length for part in pair) + 2 <= width]
         left, right = next(iter(fitting), (lines[-1], Content("")))
@@ -130,7 +126,7 @@ class PolicyMapScreen(Screen[None]):
         tail += " · live" if state.map_watched and state.live and not self._back else ""
         tail += f" · map {len(state.film) - self._back:,} of {len(state.film):,}" if self._back else ""
         texts = [f"update {mapped.update:,} · prompt {name}" for name in (named(state.prompts, version), f"v{version}")]
-        return [Content.styled(text + tail, ASIDE) for text in (*texts, f"v{version}")]
+        return [Content.styled(text + tail, ASIDE) for text in (*texts, *([] if self._back else [f"v{version}"]))]
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":

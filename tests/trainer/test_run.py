@@ -77,6 +77,18 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
     assert stage.events.index(found) < stage.events.index(stage.of(UpdateFinished)[0])
 
 
+def test_the_episode_that_an_update_moved_most_is_part_of_its_event(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=24)
+    moved = {"episode": 7, "episode_return": -1.0, "moved": 0.5, "of_batch": 2.0, "turn": 1}
+    moved |= {"observation": "seen", "reply": "said", "advantage": -1.5, "before": 0.75, "after": 0.5}
+    stage.also_before_step = lambda rollout: setattr(stage.ppo, "moved", moved)
+    stage.session.run()
+    found = stage.of(UpdateFinished)[0]
+    assert found.moved is not None
+    assert msgspec.structs.asdict(found.moved) == moved
+    assert found.update == 1
+
+
 def test_a_roll_back_to_the_beginning_makes_no_batch_the_first_one_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from textual.app import App
+from textual.screen import Screen
 
 from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.app.app import LlamaGymApp
@@ -13,6 +15,7 @@ from llamagym_tui.protocol.commands import SetSystemPrompt, WatchPolicyMap
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped, PolicyMapWatched
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
+from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from tests import fakes, recorded_run
 from tests.screens.conftest import MakeApp
@@ -71,6 +74,25 @@ async def test_brackets_step_through_the_maps_of_the_run_live_and_back_to_the_ne
         await sees(pilot, "update 8 · prompt v1 · map 2 of 4")  # as many maps before the newest as it was
         await pilot.press("right_square_bracket", "right_square_bracket", "right_square_bracket")
         await sees(pilot, "update 14 · prompt v1 · live")
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("events", [blackjack, lake])
+async def test_it_is_painted_once_in_its_final_layout(make_app: MakeApp, monkeypatch, events, size):
+    paints: list[str] = []
+
+    def displayed(self: App[None], screen: Screen[None], renderable: object) -> None:
+        painted(self, screen, renderable)
+        if isinstance(screen, PolicyMapScreen) and shown(pilot) not in paints[-1:]:
+            paints.append(shown(pilot))
+
+    painted = App._display
+    async with rolling_out(make_app(fakes.FakeClient(events(), confirms=False)), size) as pilot:
+        monkeypatch.setattr(App, "_display", displayed)
+        await pilot.press("g")
+        await sees(pilot, "agrees on")
+        await pilot.pause(0.5)
+        assert len(paints) == 1
 
 
 async def test_arrow_keys_move_the_cursor_over_the_edge_into_the_next_panel(make_app: MakeApp):
