@@ -87,6 +87,7 @@ def real_soak(home: Path, minutes: float, agent: str, settings: list[str]) -> li
         terminal.write(b"\x1b")  # the tour of a first start
         while not (home / "run" / "model").exists():
             terminal.watch(1.0)
+        terminal.write(b"++")  # a first run begins at a pace to watch
         first = key_to_paint(terminal)
         began, every_s = time.monotonic(), 60 * minutes / 60
         print("   min     UI MiB   trainer MiB   (at most)   log MiB", flush=True)

@@ -217,8 +217,7 @@ def draft_folder(parent: Path) -> Path:
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Put all that is in a folder into another one too, made if absent: the same files where the file system has hard
-    links, else copies; what a link names is not followed.
+    """Put all that is in a folder into another one too: the same files where there are hard links, else copies.
 
     Raises:
         OSError: it cannot be read or written.

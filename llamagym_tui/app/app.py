@@ -39,14 +39,13 @@ from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import distinguished_text, reduce, trainer_lost
 from llamagym_tui.state.run import RunState, initial_state, requested, restarted
+from llamagym_tui.state.watching import TURN_S
 
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
 PAINT_S = 1 / 10
 """Seconds between two paintings of new events, at least."""
-WATCHABLE_S = 1.5
-"""Seconds a turn at which the first run ever begins."""
 COLLECTIONS = (10_000, 10, 10)
 """Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
 YIELD_EVENTS = 64
@@ -164,7 +163,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
                         await self._recalled()
                         if self.is_newcomer:
                             self.is_newcomer = False
-                            self.post_message(CommandAsked(SetPace(turn_s=WATCHABLE_S)))
+                            self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
                     self._take_in(reduce(self._state, event))
                     self._collect(event)
                     if isinstance(event, ObservationsDistinguished) and event.are_few:

@@ -11,8 +11,8 @@ from textual.widgets import Sparkline, Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
-from llamagym_tui.screens.widgets.numbers import plain, share
-from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share
+from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate")
@@ -57,6 +57,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     points, text = samples(state, field), FIGURES[field]
     if len(points) < 2:
         return None
+    known = baselines(state) if field == "mean_return" else {}
     low, high = min(y - half for _, y, half in points), max(y + half for _, y, half in points)
     span = high - low or abs(high) or 1.0
     # A bound far off would flatten the line.
@@ -64,9 +65,9 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     return Drawing(
         [Curve([(x, y) for x, y, _ in points])],
         points,
-        [Level(bound, "success") for bound in near],
+        [*(Level(bound, "success") for bound in near), *baseline_levels(known)],
         [mark.episode for mark in state.marks],
-        [low, high, *near],
+        [low, high, *near, *known.values()],
     )
 
 
@@ -112,7 +113,8 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
         style = badge(found)[1]
         lines.insert(0, Content.assemble(("now      ", ASIDE), (value, "bold"), "  ", (found.words, style)))
     if field == "mean_return":
-        lines.append(Content.styled("░ 95 % confidence of each batch's mean", ASIDE))
+        known = "".join(f"   ╌ {name} {plain(value)}" for name, value in baselines(state).items())
+        lines.append(Content.styled(f"░ 95 % confidence of each batch's mean{known}", ASIDE))
     if state.marks:
         marks = " · ".join(f"{mark.episode:,} {one_line(mark.label)}" for mark in state.marks[-MOST_MARKS:])
         lines.append(Content.assemble(("┊ ", "$accent"), (f"changes  {marks}", ASIDE)))

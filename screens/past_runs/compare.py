@@ -15,7 +15,7 @@ from llamagym_tui.returns import evaluated_return, signed, thinned, with_unit
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import plain
-from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Level, Plot
+from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run_summary import RunSummary, differences
 
@@ -92,9 +92,8 @@ class CompareScreen(Screen[None]):
             color = STYLES[index].removeprefix("$")
             found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
         known = self._summaries[0].baselines  # of the same game
-        levels = [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()]
         began = [summary.returns.start for summary in self._summaries if summary.returns.start]
-        drawing = Drawing(found, levels=levels, marks=began, fitted=[*known.values()], left=0.0)
+        drawing = Drawing(found, levels=baseline_levels(known), marks=began, fitted=[*known.values()], left=0.0)
         return drawing if any(curve.points for curve in found) else None
 
     def _heads(self, width: int) -> list[Content]:

@@ -69,8 +69,7 @@ class HomeScreen(Fitted[None]):
             yield RunHeading(runs)
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield runs
-        words = "a part of a name; or ./file.py, or a Gymnasium id"
-        yield SentenceInput(id="home-filter", placeholder=words, select_on_focus=False)
+        yield SentenceInput(id="home-filter", placeholder="a name, ./file.py or a Gymnasium id", select_on_focus=False)
         yield KeyBar()
 
     def on_mount(self) -> None:

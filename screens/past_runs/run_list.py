@@ -79,8 +79,7 @@ class RunList(OptionList):
         """Folders of the marked ones, the latest mark last."""
         self.sorted_by = "when"
         self.backwards = False
-        self._words = ""
-        """In the name of every run that is listed, in lower case."""
+        self._words = ""  # in the names of all that are listed, in lower case
         self.loaded = False
         """Whether the runs have been looked for."""
 

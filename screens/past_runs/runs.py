@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return
+from llamagym_tui.returns import evaluated_return, with_unit
 from llamagym_tui.run_store import ABOUT_FILE, is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
@@ -192,6 +192,6 @@ def _chosen_text(runs: RunList) -> str:
         parts.append(played_text(summary))
         if (evaluation := summary.evaluation) is not None:
             how = "greedy" if evaluation.greedy else "sampled"
-            parts.append(f"evaluated {evaluated_return(evaluation).text} ({how})")
+            parts.append(f"evaluated {with_unit(evaluated_return(evaluation).text, summary.return_unit)} ({how})")
     parts.append(row.info.standing)
     return f"{one_line(' · '.join(parts))}\n{one_line(str(row.info.run_dir))}"

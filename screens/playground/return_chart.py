@@ -12,7 +12,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import Point, margin, smoothing_window, thinned
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot
+from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.state.run import Mark, RunState
 
 
@@ -53,7 +53,7 @@ class ReturnChart(Vertical):
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
             [BandPoint(point.episode, point.mean_return, margin(point.stderr)) for point in points],
-            [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()],
+            baseline_levels(known),
             [mark.episode for mark in state.marks],
             # The band of the first few episodes is as wide as the returns are: it may leave the chart.
             [*known.values(), *_edges(points[len(points) // 4 :])],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual import work
@@ -52,6 +52,10 @@ class Level(NamedTuple):
 
     y: float
     color: str
+
+
+def baseline_levels(known: Mapping[str, float]) -> list[Level]:
+    return [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()]
 
 
 class BandPoint(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.screens.metrics.figure_wall import figure_drawing
+from llamagym_tui.screens.metrics.figure_wall import figure_drawing, figure_texts
 from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.screens.widgets.plot import nice_ticks
 from llamagym_tui.state.reduce import reduce
@@ -48,6 +49,16 @@ def test_the_band_of_a_mean_return_fits_into_its_chart():
     assert drawing is not None
     assert drawing.band[0].half > 0
     assert min(drawing.fitted) == pytest.approx(min(point.y - point.half for point in drawing.band))
+
+
+def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
+    state = with_fields(after("mean_return", -0.5, -0.25), run=fakes.run_started())
+    drawing = figure_drawing(state, "mean_return")
+    assert [(level.y, level.color) for level in drawing.levels] == [(-0.0466, "success"), (-0.396, "warning")]
+    assert {-0.0466, -0.396} <= set(drawing.fitted)
+    assert "╌ optimal −0.047   ╌ random −0.396" in "\n".join(line.plain for line in figure_texts(state, "mean_return"))
+    other = with_fields(after("value_loss", -0.5, -0.25), run=fakes.run_started())
+    assert not {-0.0466, -0.396} & {level.y for level in figure_drawing(other, "value_loss").levels}
 
 
 @pytest.mark.parametrize(
