@@ -26,6 +26,7 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
@@ -159,6 +160,7 @@ class PPO:
         self.config = config
         self.reference: object | None = object()
         self.updates = 0
+        self.moved: object | None = None
         self.figures: dict[str, Any] = {}
         """What the next updates measure."""
         self.moved: dict[str, Any] | None = None
@@ -375,7 +377,11 @@ class FakeBuilders(Builders):
         self._takes(agent=agent, policy=policy)
         self.made["evaluated"] = arguments
         done = 0
+        self.made.setdefault("evaluations", []).append(arguments)
         while done < arguments["episodes"] and not arguments["should_stop"]():
+            if "ended" in arguments:  # tails wins every second time, and always where the prompt says so
+                won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
+                arguments["ended"].append(EndedEpisode(won, 1, 0, "inference", 0, 0, (0, 1), number=done))
             self.clock.now += STEP_S
             done += 1
             arguments["progress"](done)

@@ -6,46 +6,26 @@ as its 95 % confidence interval needs, within a bound; where the agent has a pol
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from llamagym_tui.cli.headless import Player, quiet_progress
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import UsageError
-from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.literal import echo, echo_json
-from llamagym_tui.returns import MeanReturn, counted, margin, mean_return, signed, with_unit
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy, Spot
+from llamagym_tui.returns import counted, evaluated_return, with_unit
+from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.setup.catalog import agent_name
+from llamagym_tui.state.comparison import compared_text
 from llamagym_tui.state.prompts import words
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.builders import EVALUATION_SEED
+from llamagym_tui.trainer.probes.policy_map import PolicyMapper
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 
 NAMES = ("A", "B")
-FIRST, ROUNDS = 256, 8
-"""Pairs of episodes from which is known how many are needed; times that some are played, at most."""
-SHARE, HALF_WIDTH = 0.1, 0.05
-"""Half an interval that is enough: of the distance between the baselines, or where there are none."""
-
-
-class Pairs(NamedTuple):
-    """Episodes of A and B, pair by pair on the same seed."""
-
-    a: list[EndedEpisode]
-    b: list[EndedEpisode]
-
-    @property
-    def difference(self) -> MeanReturn:
-        """By how much B earns more."""
-        both = zip(self.a, self.b, strict=True)
-        return mean_return([b.episode_return - a.episode_return for a, b in both]) or MeanReturn(0.0, 0.0, 0)
-
-    def shares(self, action: int) -> list[float]:
-        """Of the turns of A and of B, the share in which the reply names an action."""
-        return [sum(each.actions[action] for each in side) / sum(each.length for each in side) for side in self]
 
 
 def compare(
@@ -73,92 +53,31 @@ def compare(
     with quiet_progress(debug) as progress:
         first = Player(configs[0], progress)
         players, agent = (first, Player(configs[1], progress, first)), first.agent
-        known = agent.baselines.values()
-        enough = half_width or (SHARE * (max(known) - min(known)) if known else HALF_WIDTH)
-        pairs = played(players, greedy, enough, most, progress.update)
-        maps = [policy for player in players if (policy := mapped(player)) is not None]
-    means = [mean_return([episode.episode_return for episode in side]) for side in pairs]
+        layouts: list[Any] = []
+
+        def play(side: int, episodes: int, seed: int, ended: list[EndedEpisode]) -> bool:
+            progress.update(f"{NAMES[side]}: {counted(episodes, 'episode')}")
+            seed += EVALUATION_SEED + first.config.seed
+            return bool(players[side].play(episodes, greedy, seed=seed, ended=ended))
+
+        began_at, enough = time.monotonic(), half_width or enough_for(agent.baselines)
+        pairs = played(play, enough, most) or ([], [])
+        maps = []
+        for player in players:
+            mapper = PolicyMapper(player.agent, player.policy, layouts.append, time.monotonic)
+            player.policy.generation = player.config.generation
+            mapper.lay_out()
+            maps += mapper.under(player.prompt, 0, 0)
+    of, took_s = [{"system_prompt": player.prompt} for player in players], time.monotonic() - began_at
+    found = compared(pairs, of, elapsed_s=took_s, greedy=greedy, enough=enough, maps=maps)
     if json_output:
-        sides = zip(NAMES, players, means, strict=True)
-        of = {name: {"model": each.config.model, "system_prompt": each.prompt, "mean_return": mean and mean.mean}
-            for name, each, mean in sides}  # fmt: skip
-        found: dict[str, Any] = {"difference": pairs.difference.mean, "half_width_95": margin(pairs.difference.stderr)}
-        found |= {"pairs": len(pairs.a), "agreeing_states": [policy.count.agreeing for policy in maps]}
-        echo_json({"agent": agent_name(first.config.agent), **of, **found})
+        models = [player.config.model for player in players]
+        echo_json({"agent": agent_name(first.config.agent), "models": models, **msgspec.to_builtins(found)})
         return 0
-    echo(sentence(agent.action_names, pairs, agent.return_unit, enough))
-    for name, player, mean in zip(NAMES, players, means, strict=True):
-        earned = with_unit(mean.text, agent.return_unit) if mean else "nothing"
+    echo(compared_text(found, agent.action_names, agent.return_unit))
+    for name, player, side in zip(NAMES, players, (found.a, found.b), strict=True):
+        earned = with_unit(evaluated_return(side).text, agent.return_unit)
         echo(f"{name}  {earned} · {player.config.model}, {words(player.prompt, most=60)}")
-    if len(maps) == 2:
-        agreeing = [f"{name}  {each.words}" for name, each in zip(NAMES, maps, strict=True)]
-        echo("\n".join([*agreeing, *side_by_side(*maps)]), lines=True)
+    for line in side_by_side(layouts[0] if layouts else None, found.maps):
+        echo(line)
     return 0
-
-
-def played(
-    players: tuple[Player, Player], greedy: bool, enough: float, most: int, show: Callable[[str], None]
-) -> Pairs:
-    """Pairs of episodes until half the interval is narrow enough, or there are `most` of them."""
-    pairs, wanted = Pairs([], []), min(FIRST, most)
-    for seed in range(ROUNDS):
-        sides: list[dict[int, EndedEpisode]] = []
-        for name, player in zip(NAMES, players, strict=True):
-            ended: list[EndedEpisode] = []
-            show(f"{name}: {counted(wanted, 'episode')} after {len(pairs.a):,}")
-            player.play(wanted, greedy, seed=seed, ended=ended)
-            sides.append({episode.number: episode for episode in ended})
-        for number in sorted(sides[0].keys() & sides[1].keys()):  # an episode that failed has no pair
-            for pair, side in zip(pairs, sides, strict=True):
-                pair.append(side[number])
-        count, half = pairs.difference.episodes, margin(pairs.difference.stderr)
-        wanted = min(math.ceil(1.1 * count * (half / enough) ** 2), most) - count
-        if half <= enough or wanted <= 0:
-            break
-    return pairs
-
-
-def sentence(names: tuple[str, ...], pairs: Pairs, unit: str, enough: float) -> str:
-    """What B does otherwise, what it earns by that, and how sure that is."""
-    mean, half, doing = pairs.difference.mean, margin(pairs.difference.stderr), "against A"
-    if names and all(episode.actions for side in pairs for episode in side):
-        action = max(range(len(names)), key=lambda each: abs(pairs.shares(each)[1] - pairs.shares(each)[0]))
-        before, after = pairs.shares(action)
-        more = "as A never does"
-        if before:
-            more = f"{abs(after / before - 1):.0%} {'more' if after > before else 'less'} often"
-        doing = f"takes {names[action]} {more}" if before != after else "takes each action as often as A"
-    chance = ", which may be chance" if abs(mean) <= half else ""
-    wide = f"; not yet ± {enough:.3g}, --episodes plays more" if half > enough else ""
-    found = with_unit(f"{signed(mean)} ± {half:,.3f}", unit)
-    return f"B {doing}: {found}{chance} (95 %, {counted(len(pairs.a), 'pair')} of episodes on the same seeds{wide})."
-
-
-def mapped(player: Player) -> MappedPolicy | None:
-    """The policy on its agent's map; None: there is none, or the policy cannot be evaluated on it."""
-    from llamagym_tui.trainer.probes.policy_map import PolicyMapper
-
-    found: dict[type, Any] = {}
-    mapper = PolicyMapper(player.agent, player.policy, lambda event: found.update({type(event): event}), time.monotonic)
-    player.policy.generation = player.config.generation
-    mapper.lay_out()
-    mapper.watch(on=True)
-    mapper.map(player.prompt, 0, 0, should_stop=lambda: False)
-    return MappedPolicy(found[PolicyMapLaidOut], found[PolicyMapped]) if PolicyMapped in found else None
-
-
-def side_by_side(a: MappedPolicy, b: MappedPolicy) -> Iterator[str]:
-    """The likeliest actions of both, panel by panel, and those of B that are others."""
-    signs = a.layout.signs
-    for number, panel in enumerate(a.layout.panels):
-        names = max(len(panel.title), *map(len, panel.rows))
-        wide = 2 * len(panel.columns)
-        yield f"\n{panel.title:<{names}}  {'A':<{wide}}  {'B':<{wide}}  B where it differs"
-        for row, label in enumerate(panel.rows):
-            rows = ["", "", ""]
-            for column in range(len(panel.columns)):
-                cells = [policy.cells.get(Spot(number, row, column)) for policy in (a, b)]
-                both = [" " if cell is None else cell.cell.sign or signs[cell.choice or 0] for cell in cells]
-                other = both[1] if both[0] != both[1] else "·"
-                rows = [f"{line}{sign} " for line, sign in zip(rows, [*both, other], strict=True)]
-            yield "  ".join([label.rjust(names), *rows])

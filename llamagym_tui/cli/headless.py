@@ -260,20 +260,11 @@ class Player:
         self.prompt = self.agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
 
     def play(
-        self,
-        episodes: int,
-        greedy: bool,
-        shown: Callable[[int], None] = lambda done: None,
-        *,
-        seed: int = 0,
-        **more: Any,
+        self, episodes: int, greedy: bool, shown: Callable[[int], None] = lambda done: None, **more: Any
     ) -> Evaluation:
-        """Episodes on a seed that is counted from the configuration's; `more` is of ``Builders.evaluate``."""
-        from llamagym_tui.trainer.builders import Builders
-
+        """Episodes; `more` is of ``Builders.evaluate``."""
         self.policy.generation = self.config.generation
-        other = msgspec.structs.replace(self.config, seed=self.config.seed + seed)
-        return (Builders(other) if seed else self._builders).evaluate(
+        return self._builders.evaluate(
             self.agent,
             self.policy,
             episodes=episodes,

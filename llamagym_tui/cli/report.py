@@ -204,7 +204,8 @@ def _axes(draw: Pen, known: Mapping[str, float]) -> Iterator[str]:
 
 
 def _prompts(state: RunState) -> str:
-    lines = [(version_line(known, "", known.version == state.prompt_version), known.text) for known in state.prompts]
+    marks = {state.prompt_version: "active"}
+    lines = [(version_line(known, "", marks.get(known.version, "")), known.text) for known in state.prompts]
     return "".join(f"<p>{safe(line.plain)}<pre>{safe(text) or '(none)'}</pre>" for line, text in lines)
 
 

@@ -6,7 +6,7 @@ file again. Needs no model, no trainer and no screen; gymnasium is imported when
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.demos.writer import DemoWriter
@@ -15,10 +15,24 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
-from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, make_env
+from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
 from llamagym_tui.game.observed import NO_INFO, Info, Observed, expert_action, is_refused, names_by_turn, observed
 from llamagym_tui.protocol.events import End, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Transcript
+
+MATCH = 20
+"""Episodes of a match."""
+
+
+class Match(NamedTuple):
+    """Episodes that a person and the policy both play: the seed of its evaluation, and the person's returns so far."""
+
+    seed: int
+    returns: list[float]
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.returns) == MATCH
 
 
 class HumanGame:
@@ -38,7 +52,7 @@ class HumanGame:
         self._agent_name = agent_name
         self.writer = writer
         self._system_prompt = system_prompt
-        self._next_seed = next_seed
+        self.next_seed = next_seed
         self._clock = clock
         self._make_env = EnvMaker(agent, make_env)
         self._env: Env | None = None
@@ -60,6 +74,7 @@ class HumanGame:
         self.last: Demonstration | None = None
         """The episode that ended last, discarded or not, until the next one begins."""
         self.discarded = False
+        self.match: Match | None = None
 
     @property
     def score(self) -> float:
@@ -99,7 +114,8 @@ class HumanGame:
             EnvError: the environment refused the reset.
         """
         env = self._opened()
-        self._seed = self._next_seed()
+        match = None if self.match is None or self.match.is_over else self.match
+        self._seed = self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
         prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
@@ -228,4 +244,6 @@ class HumanGame:
             self.transcript = self.transcript.note(hidden)
         self.transcript = self.transcript.after(finished)
         self.returns.append(self.score)
+        if self.match is not None and not self.match.is_over:
+            self.match.returns.append(self.score)
         self.over = True

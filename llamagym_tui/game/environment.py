@@ -53,6 +53,16 @@ def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
         raise EnvError(f"The environment {env_id} cannot be made: {reason.rstrip('.')}{user_place(error)}.") from error
 
 
+def episode_seed(run_seed: int, episode: int) -> int:
+    """The seed with which an episode's environment is reset, whichever environment that is, so that it can be repeated.
+
+    `episode` counts from 0 over all sessions of a run.
+    """
+    import numpy as np
+
+    return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
+
+
 def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
     """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments.
 

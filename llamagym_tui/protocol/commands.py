@@ -119,10 +119,22 @@ class Evaluate(Command, frozen=True, kw_only=True):
 
     episodes: int = 1000
     greedy: bool = True
+    seed: int | None = None
+    """From which those of the episodes follow; then the result has each one's return. None: one by the run's."""
+
+
+class ComparePrompts(Command, frozen=True, kw_only=True):
+    """Play two prompts, A and B, greedily on the same seeds with the present policy; confirmed by
+    ``PromptsCompared``."""
+
+    system_prompts: tuple[str, str]
+    versions: tuple[int, int]
+    half_width: float | None = None
+    """Half the 95 % interval of the difference that is enough. None: a tenth of the way from baseline to baseline."""
 
 
 class CancelEvaluation(Command, frozen=True, kw_only=True):
-    """End the evaluation that is under way, without a result; confirmed by ``EvaluationCancelled``."""
+    """End the evaluation or comparison that is under way, without a result; confirmed by ``EvaluationCancelled``."""
 
 
 class WeighActions(Command, frozen=True, kw_only=True):
@@ -183,5 +195,6 @@ class Stop(Command, frozen=True, kw_only=True):
 RunCommand = StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPrompt | ChangeSettings | Stop
 WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions
 WheelCommand = TakeWheel | Act | LetGo
-PolicyCommand = Evaluate | CancelEvaluation | WarmStart | UndoWarmStart | CancelWarmStart | SaveCheckpoint | RollBack
+EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
+PolicyCommand = EvaluationCommand | WarmStart | UndoWarmStart | CancelWarmStart | SaveCheckpoint | RollBack
 AnyCommand = RunCommand | WatchCommand | WheelCommand | PolicyCommand

@@ -490,12 +490,34 @@ class EvaluationFinished(Event, frozen=True, kw_only=True):
     """Updates that the policy had. None: of an older version, as the next ones."""
     prompt_version: int | None = None
     system_prompt: str = ""
+    seed: int | None = None
+    """As requested; then there are `returns`."""
+    returns: list[float | None] = []
+    """Of each episode, in the order of their numbers; None: it failed, and another one was played in its place."""
     outdated: str = ""
     """Why it is not of the present policy, for people; only the UI fills it in."""
 
 
+class PromptsCompared(Event, frozen=True, kw_only=True):
+    """Two prompts, A and B, have played the same seeds under one policy, apart from the run."""
+
+    a: EvaluationFinished
+    b: EvaluationFinished
+    pairs: int
+    """Of episodes."""
+    difference: float
+    """By how much B earns more, on average over the pairs."""
+    difference_stderr: float
+    enough: float
+    """Half the 95 % interval that was wanted."""
+    shares: list[list[float]] = []
+    """Of A's turns and of B's, the share in which the reply names each action; empty: they are not counted."""
+    maps: list[PolicyMapped] = []
+    """The policy under A and under B; empty: the agent has no map."""
+
+
 class EvaluationCancelled(Event, frozen=True, kw_only=True):
-    """An evaluation was cancelled, or failed, and has no result."""
+    """An evaluation or comparison was cancelled, or failed, and has no result."""
 
     why: str = ""
     """Why it failed, as a sentence; empty: it was cancelled."""
@@ -684,7 +706,8 @@ SessionEvent = Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut
 ChangeEvent = WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
 LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
-FigureEvent = EpisodesCounted | UpdateFinished | ObservationsDistinguished | EvaluationFinished | EvaluationCancelled
+EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
+FigureEvent = EpisodesCounted | UpdateFinished | ObservationsDistinguished | EvaluationEvent
 WarmStartEvent = DemonstrationsRead | WarmStartProgressed | WarmStartFinished | WarmStartEvaluated | WarmStartUndone
 CheckpointEvent = CheckpointSaved | RolledBack
 RunEvent = SessionEvent | ChangeEvent | FigureEvent | WarmStartEvent | CheckpointEvent

@@ -14,7 +14,7 @@ from llamagym_tui.protocol.events import AnyEvent
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    evaluation: commands.Evaluate | None = None
+    evaluation: commands.Evaluate | commands.ComparePrompts | None = None
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
@@ -28,7 +28,7 @@ class Pending:
 
     def requesting(self, command: AnyCommand) -> "Pending":
         match command:
-            case commands.Evaluate() if self.evaluation is None:
+            case commands.Evaluate() | commands.ComparePrompts() if self.evaluation is None:
                 return replace(self, evaluation=command)
             case commands.CancelEvaluation() if not self.evaluation_cancelled:
                 return replace(self, evaluation_cancelled=True)
@@ -49,7 +49,7 @@ class Pending:
 
     def after(self, event: AnyEvent) -> "Pending":
         match event:
-            case events.EvaluationFinished() | events.EvaluationCancelled():
+            case events.EvaluationFinished() | events.PromptsCompared() | events.EvaluationCancelled():
                 return replace(self, evaluation=None, evaluation_cancelled=False)
             case events.CheckpointSaved() | events.WarningRaised(refused="checkpoint"):
                 return replace(self, checkpoint=False)

@@ -14,6 +14,7 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.events import AnyEvent
 from llamagym_tui.returns import RECENT, counted, evaluated_return, with_unit
 from llamagym_tui.state import prompts
+from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.pending import Pending
 from llamagym_tui.state.play_counts import PlayCounts
 from llamagym_tui.state.run import Mark, RunState, Saved, with_records
@@ -109,6 +110,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             return _noted(
                 evaluated, _evaluation_text(event, state.return_unit) + prompts.played_by(event, state.prompts)
             )
+        case events.PromptsCompared():
+            text = prompts_text(event, state.prompts, state.run)
+            return _noted(_after(state, event, "pending", comparison=event), text)
         case events.EvaluationCancelled():
             note = f"The evaluation was cancelled after {event.played:,} of {counted(event.episodes, 'episode')}."
             note = clipped(event.why) or note

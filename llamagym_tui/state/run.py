@@ -24,7 +24,7 @@ from llamagym_tui.state.wheel import Wheel
 
 HISTORY = (
     *("episodes", "env_steps", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
-    *("prompts", "evaluations", "checkpoint", "saved", "film"),
+    *("prompts", "evaluations", "comparison", "checkpoint", "saved", "film"),
 )
 """The run's history: fields that outlive its sessions."""
 
@@ -109,6 +109,8 @@ class RunState:
     """Whether the trainer updates the map closely."""
     evaluations: tuple[events.EvaluationFinished, ...] = ()
     """Results, at most `MAX_EVALUATIONS`, the newest last."""
+    comparison: events.PromptsCompared | None = None
+    """The last one of two prompts."""
     weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
     undo_update: int | None = None

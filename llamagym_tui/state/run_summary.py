@@ -115,7 +115,7 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
             return replace(summary, episodes=event.episodes, returns=returns)
         case events.UpdateFinished():
             return replace(summary, updates=event.update)
-        case events.EvaluationFinished():
+        case events.EvaluationFinished(seed=None):
             return replace(summary, evaluation=event)
         case events.WarmStartFinished() | events.WarmStartUndone():
             return replace(summary, evaluation=None)  # it was of another policy

@@ -140,18 +140,16 @@ class Builders:
         return torch.get_num_threads()
 
     def evaluate(
-        self, agent: AgentBase, policy: Policy, *, episodes: int, greedy: bool, system_prompt: str, **more: Any
+        self, agent: AgentBase, policy: Policy, *, episodes: int, seed: int | None = None, **more: Any
     ) -> Evaluation:
         """Episodes in environments of their own, on seeds that training does not see; `more` is of `evaluate`."""
         return evaluate(
             agent,
             policy,
             episodes=episodes,
-            greedy=greedy,
-            seed=EVALUATION_SEED + self.config.seed,
+            seed=EVALUATION_SEED + self.config.seed if seed is None else seed,
             n_envs=self.config.n_envs,
             max_turns=self.config.max_turns,
-            system_prompt=system_prompt,
             max_failures=self.config.max_failures,
             make_env=self.make_env(agent),
             **more,

@@ -24,12 +24,14 @@ from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.returns import counted
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer import event_builders, warm_start
-from llamagym_tui.trainer.builders import Builders
+from llamagym_tui.trainer.builders import EVALUATION_SEED, Builders
 from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import Phase, entered, is_over
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 from llamagym_tui.trainer.run import Run
 
 ATTEMPTS = 120
@@ -251,6 +253,8 @@ class Session:
                 run.change(changes)
             case commands.Evaluate():
                 self._evaluate(command, run)
+            case commands.ComparePrompts():
+                self._compare(command, run)
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
             case commands.WarmStart(sft_data=sft_data):
@@ -309,15 +313,41 @@ class Session:
         if found := self._evaluation(command, run, limit_s):
             self._emit(found)
 
+    def _compare(self, command: commands.ComparePrompts, run: Run) -> None:
+        """Evaluate two prompts on the same seeds until the interval of their difference is narrow enough."""
+        enough, began_at = command.half_width or enough_for(run.agent.baselines), self._clock()
+        prompts = list(zip(command.system_prompts, command.versions, strict=True))
+
+        def play(side: int, episodes: int, seed: int, ended: list[EndedEpisode]) -> bool:
+            seed += EVALUATION_SEED + self._config.seed
+            evaluate = commands.Evaluate(episodes=episodes, seed=seed)
+            return self._evaluation(evaluate, run, prompt=prompts[side], ended=ended) is not None
+
+        if (pairs := played(play, enough)) is None:
+            return
+        update = run.ppo.updates
+        by = [{"update": update, "prompt_version": version, "system_prompt": text} for text, version in prompts]
+        maps = [each for prompt in prompts for each in run.policy_map.under(*prompt, update)]
+        self._emit(compared(pairs, by, elapsed_s=self._clock() - began_at, greedy=True, enough=enough, maps=maps))
+
     def _evaluation(
-        self, command: commands.Evaluate, run: Run, limit_s: float | None = None
+        self,
+        command: commands.Evaluate,
+        run: Run,
+        limit_s: float | None = None,
+        *,
+        prompt: tuple[str, int] | None = None,
+        ended: list[EndedEpisode] | None = None,
     ) -> events.EvaluationFinished | None:
         """Play apart from the run, then go on where it was; None: there is no result, and an event has the reason.
 
         With a limit no episode begins after it, and those under way have `PATIENCE` times as long in all: of an
-        evaluation without its longest episodes the mean would be another one.
+        evaluation without its longest episodes the mean would be another one. `prompt` is one with its version, other
+        than the present one; `ended` receives the episodes.
         """
+        ended = [] if ended is None else ended
         run.report_episodes()
+        text, version = prompt or (run.rollout.system_prompt, run.rollout.prompt_version)
         emit, of, before = self._emitter.throttled(), f"of {counted(command.episodes, 'episode')}", self.phase
         until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
         self._enter(Phase.EVALUATING, f"0 {of}")
@@ -328,26 +358,32 @@ class Session:
                 run.policy,
                 episodes=command.episodes,
                 greedy=command.greedy,
-                system_prompt=run.rollout.system_prompt,
+                system_prompt=text,
                 should_stop=lambda: self._should_end_evaluation(run) or self._clock() >= until,
                 progress=lambda done: (emit if done < command.episodes else self._emit)(
                     events.PhaseChanged(phase="evaluating", detail=f"{done:,} {of}")
                 ),
                 warn=lambda sentence: self._emitter.warn(f"In the evaluation: {sentence}"),
                 limit_s=limit_s,
+                seed=command.seed,
+                ended=ended,
             )
         except Exception as error:  # its environments are not the run's, and memory may be short for it alone
             log.error("the evaluation failed", exc_info=error)
             why = f"No evaluation: {event_builders.session_failed(error, self._store.log_path).message}"
         else:
             played, is_ended = found.episodes, self._should_end_evaluation(run)
+            returns = {episode.number: episode.episode_return for episode in ended}
+            numbers = range(command.episodes if command.seed is not None else 0)
             if played == command.episodes or (found.is_complete and played and not is_ended):
                 result = event_builders.evaluation_finished(
                     found,
                     greedy=command.greedy,
                     update=run.ppo.updates,
-                    prompt_version=run.rollout.prompt_version,
-                    system_prompt=run.rollout.system_prompt,
+                    prompt_version=version,
+                    system_prompt=text,
+                    seed=command.seed,
+                    returns=[returns.get(number) for number in numbers],
                 )
             elif not is_ended:
                 why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."

@@ -1,4 +1,5 @@
-"""The evaluations of a run: request one, follow it, and see its result next to the earlier ones.
+"""The evaluations of a run: request one, follow it, and see its result next to the earlier ones; or the last comparison
+of two prompts in their place, with its policy maps.
 
 The dialog can be left while an evaluation is under way; banner and conversation show the result, too.
 """
@@ -8,19 +9,21 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Static
 
-from llamagym_tui.protocol.commands import CancelEvaluation, Evaluate
+from llamagym_tui.protocol.commands import CancelEvaluation, ComparePrompts, Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
+from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
+from llamagym_tui.state.comparison import prompts_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
 
@@ -59,33 +62,39 @@ class EvaluationDialog(ModalScreen[None]):
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", tooltip="Back; an evaluation under way goes on."),
+        Binding("c", "turn", "Comparison", tooltip="The last two prompts that were compared.", id="evaluation.turn"),
+        Binding("n", "narrower", "Narrower", tooltip="Again, to half the interval.", id="evaluation.narrower"),
         Binding("e", "cancel", "Cancel it", tooltip="End it without a result.", priority=True, id="evaluation.cancel"),
     ]
 
-    def __init__(self, state: RunState) -> None:
-        super().__init__()
-        self._state = state
+    def __init__(self, state: RunState, *, compares: bool = False) -> None:
+        """A dialog on a run; `compares`: on its comparison of prompts, not its evaluations."""
+        super().__init__(classes="-compares" if compares else None)
+        self._state, self._compares = state, compares
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "evaluate"
+        with Vertical(classes="dialog"):
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
                 yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
                 yield GreedyBox()
             yield Static(id="evaluation-status", markup=False)
-            yield Static(id="evaluation-results", markup=False)
+            with VerticalScroll(id="evaluation-scroll"):
+                yield Static(id="evaluation-results", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(EpisodesInput).focus()
+        self.query_one("#evaluation-scroll" if self._compares else "#episodes").focus()
+        title = "two prompts, the same seeds" if self._compares else "evaluate"
+        self.query_one(".dialog").border_title = Content(title)
         self.show(self._state)
 
     def show(self, state: RunState) -> None:
         self._state = state
         self.query_one("#evaluation-status", Static).update(self._status())
         results = [evaluation_line(found, state) for found in reversed(state.evaluations)]
-        known = baselines(state)
+        known = {} if self._compares else baselines(state)
+        results = comparison_lines(state) if self._compares else results
         if known and results:
             lines = " · ".join(f"{name} {plain(value)}" for name, value in known.items())
             results.insert(0, Content.styled(lines, ASIDE))
@@ -112,14 +121,16 @@ class EvaluationDialog(ModalScreen[None]):
             return Content.styled("requested; it starts when the current step ends", "$accent")
         if not state.live or state.run is None:
             return Content.styled("There is no trainer to play it.", ASIDE)
+        if self._compares:
+            return Content()
         if self._episodes() is None:
             return Content.styled(f"Episodes are a whole number from 1 to {MOST_EPISODES:,}.", "$error")
         return Content.styled("enter begins; greedy: the likeliest reply each time", ASIDE)
 
-    def _may_begin(self) -> bool:
+    def _may_begin(self, *, compares: bool = False) -> bool:
         state = self._state
         free = state.live and state.run is not None and state.pending.evaluation is None and state.phase != "evaluating"
-        return free and self.is_mounted and self._episodes() is not None
+        return free and self.is_mounted and compares == self._compares and self._episodes() is not None
 
     @on(Input.Submitted)
     def begin(self) -> None:
@@ -131,8 +142,22 @@ class EvaluationDialog(ModalScreen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only what is under way, or requested, can be cancelled."""
         state = self._state
+        if action in ("turn", "narrower"):
+            return state.comparison is not None and (action == "turn" or self._may_begin(compares=True))
         under_way = state.live and (state.phase == "evaluating" or state.pending.evaluation is not None)
         return action != "cancel" or (under_way and not state.pending.evaluation_cancelled)
+
+    def action_turn(self) -> None:
+        self._compares = not self._compares
+        self.set_class(self._compares, "-compares")
+        self.on_mount()
+
+    def action_narrower(self) -> None:
+        if (found := self._state.comparison) is not None:
+            versions = found.a.prompt_version or 0, found.b.prompt_version or 0
+            texts = found.a.system_prompt, found.b.system_prompt
+            again = ComparePrompts(system_prompts=texts, versions=versions, half_width=found.enough / 2)
+            self.post_message(CommandAsked(again))
 
     def action_cancel(self) -> None:
         self.post_message(CommandAsked(CancelEvaluation()))
@@ -151,3 +176,12 @@ def evaluation_line(found: EvaluationFinished, state: RunState) -> Content:
         (f" · {found.outdated}" if found.outdated else "", "$text-warning"),
         (played_by(found, state.prompts, lead="\n  "), ASIDE),
     )
+
+
+def comparison_lines(state: RunState) -> list[Content]:
+    """The last comparison of prompts: one sentence, both means, and both maps with where they differ."""
+    if (found := state.comparison) is None:
+        return []
+    lines = [Content("A  ") + evaluation_line(found.a, state), Content("B  ") + evaluation_line(found.b, state)]
+    head = Content.styled(prompts_text(found, state.prompts, state.run), "bold")
+    return [head, *lines, *map(Content, side_by_side(state.map_layout, found.maps))]

@@ -15,9 +15,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
-from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.human_game import MATCH, HumanGame, Match
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.choices import Choice
+from llamagym_tui.protocol.commands import Evaluate
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.policy_hint import PolicyHint
@@ -43,6 +44,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
         Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
         Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what policy and expert would do.", id="table.hint"),
+        Binding("ctrl+g", "match", "Against the model", tooltip="Both play the same 20 episodes.", id="table.match"),
         Binding("ctrl+s", "save", "Save again", tooltip="Write the episodes that are not on disk.", id="table.save"),
         Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays.", id="table.leave"),
     ]
@@ -80,6 +82,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         """Take in another state of the run: it may hold the policy's answer."""
         self._state = state
         self._show_hint()
+        self.update_text("score", score_text(self._game, self._policy_hint, state))
 
     @work(exclusive=True, group="table")
     async def _open(self) -> None:
@@ -104,6 +107,9 @@ class HumanTableScreen(ChoosingScreen[None]):
                 return game.last is not None and (action == "keep") == game.discarded
             case "reason":
                 return True if self._opened and not game.over else None
+            case "match":
+                able = self._opened and game.over and self._state.live and self._state.run is not None
+                return True if able and self._state.pending.evaluation is None else None
             case "save":
                 return game.writer.saved.waiting > 0
         return True
@@ -118,6 +124,12 @@ class HumanTableScreen(ChoosingScreen[None]):
                 self.action_save()
             self._policy_hint.compare(choice.name, answer)
             sentence.value = ""
+
+    def action_match(self) -> None:
+        seed = self._game.next_seed()
+        self._game.match = Match(seed, [])
+        self.post_message(CommandAsked(Evaluate(episodes=MATCH, seed=seed)))
+        self.action_next()
 
     def action_next(self) -> None:
         if self._opened and self._game.over:
@@ -179,7 +191,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         self.update_text("choices", choices)
         self.show_sentence()
         self._show_hint()
-        self.update_text("score", score_text(game, self._policy_hint))
+        self.update_text("score", score_text(game, self._policy_hint, self._state))
         saved = self.query_one("#saved", Static)
         saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.writer.saved.fault or self._fault), "-fault")

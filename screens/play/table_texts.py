@@ -2,13 +2,16 @@
 
 from textual.content import Content
 
-from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.human_game import MATCH, HumanGame, Match
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import counted, mean_return
+from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row, how_to_choose
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.state.comparison import difference_text
+from llamagym_tui.state.prompts import played_by
+from llamagym_tui.state.run import RunState
 
 
 def header_text(title: str) -> Content:
@@ -49,7 +52,7 @@ def hint_text(game: HumanGame, policy: str) -> Content:
     return Content.styled(text, "$text-accent italic")
 
 
-def score_text(game: HumanGame, hint: PolicyHint) -> Content:
+def score_text(game: HumanGame, hint: PolicyHint, state: RunState) -> Content:
     """This return, the mean so far, and how often the person took the policy's most probable action."""
     text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
@@ -57,7 +60,21 @@ def score_text(game: HumanGame, hint: PolicyHint) -> Content:
         text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
     if hint.compared:
         text += f" · agreed with the policy {hint.agreed} of {hint.compared}"
-    return Content(text)
+    return Content(f"{text}\n{match_text(game.match, state)}" if game.match is not None else text)
+
+
+def match_text(match: Match, state: RunState) -> str:
+    """How a match stands; at its end both means, and what is known of their difference."""
+    if not match.is_over:
+        return f"against the model: {len(match.returns)} of {MATCH} episodes played"
+    model = next((found for found in state.evaluations if found.seed == match.seed), None)
+    if model is None:
+        return "against the model: it has not played its episodes"
+    pairs = zip(match.returns, model.returns, strict=True)
+    by = mean_return([mine - its for mine, its in pairs if its is not None]) or MeanReturn(0.0, 0.0, 0)
+    mine, its = signed(sum(match.returns) / MATCH), signed(model.mean_return)
+    scores = f"You earn {mine}, the model {its}{played_by(model, state.prompts)}"
+    return f"{scores}. You against it: {difference_text(by, one_line(state.return_unit))}."
 
 
 def saved_text(game: HumanGame, fault: str) -> Content:

@@ -17,7 +17,7 @@ def steering_allowed(action: str, state: RunState) -> bool | None:
     """Whether an action of these keys can be done now; None: its key is shown dim."""
     able = state.live and state.run is not None and not state.stopping
     allowed = {
-        "evaluate": able or bool(state.evaluations),
+        "evaluate": able or bool(state.evaluations or state.comparison),
         "checkpoint": able and not state.pending.checkpoint,
         "roll_back": able and not state.pending.roll_back,
         "settings": able,

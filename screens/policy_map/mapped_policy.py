@@ -88,3 +88,26 @@ def _cells(layout: PolicyMapLaidOut) -> Iterator[tuple[Spot, MapCell]]:
             for column, cell in enumerate(cells):
                 if cell.words:
                     yield Spot(number, row, column), cell
+
+
+def side_by_side(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) -> Iterator[str]:
+    """How far A and B play as is best; their likeliest actions, panel by panel, and those of B that are others."""
+    if layout is None or len(maps) != 2:
+        return
+    both = [MappedPolicy(layout, each) for each in maps]
+    yield from (f"{name}  {policy.words}" for name, policy in zip("AB", both, strict=True) if policy.words)
+    for number, panel in enumerate(layout.panels):
+        title, labels = one_line(panel.title), [one_line(row) for row in panel.rows]
+        names, wide = max(map(len, [title, *labels])), 2 * len(panel.columns) - 1
+        yield from ("", f"{title:<{names}}  {'A':<{wide}}  {'B':<{wide}}  where B differs")
+        for row, label in enumerate(labels):
+            spots = [Spot(number, row, column) for column in range(len(panel.columns))]
+            a, b = ([_sign(layout, policy.cells.get(spot)) for spot in spots] for policy in both)
+            other = [there if here != there or there == " " else "·" for here, there in zip(a, b, strict=True)]
+            yield "  ".join([label.rjust(names), *(" ".join(signs) for signs in (a, b, other))])
+
+
+def _sign(layout: PolicyMapLaidOut, cell: MappedCell | None) -> str:
+    if cell is None:
+        return " "
+    return one_line(cell.cell.sign or ("?" if cell.choice is None else layout.signs[cell.choice]))

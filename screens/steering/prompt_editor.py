@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -21,9 +22,14 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static, TextArea
 
 from llamagym_tui.errors import PromptFileError
+from llamagym_tui.model_registry import BUNDLED
+from llamagym_tui.protocol.commands import ComparePrompts
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
+from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
+from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
@@ -31,6 +37,7 @@ from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
 
+FOLLOWED = "a sentence that the bundled model follows"
 KEEP_S = 0.5
 """Seconds from a change until the draft is on disk."""
 
@@ -52,6 +59,7 @@ class PromptEditor(ModalScreen[str | None]):
         Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
         Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
         Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
+        Binding("f6", "sentences", "Sentences", id="prompt.sentences", tooltip="What it follows.", priority=True),
         Binding("ctrl+r", "revert", "Revert", id="prompt.revert", tooltip="Put the prompt in place of the draft."),
         Binding("escape", "leave", "Back", id="prompt.leave", tooltip="Keep the prompt, and the draft for later."),
     ]
@@ -162,6 +170,22 @@ class PromptEditor(ModalScreen[str | None]):
         option = self.query_one(VersionList).highlighted_option
         return next((known for known in self._state.prompts if option and option.id == str(known.version)), None)
 
+    def action_mark(self) -> None:
+        versions, known = self.query_one(VersionList), self._chosen()
+        versions.marked = None if known is None or known.version == versions.marked else known.version
+        versions.show(self._state)
+
+    def action_compare(self) -> None:
+        state, marked = self._state, self.query_one(VersionList).marked
+        wanted = state.prompt_version if marked is None else marked
+        a, b = next((known for known in state.prompts if known.version == wanted), None), self._chosen()
+        if a is None or b is None or a is b or not state.live:
+            self._notice("Two versions are compared: mark one with space, and choose another one.")
+            return
+        texts, versions = (a.text, b.text), (a.version, b.version)
+        self.post_message(CommandAsked(ComparePrompts(system_prompts=texts, versions=versions)))
+        self.app.push_screen(EvaluationDialog(state, compares=True))
+
     @on(OptionList.OptionSelected)
     def take_version(self) -> None:
         if (known := self._chosen()) is not None:
@@ -173,6 +197,15 @@ class PromptEditor(ModalScreen[str | None]):
         draft.replace(literal(text), (0, 0), draft.document.end)
         self._show_draft()
         self._notice(message)
+
+    def action_sentences(self) -> None:
+        """Offer sentences to put at the end of the draft."""
+        draft, config = self.query_one(DraftArea), self._state.config
+        known = followed(config.agent) if config.model == BUNDLED else []
+        self._notice("" if known else "No sentences are measured for this model and this agent.")
+        if known:
+            add = partial(draft.insert, location=draft.document.end)
+            self.app.search_commands([(f"{kind}: {text}", partial(add, f" {text}")) for kind, text in known], FOLLOWED)
 
     # Files
 

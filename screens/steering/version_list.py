@@ -2,7 +2,9 @@
 
 import re
 from difflib import SequenceMatcher
+from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -21,8 +23,15 @@ class VersionList(OptionList):
     HELP = """
         Versions of the prompt, the present one and v0 first, with the updates of the policies that played them and the
         mean return ± half its 95 % confidence interval. In training the policy changes too: compare the last episodes
-        of a version with the first of the next one, or evaluate both. enter copies a version into the draft.
+        of a version with the first of the next one, or compare both: space marks one, c plays it and the one under the
+        cursor on the same seeds. enter copies a version into the draft.
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "screen.mark", "Mark", tooltip="Compare with this one, not the active one.", id="prompt.mark"),
+        Binding("c", "screen.compare", "Compare", tooltip="With the marked or active one.", id="prompt.compare"),
+    ]
+    marked: int | None = None
+    """Version that another one is compared with. None: the active one."""
     DEFAULT_CSS = """
     VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }
     """
@@ -31,7 +40,8 @@ class VersionList(OptionList):
         active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
         first, newest = state.prompts[:1], state.prompts[:0:-1]
         shown = (*newest[:1], *first, *newest[1:])
-        lines = [version_line(known, state.prompts[0].text, known.version == active) for known in shown]
+        marks = {active: "active", self.marked: "marked"}
+        lines = [version_line(known, state.prompts[0].text, marks.get(known.version, "")) for known in shown]
         names = [str(known.version) for known in shown]
         if names == [option.id for option in self.options]:
             for name, line in zip(names, lines, strict=True):
@@ -40,10 +50,10 @@ class VersionList(OptionList):
             self.clear_options().add_options([Option(line, id=name) for name, line in zip(names, lines, strict=True)])
 
 
-def version_line(known: PromptVersion, first: str, active: bool) -> Content:
+def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     """A version in two lines or three: its words, unlike those of the first one, then its returns in each mode."""
     played = [f"  {mode} {text}" for mode in ("train", "inference") if (text := _played(known.under(mode)))]
-    head = f"v{known.version}" + (" active" if active else "")
+    head = f"v{known.version} {mark}".rstrip()
     updates = "" if known.updates is None else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
     title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
     return Content("\n").join([title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])])

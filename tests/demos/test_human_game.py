@@ -18,11 +18,12 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.human_game import HumanGame
+from llamagym_tui.demos.human_game import HumanGame, Match
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import ActionParseError, EnvError
 from llamagym_tui.game.agent_base import prompt_sha256
 from llamagym_tui.game.choices import Choice, choices
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol.events import EpisodeFinished, ObservationShown, TurnFinished
 from llamagym_tui.state.transcript import Notice
 from tests.text_env import ROOMS, CommandAgent
@@ -405,3 +406,30 @@ def test_a_refused_action_is_shown_as_such_at_the_table(tmp_path: Path):
     game.act("open chest")
     turn = next(entry.fact for entry in game.transcript.entries if isinstance(entry.fact, TurnFinished))
     assert (turn.is_refused, turn.how) == (True, "human")
+
+
+def test_the_episodes_of_a_match_are_those_of_the_evaluation_and_one_that_fails_is_dealt_again(tmp_path: Path):
+    class FailsOnce(TwoStep):
+        fails = False
+
+        def step(self, action: int) -> Any:
+            if self.fails:
+                self.fails = False
+                raise RuntimeError("once")
+            return super().step(action)
+
+    env = FailsOnce()
+    game = table(tmp_path, env)
+    game.act(0)
+    game.act(1)
+    game.match, env.fails = Match(5, []), True
+    game.deal()
+    with pytest.raises(EnvError):
+        game.act(0)
+    for number in range(20):
+        game.deal()
+        game.act(0)
+        game.act(number % 2)
+    game.deal()
+    assert env.seeds == [77, *(episode_seed(5, number) for number in (0, *range(20))), 77]
+    assert game.match.returns == [0.0, 1.0] * 10

@@ -10,6 +10,7 @@ from llamagym_tui.protocol.commands import (
     AnyCommand,
     CancelEvaluation,
     ChangeSettings,
+    ComparePrompts,
     Evaluate,
     Pause,
     RollBack,
@@ -25,6 +26,7 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
+    PromptsCompared,
     RolledBack,
     SettingsChanged,
     WarningRaised,
@@ -39,11 +41,15 @@ from tests import fakes
 EVALUATED = EvaluationFinished(
     episodes=10, greedy=True, mean_return=0.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
 )
+COMPARE = ComparePrompts(system_prompts=("a", "b"), versions=(1, 2))
+COMPARED = PromptsCompared(a=EVALUATED, b=EVALUATED, pairs=10, difference=0.0, difference_stderr=0.0, enough=0.1)
 ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (Evaluate(episodes=10), EVALUATED),
     (Evaluate(episodes=10), EvaluationCancelled(played=3, episodes=10)),
     (CancelEvaluation(), EvaluationCancelled(played=3, episodes=10)),
     (CancelEvaluation(), EVALUATED),
+    (COMPARE, COMPARED),
+    (COMPARE, EvaluationCancelled(played=3, episodes=10)),
     (SaveCheckpoint(), CheckpointSaved(path="model", update=3)),
     (SaveCheckpoint(), WarningRaised(message="full disk", refused="checkpoint")),
     (RollBack(), RolledBack(update=1, path="good", reason="requested")),

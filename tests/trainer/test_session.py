@@ -13,6 +13,8 @@ import pytest
 from llamagym_tui import run_store
 from llamagym_tui.errors import EnvError, ModelLoadError, RunStoreError, UsageError
 from llamagym_tui.protocol.commands import (
+    CancelEvaluation,
+    ComparePrompts,
     DrawStates,
     Evaluate,
     Pause,
@@ -32,6 +34,7 @@ from llamagym_tui.protocol.events import (
     ModeChanged,
     PhaseChanged,
     PromptChanged,
+    PromptsCompared,
     RunFinished,
     RunStarted,
     SessionFailed,
@@ -39,6 +42,7 @@ from llamagym_tui.protocol.events import (
     WarningRaised,
 )
 from llamagym_tui.trainer import event_builders, session
+from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from llamagym_tui.trainer.phases import Phase
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, Stats
@@ -281,6 +285,45 @@ def test_an_evaluation_that_fails_gives_a_reason_and_the_run_goes_on(tmp_path: P
     (cancelled,) = stage.of(EvaluationCancelled)
     assert cancelled.why == "No evaluation: Coin-v0 cannot be made."
     assert stage.phases()[-3:] == ["evaluating", "rolling_out", "stopped"]
+
+
+def test_an_evaluation_on_a_seed_has_the_return_of_each_episode(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [Evaluate(episodes=3, seed=5), Evaluate(episodes=2)]}
+    stage.session.run()
+    seeded, other = stage.of(EvaluationFinished)
+    assert (seeded.seed, seeded.returns) == (5, [0.0, 1.0, 0.0])
+    assert (other.seed, other.returns) == (None, [])
+    assert [each["seed"] for each in stage.builders.made["evaluations"]] == [5, None]
+
+
+COMPARE = ComparePrompts(system_prompts=("Call the coin.", "Call tails."), versions=(0, 1), half_width=0.05)
+
+
+def test_two_prompts_are_compared_on_the_same_seeds_until_the_interval_is_narrow_enough(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [COMPARE]}
+    stage.session.run()
+    (found,) = stage.of(PromptsCompared)
+    # Differences of 0 and 1 in turn: variance 0.25 · 256/255; 1.1 times what ±0.05 takes are 424.3 pairs.
+    first = EVALUATION_SEED + stage.session._config.seed
+    played = [
+        (each["system_prompt"], each["episodes"], each["seed"] - first) for each in stage.builders.made["evaluations"]
+    ]
+    assert played == [(text, n, seed) for n, seed in ((256, 0), (169, 1)) for text in COMPARE.system_prompts]
+    assert (found.pairs, found.difference) == (425, pytest.approx(0.5, abs=0.01))
+    assert (found.a.prompt_version, found.b.system_prompt, found.b.update) == (0, "Call tails.", found.a.update)
+    assert stage.of(RunFinished)[0].episodes == 6, "the run's own are counted, and no others"
+    assert stage.of(EvaluationFinished) == []
+
+
+def test_a_comparison_that_is_cancelled_has_no_result(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, episodes=6)
+    stage.script = {2: [COMPARE, CancelEvaluation()]}
+    stage.session.run()
+    assert len(stage.of(EvaluationCancelled)) == 1
+    assert stage.of(PromptsCompared) == []
+    assert len(stage.builders.made["evaluations"]) == 1
 
 
 @pytest.mark.parametrize(("final_episodes", "evaluated"), [(16, 16), (0, None)])

@@ -141,6 +141,18 @@ class PolicyMapper:
         self._spent_s += self._ended_at - began_at
         return shares
 
+    def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
+        """The map under a prompt, whatever it costs; empty: there is none."""
+        states, version = self._states, self._policy.version
+        try:
+            pieces = [states[at : at + AT_ONCE] for at in range(0, len(states), AT_ONCE)]
+            shares = [row for piece in pieces for row in self.probabilities(system_prompt, piece)]
+        except Exception:  # its forward is not the run's: memory may be short for it alone
+            log.exception("no policy map under a prompt")
+            return []
+        of = PolicyMapped(policy_version=version, update=update, prompt_version=prompt_version, shares=shares)
+        return [of] if shares else []
+
     def probabilities(self, system_prompt: str, states: Sequence[str]) -> list[list[float]]:
         """Probability of each action in each state, to four digits."""
         prompts = [self._policy.chat.opening(system_prompt, words) for words in states]

@@ -19,6 +19,7 @@ from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.actions import ActionReading
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.env_process import EnvProcess
@@ -26,7 +27,6 @@ from llamagym_tui.trainer.rollout.environments import (
     LARGEST_RETURN,
     Outcome,
     close,
-    episode_seed,
     in_words,
     stepped,
     was_reset,

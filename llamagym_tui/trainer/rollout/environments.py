@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from llamagym_tui.errors import MOST_WORDS
 from llamagym_tui.game import observed
 from llamagym_tui.game.agent_base import AgentBase
@@ -37,14 +35,6 @@ class Outcome(NamedTuple):
     """Whether the environment refused the action."""
     steps: int
     """Of the environment, that the action took."""
-
-
-def episode_seed(run_seed: int, episode: int) -> int:
-    """The seed with which an episode's environment is reset, whichever environment that is, so that it can be repeated.
-
-    `episode` counts from 0 over all sessions of a run.
-    """
-    return int(np.random.SeedSequence([run_seed, episode]).generate_state(1)[0])
 
 
 def was_reset(env: gymnasium.Env[Any, Any], env_id: str, seed: int) -> tuple[Any, observed.Info]:

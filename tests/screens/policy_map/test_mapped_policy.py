@@ -8,7 +8,7 @@ import pytest
 
 from llamagym_tui.protocol.events import PolicyMapLaidOut, PolicyMapped
 from llamagym_tui.protocol.policy_map import MapCell, MapPanel
-from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot
+from llamagym_tui.screens.policy_map.mapped_policy import Count, MappedPolicy, Spot, side_by_side
 
 HOLE, NOTHING = MapCell(words="hole", sign="O"), MapCell()
 
@@ -31,6 +31,7 @@ LAYOUT = PolicyMapLaidOut(
     signs=["S", "H"],
     action=1,
 )
+BOLD = [[0.6, 0.4], [0.2, 0.7], [0.1, 0.9], [0.9, 0.1], [0.3, 0.7]]
 SHARES = [[0.6, 0.4], [0.5, 0.25], [0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]
 
 
@@ -70,3 +71,24 @@ def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
     policy = mapped([[math.nan, math.nan], *SHARES[1:]])
     assert policy.cells[Spot(0, 0, 0)].choice is None
     assert policy.counts == [Count(1, 2), Count(0, 1)]
+
+
+def test_maps_stand_side_by_side_with_what_differs() -> None:
+    maps = [PolicyMapped(policy_version=1, update=1, prompt_version=0, shares=shares) for shares in (SHARES, BOLD)]
+    assert list(side_by_side(LAYOUT, maps)) == [
+        "A  plays optimally in 2 of 4 states",
+        "B  plays optimally in 4 of 4 states",
+        "",
+        "one  A    B    where B differs",
+        "  0  S O  S O  · ·",
+        "  1  S H  H H  H ·",
+        "",
+        "two  A      B      where B differs",
+        "  0    H H    S H    S ·",
+    ]
+
+
+@pytest.mark.parametrize(("layout", "maps"), [(None, 2), (LAYOUT, 0)])
+def test_without_a_map_nothing_stands_side_by_side(layout: PolicyMapLaidOut | None, maps: int) -> None:
+    mapped = PolicyMapped(policy_version=1, update=1, prompt_version=0, shares=SHARES)
+    assert list(side_by_side(layout, [mapped] * maps)) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce as fold
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -9,20 +12,28 @@ from textual.events import Paste
 from textual.pilot import Pilot
 from textual.widgets import OptionList, TextArea
 
+from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import PromptFileError
-from llamagym_tui.protocol.commands import SetSystemPrompt
+from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
 from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.playground.steer_actions import steering_allowed
 from llamagym_tui.screens.steering import prompt_editor
 from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
 from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import word_diff
 from llamagym_tui.setup.run_config import read_prompt
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import initial_state
 from llamagym_tui.user_files import MOST_TEXT
 from tests import fakes
 from tests.screens.conftest import MakeApp
+from tests.screens.map_events import hitting, layout_of
 from tests.screens.steps import notices, sees, shown, stands_still, until
+from tests.state.test_comparison import comparison
 
 SMALL = (80, 24)
 EVENTS = [
@@ -231,3 +242,87 @@ async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
             await sees(pilot, "[-removed-]")
             await pilot.press(leave)
             await until(pilot, lambda: "[-removed-]" not in shown(pilot))
+
+
+async def test_two_versions_are_compared_and_the_result_has_their_maps_side_by_side(make_app: MakeApp):
+    three = PromptChanged(prompt_version=3, system_prompt="Never hit.")
+    client = fakes.FakeClient([*EVENTS, layout_of(BlackjackAgent()), three])
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("tab", "c")
+        await sees(pilot, "Two versions are compared")
+        await pilot.press("down", "space")
+        await sees(pilot, "v1 marked")
+        await pilot.press("down", "c")
+        await until(pilot, lambda: isinstance(app.screen, EvaluationDialog))
+        texts = (fakes.PROMPT, "Hit below 13.")
+        await until(pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(1, 2))])
+        await sees(pilot, "requested; it starts")
+        maps = [hitting(11.5, update=1), hitting(12.5, update=1)]
+        client.emit(comparison(maps=maps))
+        await sees(pilot, "v2 “Hit below 13.” takes hit 75% less often than v1")
+        await sees(pilot, "two prompts, the same seeds")
+        await pilot.press("end")
+        await sees(pilot, "where B differs")
+        await pilot.press("n")
+        again = ComparePrompts(system_prompts=texts, versions=(1, 2), half_width=0.025)
+        await until(pilot, lambda: client.sent[-1] == again)
+        await pilot.press("c")
+        await sees(pilot, "episodes   1000")
+
+
+async def test_without_a_mark_a_version_is_compared_with_the_active_one(make_app: MakeApp):
+    client = fakes.FakeClient(EVENTS)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("tab", "down", "c")
+        texts = ("Hit below 13.", fakes.PROMPT)
+        await until(pilot, lambda: client.sent == [ComparePrompts(system_prompts=texts, versions=(2, 1))])
+
+
+def test_a_replay_that_has_no_evaluation_shows_its_comparison():
+    state = replace(fold(reduce, [fakes.run_started()], initial_state(fakes.config(Path("/runs/demo")))), recorded=True)
+    assert steering_allowed("evaluate", state) is None
+    assert steering_allowed("evaluate", reduce(state, comparison())) is True
+
+
+async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_the_end_of_the_draft(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        draft = await open_editor(pilot, app)
+        await pilot.press("f6")
+        await sees(pilot, "by a number: ")
+        await pilot.press(*"only below 14")
+        await sees(pilot, "by a number: Only hit below 14.")
+        await pilot.press("enter")
+        await until(pilot, lambda: draft.text == "Hit below 13. Only hit below 14.")
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: draft.text == "Hit below 13.")
+
+
+async def test_of_another_model_no_sentences_are_offered(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS), model="someone/other")
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        await pilot.press("f6")
+        await sees(pilot, "No sentences are measured for this model and this agent.")
+
+
+def test_every_sentence_on_offer_is_followed_by_the_cards_own_figures():
+    card = Path(str(files("llamagym_tui.bundled_model"))) / "README.md"
+    rows = [line.strip("| ").rsplit(" | ", 1) for line in card.read_text("utf-8").splitlines() if line.startswith("|")]
+    figures = dict(row for row in rows if len(row) == 2)
+    offered = followed("blackjack")
+    assert offered == sorted(offered)
+    for _, text in offered:
+        assert float(figures[f"{text} P(hit) in hit"]) >= 0.9
+        assert float(figures[f"{text} P(hit) in stick"]) < 0.1
+    both = [text.removesuffix(" P(hit) in hit") for text in figures if text.endswith(" P(hit) in hit")]
+    good = [t for t in both if float(figures[f"{t} P(hit) in hit"]) >= 0.9]
+    good = [t for t in good if float(figures.get(f"{t} P(hit) in stick", 1)) < 0.1]
+    assert sorted(text for _, text in offered) == sorted(good)
+    assert {kind for kind, _ in offered} == {"by a number", "by the dealer's card"}
+    assert [kind for kind, _ in followed("cart_pole")].count("always the same") == 2
+    assert followed("taxi") == []

@@ -20,11 +20,10 @@ import pytest
 
 from llamagym_tui.agents.cart_pole import CartPoleAgent
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.environment import EnvMaker, turn_limit
+from llamagym_tui.game.environment import EnvMaker, episode_seed, turn_limit
 from llamagym_tui.protocol import events
 from llamagym_tui.setup.catalog import find_agent
 from llamagym_tui.trainer.rollout.env_process import EnvProcess, ParallelMaker, agent_env_of
-from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.slow_env import MeetingAgent, MortalAgent, MortalEnv, maker, pid_of, with_kwargs
 from tests.trainer.rollout.conftest import SEED

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from llamagym_tui.errors import ActionParseError, EnvError
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
-from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from tests.toy_env import CountAgent, FaultyEnv
 from tests.trainer.rollout.conftest import SEED

@@ -11,9 +11,9 @@ from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Sampler
 from llamagym_tui.errors import EnvError
+from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.rollout.environments import episode_seed
 from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.text_stream import TextStream

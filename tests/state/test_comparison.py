@@ -1,0 +1,57 @@
+"""A comparison in one sentence: what B does otherwise, what it earns by that, and how sure it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared
+from llamagym_tui.state.comparison import compared_text
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.transcript import Notice
+from tests import fakes
+from tests.state.test_reduce import after
+
+
+def side(version: int, prompt: str, mean: float) -> EvaluationFinished:
+    figures = {"mean_return": mean, "return_stderr": 0.1, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    played_by: dict[str, Any] = {"update": 7, "prompt_version": version, "system_prompt": prompt}
+    return EvaluationFinished(episodes=400, greedy=True, **figures, **played_by)
+
+
+def comparison(**changes: Any) -> PromptsCompared:
+    """Standard error 0.025: half of the interval is 0.049; of A's turns 40 % hit, of B's 10 %."""
+    a, b = side(1, fakes.PROMPT, -0.2), side(2, "Hit below 13.", -0.08)
+    found = {"pairs": 400, "difference": 0.12, "difference_stderr": 0.025, "enough": 0.05}
+    return PromptsCompared(**{"a": a, "b": b, **found, "shares": [[0.6, 0.4], [0.85, 0.1]], **changes})
+
+
+PAIRS = "400 pairs of episodes on the same seeds"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, f"B takes hit 75% less often than A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS})."),
+        ({"shares": [[0.5, 0.0], [0.5, 0.3]]}, f"B takes hit unlike A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS})."),
+        (
+            {"shares": [[0.5, 0.5]] * 2, "difference": 0.01, "enough": 0.04},
+            "B takes each action as often as A: +0.010 ± 0.049 chips a hand, which may be chance "
+            f"(95 %, {PAIRS}; not yet ± 0.04).",
+        ),
+        ({"shares": []}, f"B against A: +0.120 ± 0.049 chips a hand (95 %, {PAIRS})."),
+    ],
+)
+def test_one_sentence_has_what_is_done_otherwise_and_what_it_earns(changes: Any, text: str) -> None:
+    assert compared_text(comparison(**changes), ("stick", "hit"), "chips a hand") == text
+
+
+def test_the_conversation_names_the_prompts_the_update_and_how_many_were_played() -> None:
+    state = after(fakes.run_started(), comparison())
+    assert state.comparison == comparison()
+    assert state.transcript.entries[-1].fact == Notice(
+        "At update 7 v2 “Hit below 13.” takes hit 75% less often than v1 “You are playing Blackjack. Get closer …”: "
+        f"+0.120 ± 0.049 (95 %, {PAIRS})."
+    )
+    assert reduce(state, fakes.run_started()).comparison is not None, "a resumed run has it, too"
