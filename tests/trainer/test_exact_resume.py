@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
 from llamagym_tui.config import PPOConfig, RunConfig, turns_kept
+from llamagym_tui.engine.learning.ppo import random_state
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, SaveCheckpoint, Stop
 from llamagym_tui.protocol.events import (
@@ -452,3 +453,21 @@ def test_a_branch_without_changes_becomes_bit_for_bit_its_parent_and_one_with_an
     assert other.active_run.ppo.updates == UPDATES
     assert stage.learnt("other")["model.safetensors"] != learnt["model.safetensors"]
     assert stage.learnt("parent") == learnt
+
+
+def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes_from_its_beginning(stage, monkeypatch):
+    stage.play("parent")
+    begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/other", parent=f"{stage.config.run_dir}/parent@1"))
+    stage.config = replace(stage.config, seed=1)
+    found: list[Any] = []
+
+    def stopped(session: Session, run: Any) -> None:
+        found.append(run)
+        raise Killed
+
+    monkeypatch.setattr(Session, "_advance", stopped)
+    with pytest.raises(AssertionError):  # it did not end well
+        stage.play("other", resume=True)
+    assert torch.equal(found[0].policy.generator.get_state(), torch.Generator().manual_seed(1).get_state())
+    assert found[0].ppo.state.random == random_state(random.Random(1))
+    assert not any(slot.episode for slot in found[0].rollout.slots)
