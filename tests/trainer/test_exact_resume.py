@@ -294,7 +294,8 @@ UNSAVED = {
     "_reported_at", "_began_at", "_drawing", "action_probes", "policy_map", "wheel", "elapsed_s", "_since",
     # What the last updates used, for the inspector; whole words of the tokenizer, which are equal for equal texts; the
     # line of the last returns.
-    "used", "inspector", "_untrained", "chat", "_verdict", "last_reply", "_described", "_described_of", "_words",
+    "used", "moved", "inspector", "_untrained", "chat", "_verdict", "last_reply", "_described", "_described_of",
+    "_words",
     # What each session judges, and reports, once.
     "_read", "_unread", "_example", "_cuts", "_warned_of_unread", "_warned_of_left_out", "_known_fault",
     # Empty after a checkpoint: caches, gradients.
@@ -403,7 +404,8 @@ def test_what_was_changed_live_before_the_first_update_is_not_measured(stage, mo
     assert session.active_run.ppo.config.gamma == 0.5
 
 
-def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage):
+def test_short_episodes_are_trained_bit_for_bit_as_by_fixed_defaults(stage, monkeypatch):
+    monkeypatch.setattr("llamagym_tui.engine.learning.measured_settings.SHORT", 100)  # the longest one is not
     names = ("ppo.gamma", "ppo.lam", "ppo.whole_episodes")
     stage.play("fixed")
     stage.config = replace(stage.config, measured=dict.fromkeys(names, ""))
