@@ -7,19 +7,12 @@ from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.look import styles_beside
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
 class SearchLine(Horizontal):
-    DEFAULT_CSS = """
-    SearchLine {
-        height: 1;
-        background: $surface;
-        & > .slash { width: 2; color: $accent; }
-        & > SentenceInput { width: 1fr; }
-        & > .status { width: auto; min-width: 12; padding: 0 1; color: $foreground 70%; text-align: right; }
-    }
-    """
+    DEFAULT_CSS = styles_beside(__file__)
 
     def __init__(self, view: ConversationView) -> None:
         super().__init__()

@@ -32,6 +32,7 @@ from llamagym_tui.screens.conversation.typesetting import (
     Typesetter,
     block,
 )
+from llamagym_tui.screens.widgets.look import styles_beside
 from llamagym_tui.state.transcript import Entry, Reply
 
 CURRENT = Style(bold=True, reverse=True)
@@ -52,28 +53,7 @@ class ConversationView(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]
-    DEFAULT_CSS = """
-    ConversationView {
-        overflow-x: hidden;
-        overflow-y: scroll;
-        scrollbar-size-vertical: 1;
-        & > .conversation--rule { color: $foreground 25%; }
-        & > .conversation--heading { color: $foreground 70%; }
-        & > .conversation--label { color: $foreground 45%; }
-        & > .conversation--system { color: $foreground 55%; }
-        & > .conversation--env { color: $foreground; }
-        & > .conversation--agent-label { color: $primary; text-style: bold; }
-        & > .conversation--agent { color: $primary; }
-        & > .conversation--action { color: $foreground; text-style: bold; }
-        & > .conversation--aside { color: $foreground 60%; }
-        & > .conversation--warning { color: $text-warning; }
-        & > .conversation--notice { color: $text-accent; text-style: italic; }
-        & > .conversation--won { color: $text-success; text-style: bold; }
-        & > .conversation--lost { color: $text-error; text-style: bold; }
-        & > .conversation--even { color: $foreground 80%; text-style: bold; }
-        & > .conversation--match { background: $warning 30%; text-style: underline; }
-    }
-    """
+    DEFAULT_CSS = styles_beside(__file__)
     COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
 
     @dataclass

@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import COLUMNS, Row
+from llamagym_tui.screens.widgets.look import styles_beside
 from llamagym_tui.screens.widgets.numbers import number
 
 FAULTY, OTHER_PROMPT = "✗", "≠"
@@ -68,22 +69,7 @@ class EpisodeLine(Visual):
 class EpisodeList(OptionList):
     """Posts `OptionHighlighted` when a person moves the cursor, not when `show` does."""
 
-    DEFAULT_CSS = """
-    EpisodeList, EpisodeList:focus {
-        height: 1fr;
-        border: none;
-        padding: 0;
-        background: $background;
-        background-tint: $background 0%;
-        overflow-y: scroll;
-        scrollbar-size-vertical: 1;
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
-        & > .option-list--option { padding: 0; }
-        & > .option-list--option-highlighted { background: $primary 25%; color: $foreground; text-style: bold; }
-        & > .option-list--option-disabled { color: $foreground 60%; }
-    }
-    """
+    DEFAULT_CSS = styles_beside(__file__)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "cursor_up", "Up", show=False, tooltip="The episode above.", id="episodes.up"),
         Binding("down", "cursor_down", "Down", show=False, tooltip="The episode below.", id="episodes.down"),

@@ -16,6 +16,8 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
 
+from llamagym_tui.screens.widgets.look import styles_beside
+
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
 KEPT = 2
@@ -44,16 +46,7 @@ class Key(NamedTuple):
 
 class KeyBar(Widget):
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    KeyBar {
-        dock: bottom;
-        height: 1;
-        padding: 0 1;
-        background: $footer-background;
-        text-wrap: nowrap;
-        text-overflow: ellipsis;
-    }
-    """
+    DEFAULT_CSS = styles_beside(__file__)
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())

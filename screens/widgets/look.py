@@ -1,9 +1,12 @@
-"""How the app looks: theme, colours of charts, exported pictures."""
+"""How the app looks: theme, style sheets of widgets, colours of charts, exported pictures."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from textual.theme import Theme
+
+from llamagym_tui.user_files import file_text
 
 ASIDE = "$foreground 60%"
 """Style of text that is less important."""
@@ -40,3 +43,8 @@ def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:
 def self_contained(svg: str) -> str:
     """A picture without links to other hosts: web fonts and credits are left out."""
     return re.sub(r"@font-face\s*\{[^}]*\}|<!--.*?-->", "", svg, flags=re.DOTALL)
+
+
+def styles_beside(module: str) -> str:
+    """The style sheet next to the module of a widget."""
+    return file_text(Path(module).with_suffix(".tcss"))

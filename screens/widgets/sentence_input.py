@@ -7,6 +7,7 @@ from textual.events import Paste
 from textual.widgets import Input
 
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.look import styles_beside
 
 
 class OneLineInput(Input):
@@ -25,11 +26,4 @@ class OneLineInput(Input):
 
 
 class SentenceInput(OneLineInput):
-    DEFAULT_CSS = """
-    SentenceInput, SentenceInput:focus {
-        height: 1;
-        border: none;
-        padding: 0;
-        background: $surface;
-    }
-    """
+    DEFAULT_CSS = styles_beside(__file__)

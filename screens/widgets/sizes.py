@@ -5,6 +5,8 @@ from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 from textual.widgets import Static
 
+from llamagym_tui.screens.widgets.look import styles_beside
+
 MIN_WIDTH = 60
 """Cells."""
 MIN_HEIGHT = 16
@@ -19,11 +21,7 @@ HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 class TooSmall(Static):
     """The message in place of a screen when the terminal is too small for it."""
 
-    DEFAULT_CSS = """
-    TooSmall { display: none; width: 1fr; height: 1fr; content-align: center middle; }
-    .-too-narrow > *, .-too-short > * { display: none; }
-    .-too-narrow > TooSmall, .-too-short > TooSmall { display: block; }
-    """
+    DEFAULT_CSS = styles_beside(__file__)
     SCOPED_CSS = False  # it hides what surrounds it
 
     def __init__(self) -> None:
