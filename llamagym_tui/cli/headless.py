@@ -206,13 +206,12 @@ def run_session(
         progress_on(terminal, **limits) as progress,  # type: ignore[arg-type]
     ):
         from llamagym_tui.trainer.event_builders import session_failed
-        from llamagym_tui.trainer.phases import Phase
         from llamagym_tui.trainer.session import Session
 
         session = Session(config, store, command_queue, sinks=[report.take, progress.take], evaluates_end=evaluates_end)
         with _stopped_by_signals(command_queue, progress):
             phase = session.run()
-    if phase is Phase.FAILED:
+    if phase == "failed":
         assert session.error is not None
         failed = session_failed(session.error, store.log_path)
         if json_output:

@@ -84,11 +84,10 @@ def _session(command_queue: queue.SimpleQueue[AnyCommand], send: Callable[[Event
             f"{PROTOCOL_VERSION}; install one version of llamagym-tui and start it again."
         )
     from llamagym_tui.run_store import RunStore
-    from llamagym_tui.trainer.phases import Phase
     from llamagym_tui.trainer.session import Session
 
     session = Session(first.config, RunStore.create(first.config), command_queue, sinks=[send])
-    return 0 if session.run() is Phase.STOPPED else 1
+    return 0 if session.run() == "stopped" else 1
 
 
 def _handle_signals(command_queue: queue.SimpleQueue[AnyCommand]) -> None:

@@ -1,45 +1,23 @@
-"""The lifecycle of a session: one enum, one table of transitions.
+"""The lifecycle of a session: one table of transitions between the phases of ``PhaseChanged``.
 
 A session is in one phase at a time and changes it through `entered`; what the table does not list is a fault of the
-session and raises. The values are the words of ``PhaseChanged``.
+session and raises.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from llamagym_tui.errors import LlamaGymError
+from llamagym_tui.protocol.events import Phase
 
-
-class Phase(StrEnum):
-    LOADING = "loading"
-    """Reading the model and making the environments."""
-    WARM_STARTING = "warm_starting"
-    """Training on demonstrations."""
-    ROLLING_OUT = "rolling_out"
-    """Stepping the environments."""
-    UPDATING = "updating"
-    """Changing the policy on a full batch."""
-    PAUSED = "paused"
-    """Waiting for a command."""
-    EVALUATING = "evaluating"
-    """Playing episodes that count in nothing."""
-    STOPPED = "stopped"
-    """Ended by a command or a limit."""
-    FAILED = "failed"
-    """Ended by an error."""
-
-
-_AFTER: Mapping[Phase, frozenset[Phase]] = {
-    Phase.LOADING: frozenset({Phase.ROLLING_OUT, Phase.STOPPED, Phase.FAILED}),
-    Phase.WARM_STARTING: frozenset({Phase.ROLLING_OUT, Phase.PAUSED, Phase.FAILED}),
-    Phase.ROLLING_OUT: frozenset(
-        {Phase.UPDATING, Phase.PAUSED, Phase.EVALUATING, Phase.WARM_STARTING, Phase.STOPPED, Phase.FAILED}
-    ),
-    Phase.UPDATING: frozenset({Phase.ROLLING_OUT, Phase.FAILED}),
-    Phase.PAUSED: frozenset({Phase.ROLLING_OUT, Phase.EVALUATING, Phase.WARM_STARTING, Phase.STOPPED, Phase.FAILED}),
-    Phase.EVALUATING: frozenset({Phase.ROLLING_OUT, Phase.PAUSED, Phase.FAILED}),
-    Phase.STOPPED: frozenset(),
-    Phase.FAILED: frozenset(),
+_AFTER: Mapping[Phase, set[Phase]] = {
+    "loading": {"rolling_out", "stopped", "failed"},
+    "warm_starting": {"rolling_out", "paused", "failed"},
+    "rolling_out": {"updating", "paused", "evaluating", "warm_starting", "stopped", "failed"},
+    "updating": {"rolling_out", "failed"},
+    "paused": {"rolling_out", "evaluating", "warm_starting", "stopped", "failed"},
+    "evaluating": {"rolling_out", "paused", "failed"},
+    "stopped": set(),  # by a command or a limit
+    "failed": set(),  # by an error
 }
 
 

@@ -29,7 +29,7 @@ from llamagym_tui.trainer.checkpoints import RETRY_S, Checkpoints
 from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
-from llamagym_tui.trainer.phases import Phase, entered, is_over
+from llamagym_tui.trainer.phases import entered, is_over
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 from llamagym_tui.trainer.run import Run
@@ -61,7 +61,7 @@ class Session:
             clock: seconds, monotonic.
             evaluates_end: evaluate the policy that it ends with, unless it is stopped before its limit.
         """
-        self.phase = Phase.LOADING
+        self.phase: events.Phase = "loading"
         self.error: Exception | None = None
         """What ended it, if it failed."""
         self.inbox = Inbox(command_queue)
@@ -81,7 +81,7 @@ class Session:
         self._exits = contextlib.ExitStack()
         self._exits.callback(store.close)
 
-    def run(self) -> Phase:
+    def run(self) -> events.Phase:
         """Load, play and train until something ends it; the phase in which it ended, stopped or failed."""
         try:
             run = self._load()
@@ -109,7 +109,7 @@ class Session:
         if not parts.policy.chat.keeps_history:
             self._emitter.warn(event_builders.HISTORY_WARNING)
         run.take_up(parts.start)
-        self._enter(Phase.ROLLING_OUT)
+        self._enter("rolling_out")
         return run
 
     def _keep_found(self, parts: Parts) -> None:
@@ -127,15 +127,15 @@ class Session:
 
     def _advance(self, run: Run) -> None:
         match self.phase:
-            case Phase.ROLLING_OUT:
+            case "rolling_out":
                 self._play(run)
-            case Phase.PAUSED:
+            case "paused":
                 self._probe_actions(run)
                 self._map_policy(run, at_once=True)
                 self.inbox.wait()
-            case Phase.STOPPED | Phase.FAILED:
+            case "stopped" | "failed":
                 pass
-            case Phase.LOADING | Phase.WARM_STARTING | Phase.UPDATING | Phase.EVALUATING:
+            case "loading" | "warm_starting" | "updating" | "evaluating":
                 raise AssertionError(f"between two steps a session is not {self.phase}")
             case _:
                 assert_never(self.phase)
@@ -178,11 +178,11 @@ class Session:
 
     def _update(self, run: Run) -> None:
         run.report_episodes()
-        self._enter(Phase.UPDATING)
+        self._enter("updating")
         run.update(should_stop=lambda: self._should_end_update(run))
         if run.given is not self._config:
             self._keep(run.given)  # with what its first batch has decided
-        self._enter(Phase.ROLLING_OUT)
+        self._enter("rolling_out")
         if self._is_followed and (probed := run.action_probes.probe_again()) is not None:
             self._emit(probed)
         run.react_to_update()
@@ -279,13 +279,13 @@ class Session:
 
     def _pause(self, run: Run) -> None:
         self._step_unit = None
-        if self.phase is Phase.ROLLING_OUT:
+        if self.phase == "rolling_out":
             run.report_episodes()
-            self._enter(Phase.PAUSED)
+            self._enter("paused")
 
     def _leave_pause(self) -> None:
-        if self.phase is Phase.PAUSED:
-            self._enter(Phase.ROLLING_OUT)
+        if self.phase == "paused":
+            self._enter("rolling_out")
 
     def _step(self, unit: Unit, run: Run) -> None:
         if unit == "update" and run.rollout.mode != "train":
@@ -293,8 +293,8 @@ class Session:
             return
         self._step_unit = unit
         detail = f"one {unit}, then a pause"
-        if self.phase is Phase.PAUSED:
-            self._enter(Phase.ROLLING_OUT, detail)
+        if self.phase == "paused":
+            self._enter("rolling_out", detail)
         else:
             self._emit(events.PhaseChanged(phase="rolling_out", detail=detail))
 
@@ -350,7 +350,7 @@ class Session:
         text, version = prompt or (run.rollout.system_prompt, run.rollout.prompt_version)
         emit, of, before = self._emitter.throttled(), f"of {counted(command.episodes, 'episode')}", self.phase
         until = math.inf if limit_s is None else self._clock() + PATIENCE * limit_s
-        self._enter(Phase.EVALUATING, f"0 {of}")
+        self._enter("evaluating", f"0 {of}")
         result, played, why = None, 0, ""
         try:
             found = self._builders.evaluate(
@@ -404,7 +404,7 @@ class Session:
             return
         run.report_episodes()
         before = self.phase
-        self._enter(Phase.WARM_STARTING, "loading TRL, which takes some seconds")
+        self._enter("warm_starting", "loading TRL, which takes some seconds")
         try:
             run.keep_before_warm_start()
             warm_start.train(self._builders, run, data, self._emitter, should_stop=self._is_warm_start_cancelled)
@@ -435,7 +435,7 @@ class Session:
             self._evaluate(
                 commands.Evaluate(episodes=self._config.final_episodes, greedy=False), run, self._config.final_s
             )
-        self._enter(Phase.STOPPED)
+        self._enter("stopped")
         self._emit(finished)
 
     def _finished(self, run: Run) -> events.RunFinished:
@@ -471,7 +471,7 @@ class Session:
                 except Exception:  # a device that is lost answers no more
                     log.exception("not all was saved")
         if not is_over(self.phase):
-            self._enter(Phase.FAILED)
+            self._enter("failed")
         self._emit(event_builders.session_failed(error, self._store.log_path))
 
     def _close(self) -> None:
@@ -480,8 +480,8 @@ class Session:
         except Exception:
             log.exception("not closed cleanly")
 
-    def _enter(self, phase: Phase, detail: str = "") -> None:
+    def _enter(self, phase: events.Phase, detail: str = "") -> None:
         self.phase = entered(self.phase, phase)
         if self.active_run is not None:
-            self.active_run.stopwatch.run(phase in (Phase.WARM_STARTING, Phase.ROLLING_OUT, Phase.UPDATING))
-        self._emit(events.PhaseChanged(phase=phase.value, detail=detail))
+            self.active_run.stopwatch.run(phase in ("warm_starting", "rolling_out", "updating"))
+        self._emit(events.PhaseChanged(phase=phase, detail=detail))

@@ -32,7 +32,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.session import Session
 
 pytest.importorskip("torch")
@@ -93,7 +92,7 @@ def play(
     }.items():
         object.__setattr__(builders, name, value)
     session = Session(config, RunStore.create(config), command_queue, sinks=[seen.append], builders=builders)
-    assert session.run() is Phase.STOPPED, session.error
+    assert session.run() == "stopped", session.error
     builders.weights.append(digest(session.active_run.policy))  # type: ignore[union-attr]
     return builders, seen
 

@@ -38,7 +38,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.run_store import RunStore, read_config, read_events
 from llamagym_tui.setup.branch import begun, kept_updates
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.env_slot import EnvSlot
 from llamagym_tui.trainer.session import Session
 from tests.fake_parts import Loaded
@@ -169,7 +168,7 @@ class Stage:
         builders = Played(config, make_policy=self.make_policy, commands=commands)
         session = Session(config, RunStore.create(config), commands, sinks=[sink], builders=builders)
         try:
-            assert session.run() is Phase.STOPPED, session.error
+            assert session.run() == "stopped", session.error
         except Killed:
             assert killed_at is not None
         return events, session

@@ -6,14 +6,10 @@ from typing import get_args
 
 import pytest
 
-from llamagym_tui.protocol import events
-from llamagym_tui.trainer.phases import IllegalTransition, Phase, entered, is_over
+from llamagym_tui.protocol.events import Phase
+from llamagym_tui.trainer.phases import IllegalTransition, entered, is_over
 
-ENDS = [Phase.STOPPED, Phase.FAILED]
-
-
-def test_the_phases_are_the_words_of_the_protocol() -> None:
-    assert {str(phase) for phase in Phase} == set(get_args(events.Phase))
+ENDS = ["stopped", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -24,21 +20,21 @@ def test_the_phases_are_the_words_of_the_protocol() -> None:
         ["loading", "stopped"],
     ],
 )
-def test_an_ordinary_life_is_allowed(path: list[str]) -> None:
-    phase = Phase.LOADING
+def test_an_ordinary_life_is_allowed(path: list[Phase]) -> None:
+    phase: Phase = "loading"
     for following in path[1:]:
-        phase = entered(phase, Phase(following))
+        phase = entered(phase, following)
     assert phase == path[-1]
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in ENDS])
+@pytest.mark.parametrize("phase", [phase for phase in get_args(Phase) if phase not in ENDS])
 def test_everything_that_lives_can_fail(phase: Phase) -> None:
-    assert entered(phase, Phase.FAILED) is Phase.FAILED
+    assert entered(phase, "failed") == "failed"
     assert not is_over(phase)
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("then", list(Phase))
+@pytest.mark.parametrize("then", get_args(Phase))
 def test_nothing_follows_an_end(end: Phase, then: Phase) -> None:
     assert is_over(end)
     with pytest.raises(IllegalTransition):
@@ -57,6 +53,6 @@ def test_nothing_follows_an_end(end: Phase, then: Phase) -> None:
         ("rolling_out", "loading"),
     ],
 )
-def test_a_jump_raises_and_names_both_phases(now: str, then: str) -> None:
+def test_a_jump_raises_and_names_both_phases(now: Phase, then: Phase) -> None:
     with pytest.raises(IllegalTransition, match=f"from {now} to {then}"):
-        entered(Phase(now), Phase(then))
+        entered(now, then)

@@ -35,7 +35,6 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
     WarningRaised,
 )
-from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.run import MOST_ROLL_BACKS
 from tests.fake_parts import EPISODES_A_BATCH, PPO, Stage
@@ -70,7 +69,7 @@ def test_it_is_looked_at_what_the_model_distinguishes_in_the_first_batch_of_a_ru
 
     monkeypatch.setattr(PPO, "distinguished", distinguished)
     stage = Stage(tmp_path, episodes=24)
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert looked == [0]
     (found,) = stage.of(ObservationsDistinguished)
     assert (found.observations, found.distinguished, found.are_few) == (212, 37, True)
@@ -155,7 +154,7 @@ def test_a_change_that_may_not_be_is_refused_whole_in_a_sentence(
 ) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.script = {2: [ChangeSettings(changes=changes)]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert named in warnings(stage)[0]
     assert stage.of(SettingsChanged) == []
     assert (stage.ppo.config, stage.rollout.restarts) == (stage.config.ppo, 0)
@@ -168,7 +167,7 @@ def test_environments_that_cannot_be_made_are_refused_and_nothing_else_was_chang
     stage = Stage(tmp_path, episodes=24)
     stage.also_before_step = lambda rollout: setattr(rollout, "resize", refuse)
     stage.script = {2: [ChangeSettings(changes={"n_envs": 7, "ppo.clip_range": 0.1, "generation.temperature": 0.5})]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert warnings(stage) == ["Nothing was changed: Coin-v0 cannot be made."]
     assert (stage.of(SettingsChanged), stage.rollout.restarts, stage.ppo.config) == ([], 0, stage.config.ppo)
     assert stage.policy.generation == stage.config.generation
@@ -186,7 +185,7 @@ def test_an_error_that_comes_when_something_was_changed_is_no_refusal(
     stage = Stage(tmp_path, episodes=80)
     stage.also_before_step = lambda rollout: setattr(rollout, "restart", fail)
     stage.script = {STEPS_A_BATCH * 5 + 2: [command]}
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert stage.session.error is late
     assert warnings(stage) == []
 
@@ -286,7 +285,7 @@ def test_a_checkpoint_after_which_something_was_wrong_is_not_kept_as_good(tmp_pa
 
 def test_a_good_checkpoint_that_cannot_be_kept_is_warned_of(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=16, faults={"keep_good": RunStoreError("No space left on device.")})
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert warnings(stage)[0] == "No space left on device. The last good one is older; the run goes on."
 
 
@@ -307,7 +306,7 @@ def test_a_person_rolls_back_to_the_last_good_checkpoint(tmp_path: Path) -> None
 def test_a_roll_back_without_a_good_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=8)
     stage.script = {2: [RollBack()]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert warnings(stage) == ["There is no good checkpoint."]
     assert stage.rollout.restarts == 0
 
@@ -412,7 +411,7 @@ def test_a_stop_ends_an_update_after_the_minibatch_under_way_and_a_pause_waits_f
                 stage.command_queue.put(Resume())
 
     stage.also_before_step = lambda rollout: setattr(stage.ppo, "before_minibatch", ask)
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     (finished,) = stage.of(UpdateFinished)
     assert finished.stats.epochs == passes  # the stop comes in the second minibatch of four
     assert stage.phases()[2:5] == ["updating", "rolling_out", ends_in]

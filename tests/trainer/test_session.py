@@ -44,7 +44,6 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer import event_builders, session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
-from llamagym_tui.trainer.phases import Phase
 from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, Stats
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
@@ -52,7 +51,7 @@ FULL = RunStoreError("No checkpoint was written: No space left on device.")
 
 def test_a_run_loads_trains_and_ends_at_its_limit(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=20)
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.phases() == [
         "loading", "rolling_out", "updating", "rolling_out", "updating", "rolling_out", "stopped",
     ]  # fmt: skip
@@ -204,14 +203,14 @@ def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:
 def test_pausing_twice_and_resuming_twice_is_harmless(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6)
     stage.script = {2: [Resume(), Pause(), Pause(), Resume(), Resume()]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.phases() == ["loading", "rolling_out", "paused", "rolling_out", "stopped"]
 
 
 def test_a_run_can_be_stopped_while_paused(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {2: [Pause(), Stop()]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.phases()[-2:] == ["paused", "stopped"]
 
 
@@ -274,14 +273,14 @@ def test_an_evaluation_that_was_quick_has_reported_its_end(tmp_path: Path) -> No
 def test_a_stop_ends_an_evaluation_without_a_result(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.script = {2: [Evaluate(episodes=10**9), Pause(), Stop()]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.of(EvaluationFinished) == []
 
 
 def test_an_evaluation_that_fails_gives_a_reason_and_the_run_goes_on(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6, faults={"evaluate": EnvError("Coin-v0 cannot be made.")})
     stage.script = {2: [Evaluate(episodes=10)]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     (cancelled,) = stage.of(EvaluationCancelled)
     assert cancelled.why == "No evaluation: Coin-v0 cannot be made."
     assert stage.phases()[-3:] == ["evaluating", "rolling_out", "stopped"]
@@ -331,7 +330,7 @@ def test_a_run_at_its_limit_ends_with_an_evaluation_after_its_checkpoint(
     tmp_path: Path, final_episodes: int, evaluated: int | None
 ) -> None:
     stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_episodes=final_episodes)
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert [found.episodes for found in stage.of(EvaluationFinished)] == [evaluated] * (evaluated is not None)
     ends = [type(event) for event in stage.events if not isinstance(event, PhaseChanged)]
     assert ends[-1] is RunFinished
@@ -342,7 +341,7 @@ def test_a_run_at_its_limit_ends_with_an_evaluation_after_its_checkpoint(
 
 def test_an_evaluation_at_the_end_that_takes_too_long_has_no_result(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6, evaluates_end=True, final_s=0.5)  # the fake's episodes take 0.125 s each
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.of(EvaluationFinished) == []
     (cancelled,) = stage.of(EvaluationCancelled)
     assert (cancelled.played, "llamagym-tui eval" in cancelled.why) == (12, True)  # 3 · 0.5 s
@@ -351,7 +350,7 @@ def test_an_evaluation_at_the_end_that_takes_too_long_has_no_result(tmp_path: Pa
 def test_a_run_that_is_stopped_waits_for_no_evaluation(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6, evaluates_end=True)
     stage.script = {2: [Stop()]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert "evaluated" not in stage.builders.made
 
 
@@ -374,7 +373,7 @@ def test_what_was_just_saved_is_not_saved_again(tmp_path: Path) -> None:
 def test_a_run_stopped_before_its_first_step_leaves_no_checkpoint(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.command_queue.put(Stop())
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.builders.saved == []
 
 
@@ -405,7 +404,7 @@ def test_a_disk_that_is_full_does_not_end_a_run(tmp_path: Path) -> None:
 def test_a_full_disk_is_warned_of_once_tried_soon_again_and_its_end_is_reported(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=80, faults={"save": FULL})  # ten updates, 1.5 s each
     stage.also_before_step = lambda rollout: stage.builders.faults.clear() if stage.ppo.updates == 8 else None
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     full, again = [event.message for event in stage.of(WarningRaised)]
     assert "No space left on device. The run goes on, and soon tries again." in full
     assert again == "A checkpoint could be written again."
@@ -430,7 +429,7 @@ def test_the_last_checkpoint_waits_for_space_which_is_shown(tmp_path: Path, at_o
         wait(timeout_s)
 
     stage.session.inbox.wait = waited  # type: ignore[method-assign]
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert len(waits) == 3
     assert waits[0].startswith("Waiting for space for the last checkpoint")
     assert "stop again to end without it" in stage.of(WarningRaised)[1].message
@@ -443,7 +442,7 @@ def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_at
     stage = Stage(tmp_path, episodes=8, faults={"save": FULL})
     stage.session.inbox.wait = lambda timeout_s=None: waits.append(timeout_s)  # type: ignore[method-assign]
     waits: list[float | None] = []
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert len(waits) == session.ATTEMPTS - 1
     message = stage.of(SessionFailed)[0].message
     assert message.endswith("No space left on device. What was learnt since the checkpoint before it is lost.")
@@ -452,7 +451,7 @@ def test_a_last_checkpoint_that_cannot_be_written_fails_the_run_after_so_many_at
 def test_a_second_stop_ends_the_wait_for_space(tmp_path: Path) -> None:
     stage = Stage(tmp_path, faults={"save": FULL})
     stage.script = {2: [Stop(), Pause(), Stop()]}
-    assert stage.session.run() is Phase.FAILED  # and at once, or this test would take ten minutes
+    assert stage.session.run() == "failed"  # and at once, or this test would take ten minutes
     assert "is lost" in stage.of(SessionFailed)[0].message
 
 
@@ -509,7 +508,7 @@ def test_states_are_drawn_as_long_as_somebody_wants_to_see_them(tmp_path: Path) 
 )
 def test_a_known_error_is_reported_in_its_own_sentence(tmp_path: Path, where: str, error: Exception) -> None:
     stage = Stage(tmp_path, faults={where: error})
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert stage.events[-1].message == str(error)
     assert stage.phases() == ["loading", "failed"]
     assert stage.session.error is error
@@ -534,7 +533,7 @@ def test_an_environment_that_breaks_amid_a_run_ends_it_with_the_folder_closed(tm
             raise EnvError("Coin-v0 refused action 3.")
 
     stage.also_before_step = breaks
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert stage.rollout.is_closed
     assert list(run_store.read_events(tmp_path))[-1] == stage.events[-1]
     run_store.RunStore.create(msgspec.structs.replace(stage.config, resume=True)).close()  # nobody holds it
@@ -552,7 +551,7 @@ def test_a_failure_of_any_kind_saves_what_was_learnt_unless_it_is_not_finite(
             raise RecursionError("deep")
 
     stage.also_before_step = breaks
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert [counters["episodes"] for counters in stage.builders.saved] == saved
     assert stage.of(EpisodesCounted)[-1].episodes == 10, "what was played is counted"
     assert "RecursionError: deep" in stage.events[-1].message
@@ -581,7 +580,7 @@ def test_a_failure_is_reported_and_what_was_learnt_saved_though_another_one_foll
             raise RecursionError("deep")
 
     stage.also_before_step = breaks
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert stage.builders.saved[-1]["episodes"] == 10
     assert "RecursionError: deep" in stage.events[-1].message
 
@@ -589,7 +588,7 @@ def test_a_failure_is_reported_and_what_was_learnt_saved_though_another_one_foll
 def test_a_second_start_is_only_warned_of(tmp_path: Path) -> None:
     stage = Stage(tmp_path, episodes=6)
     stage.script = {2: [StartRun(protocol=1, config=stage.config)]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert "begun already" in stage.of(WarningRaised)[0].message
 
 

@@ -41,7 +41,6 @@ from llamagym_tui.protocol.events import (
 )
 from llamagym_tui.state.reduce import reduce, warm_start_text
 from llamagym_tui.state.run import initial_state
-from llamagym_tui.trainer.phases import Phase
 from llamagym_tui.trainer.probes.policy_map import PolicyMapper
 from llamagym_tui.trainer.warm_start import EVALUATION_S
 from tests.fake_parts import CoinAgent, Stage
@@ -78,7 +77,7 @@ def file(tmp_path: Path) -> str:
 
 def test_a_run_may_begin_with_a_warm_start(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=file, episodes=4)
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     assert stage.phases()[:4] == ["loading", "rolling_out", "warm_starting", "rolling_out"]
     (finished,) = stage.of(WarmStartFinished)
     assert (finished.path, finished.demonstrations, finished.episodes, finished.cancelled) == (file, 3, 0, False)
@@ -130,7 +129,7 @@ def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path,
     stage = Stage(tmp_path / "run", episodes=4)
     stage.script = {1: [WarmStart(sft_data=file, episodes=8)]}
     stage.builders.made["before_sft_step"] = lambda step: stage.command_queue.put(command) if step == 1 else None
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     (finished,) = stage.of(WarmStartFinished)
     assert (finished.cancelled, finished.steps, finished.undo_update) == (True, 2, 0)
     assert stage.of(WarmStartEvaluated) == []
@@ -238,7 +237,7 @@ def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(tmp_path:
     demo_files.append(Path(file), call(3, rewards=[0.5]))
     stage = Stage(tmp_path / "run", episodes=4)
     stage.script = {1: [WarmStart(sft_data=file)]}
-    assert stage.session.run() is Phase.STOPPED
+    assert stage.session.run() == "stopped"
     (warning,) = stage.of(WarningRaised)
     assert warning.message.startswith(f"No warm start: {file}, line 4: The return is given as 1, but the rewards add")
     assert stage.of(WarmStartFinished) == []
@@ -246,7 +245,7 @@ def test_a_faulty_file_requested_during_a_run_is_refused_with_its_line(tmp_path:
 
 def test_a_run_that_is_to_begin_with_a_faulty_file_does_not_begin(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "run", sft_warm_start=True, sft_data=str(tmp_path / "none.jsonl"), episodes=4)
-    assert stage.session.run() is Phase.FAILED
+    assert stage.session.run() == "failed"
     assert stage.of(SessionFailed)[0].message.startswith("There is no file of demonstrations")
     assert stage.steps == 0
 
