@@ -35,20 +35,11 @@ from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
 from llamagym_tui.state.transcript import Fact, Reply
-from llamagym_tui.user_files import replace_file
+from llamagym_tui.user_files import file_text, replace_file
 
 WIDTH, HEIGHT, LEFT, TOP = 860, 300, 64, 24
 """Of the inside of the chart, and its margins."""
-HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>
-:root { color-scheme: light dark } body { font: 15px/1.5 system-ui; max-width: 960px; margin: 2em auto; padding: 0 1em }
-h2 { margin-top: 2.5em } pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 3px solid #7a9ccf }
-pre { padding-left: .8em } table { border-collapse: collapse; margin-right: 1.5em }
-td, th { padding: .1em .5em; text-align: left; overflow-wrap: anywhere } svg { width: 100% } b { color: #4a86d8 }
-svg text { font-size: 12px; fill: currentColor } polyline { fill: none; stroke: currentColor } .axis { opacity: .15 }
-.curve { stroke: #3f82dd; stroke-width: 2 } .band { fill: #3f82dd; opacity: .2 }
-.level { stroke: #c98a1b; stroke-dasharray: 6 4 } .mark { stroke: #9b6fdc; stroke-dasharray: 2 3 }
-</style>"""
+HEAD = file_text(Path(__file__).with_name("report.html"))
 
 
 class Story(NamedTuple):

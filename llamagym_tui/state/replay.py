@@ -185,19 +185,6 @@ class Player:
             self._go_to(frame)
         self._play_until(at_s)
 
-    def step(self) -> None:
-        """Pause after the next event.
-
-        Raises:
-            RunStoreError: the events cannot be read any more.
-        """
-        self.playing = self._opening = False
-        while self._behind:
-            self._play_until(self.at_s)
-        if (coming := self._coming()) is not None:
-            self._take(coming)
-            self.at_s = self._here.moment.at_s
-
     def change_speed(self, steps: int) -> None:
         index = SPEEDS.index(self.speed) + steps
         self.speed = SPEEDS[min(max(index, 0), len(SPEEDS) - 1)]

@@ -457,7 +457,7 @@ class Session:
                     left *= not isinstance(command, commands.Stop)
                 if not left:
                     raise RunStoreError(f"{error} What was learnt since the checkpoint before it is lost.") from error
-                self._emit(events.PhaseChanged(phase=self.phase.value, detail=waited))
+                self._emit(events.PhaseChanged(phase=self.phase, detail=waited))
                 self.inbox.wait(RETRY_S)
         raise AssertionError("the last attempt returns or raises")
 

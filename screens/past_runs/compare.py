@@ -43,11 +43,6 @@ class CompareScreen(Screen[None]):
         self._rows = (first, second)
 
     @property
-    def drawn(self) -> bool:
-        """Whether the curves are there, at the size that the chart has now."""
-        return self.query_one(Plot).is_drawn(self._rows)
-
-    @property
     def _summaries(self) -> tuple[RunSummary, RunSummary]:
         first, second = (row.summary or RunSummary() for row in self._rows)
         return first, second

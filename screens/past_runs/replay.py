@@ -27,10 +27,8 @@ from llamagym_tui.state.run import RunState
 TICK_S = 1 / 12
 """Seconds between two looks at what is due."""
 JUMP_S = 5.0
-"""Seconds of a small jump."""
-JUMP_SHARE = 0.1
-"""Share of the recording of a large one."""
-FIRST = ("play", "jump", "leap", "to", "speed", "step")
+"""Seconds of a jump."""
+FIRST = ("play", "jump", "to", "speed")
 """Actions that move time, in the order of their keys in the row, before all others."""
 LAST = ("app.quit", "app.help", "app.leave_replay")
 """Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
@@ -52,16 +50,13 @@ class ReplayScreen(PlaygroundScreen):
     """Help leaves out what only a trainer could do."""
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("space", "play", "Play/pause", "Play or pause.", shown="space"),
-        _key("right", "jump(1)", "Jump", "Five seconds; with shift, a tenth of it all; home and end.", shown="← →"),
+        _key("right", "jump(1)", "Jump", "Five seconds; home and end.", shown="← →"),
         _key("left", "jump(-1)", "Jump back", "Five seconds back."),
-        _key("shift+right", "leap(1)", "A tenth on", "A tenth of the recording on."),
-        _key("shift+left", "leap(-1)", "A tenth back", "A tenth of the recording back."),
         _key("home", "to(0)", "Beginning", "To the beginning of the recording."),
         _key("end", "to(1)", "End", "To the end of the recording."),
         _key("plus", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
         _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
         _key("minus", "speed(-1)", "Slower", "Half as fast."),
-        _key("full_stop", "step", "Event", "Pause after the next event.", shown="."),
         extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
         Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
         Binding("escape", "app.leave_replay", "Back", id="replay.leave", tooltip="Leave the replay."),
@@ -126,17 +121,11 @@ class ReplayScreen(PlaygroundScreen):
     def action_jump(self, steps: int) -> None:
         self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_S))
 
-    def action_leap(self, steps: int) -> None:
-        self._do(lambda: self.player.jump(self.player.at_s + steps * JUMP_SHARE * self.player.recording.duration_s))
-
     def action_to(self, share: int) -> None:
         self._do(lambda: self.player.jump(share * self.player.recording.duration_s))
 
     def action_speed(self, steps: int) -> None:
         self._do(lambda: self.player.change_speed(steps))
-
-    def action_step(self) -> None:
-        self._do(self.player.step)
 
     @on(TimeSlider.Sought)
     def go_to(self, message: TimeSlider.Sought) -> None:

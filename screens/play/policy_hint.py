@@ -1,4 +1,4 @@
-"""What the policy would do where a person plays: the request to the trainer, its answer, and how often the two agree.
+"""What the policy would do where a person plays: the request to the trainer, and its answer.
 
 Knows neither the screen nor the trainer process. A turn is requested once under the same policy, so an open table
 costs nothing; an answer to an earlier turn is ignored.
@@ -23,10 +23,6 @@ class PolicyHint:
         self._place: object = None
         self._first_ticket = 0
         """Of the first request for the present turn."""
-        self.agreed = 0
-        """Turns in which the person took the policy's most probable action."""
-        self.compared = 0
-        """Turns in which the policy's probabilities were shown."""
 
     def question(self, game: HumanGame, state: RunState) -> WeighActions | None:
         """The request for this turn; None: nobody can answer, or it was sent already.
@@ -58,12 +54,6 @@ class PolicyHint:
         if not state.live:
             return "there is no trainer"
         return "the model is still loading" if state.run is None else "requested; the trainer answers between two steps"
-
-    def compare(self, name: str, answer: ConversationWeighed | None) -> None:
-        """Compare the name of a person's action with the policy's answer, if there was one."""
-        if answer is not None and answer.shares:
-            self.compared += 1
-            self.agreed += name == answer.names[answer.shares.index(max(answer.shares))]
 
 
 def probabilities_text(weighed: ConversationWeighed) -> str:

@@ -82,7 +82,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         """Take in another state of the run: it may hold the policy's answer."""
         self._state = state
         self._show_hint()
-        self.update_text("score", score_text(self._game, self._policy_hint, state))
+        self.update_text("score", score_text(self._game, state))
 
     @work(exclusive=True, group="table")
     async def _open(self) -> None:
@@ -118,11 +118,9 @@ class HumanTableScreen(ChoosingScreen[None]):
         if not self._opened or index >= len(self.choices):
             return
         sentence, choice = self.query_one(SentenceInput), self.choices[index]
-        answer = self._policy_hint.answer(self._game, self._state) if self._hints else None
         with self._showing_faults():
             if self._game.act(choice.action, sentence.value):
                 self.action_save()
-            self._policy_hint.compare(choice.name, answer)
             sentence.value = ""
 
     def action_match(self) -> None:
@@ -191,7 +189,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         self.update_text("choices", choices)
         self.show_sentence()
         self._show_hint()
-        self.update_text("score", score_text(game, self._policy_hint, self._state))
+        self.update_text("score", score_text(game, self._state))
         saved = self.query_one("#saved", Static)
         saved.update(saved_text(game, self._fault))
         saved.set_class(bool(game.writer.saved.fault or self._fault), "-fault")

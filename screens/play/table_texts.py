@@ -6,7 +6,6 @@ from llamagym_tui.demos.human_game import MATCH, HumanGame, Match
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.play.choosing import ASIDE, KEY, choices_row, how_to_choose
-from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.comparison import difference_text
@@ -52,14 +51,12 @@ def hint_text(game: HumanGame, policy: str) -> Content:
     return Content.styled(text, "$text-accent italic")
 
 
-def score_text(game: HumanGame, hint: PolicyHint, state: RunState) -> Content:
-    """This return, the mean so far, and how often the person took the policy's most probable action."""
+def score_text(game: HumanGame, state: RunState) -> Content:
+    """This return, the mean so far, and how a match stands."""
     text = f"return now {number(game.score)}"
     if (mean := mean_return(game.returns)) is not None:
         played, total = counted(mean.episodes, "episode"), number(sum(game.returns))
         text += f" · {played}, sum {total}, mean {number(mean.mean, 3)}"
-    if hint.compared:
-        text += f" · agreed with the policy {hint.agreed} of {hint.compared}"
     return Content(f"{text}\n{match_text(game.match, state)}" if game.match is not None else text)
 
 

@@ -27,10 +27,6 @@ class ReturnChart(Vertical):
         yield Plot("The curve begins with the first episodes.")
         yield Static(id="chart-legend", markup=False)
 
-    def is_drawn(self, state: RunState) -> bool:
-        """Whether the chart of a state is drawn, for the present size."""
-        return self.query_one(Plot).is_drawn((state.returns, state.marks))
-
     def show(self, state: RunState) -> None:
         """Draw another state, soon."""
         for plot in self.query(Plot):  # none in an app that is closing

@@ -28,6 +28,7 @@ Links = Literal["kept", "text files", "missing"]
 USE = """
 from importlib.resources import files
 import llamagym_tui.agents.blackjack
+import llamagym_tui.cli.report
 import llamagym_tui.screens.playground.playground
 import llamagym_tui.sft_data
 assert "{" in (files("llamagym_tui.screens.playground") / "playground.tcss").read_text("utf-8")

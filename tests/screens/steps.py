@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from textual._context import visible_screen_stack
 from textual.app import App
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets._toast import Toast
 
+from llamagym_tui.screens.widgets.plot import Plot
+from llamagym_tui.state.run import RunState
 from tests.fakes import FakeClient
 
 PATIENCE_S = 60.0
@@ -51,6 +54,11 @@ def notices(app: App[None]) -> list[str]:
 async def sees(pilot: Pilot[None], text: str) -> None:
     """Wait until a text is on the screen."""
     await until(pilot, lambda: text in shown(pilot), text)
+
+
+def is_drawn(screen: Screen[object], state: RunState | None = None) -> bool:
+    """Whether the chart of a screen, of a run's state if one is given, is drawn for its present size."""
+    return any(plot.is_drawn((state.returns, state.marks) if state else plot._of) for plot in screen.query(Plot))
 
 
 @asynccontextmanager

@@ -124,14 +124,6 @@ def test_the_end_pauses_and_playing_then_begins_again(tmp_path: Path):
     assert (playing.playing, playing.at_s, playing.state.warning) == (True, 0.0, "0")
 
 
-def test_a_step_takes_one_event_and_pauses(tmp_path: Path):
-    playing, _ = player(record(tmp_path, warnings(3)))
-    for expected in ("0", "1", "2", "2"):
-        playing.step()
-        assert (playing.state.warning, playing.playing) == (expected, False)
-    assert playing.at_s == 2.0
-
-
 def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "KEYFRAME_EVERY", 7)
     monkeypatch.setattr(grouped_episodes, "FEWEST", 1000)  # their order is kept
@@ -146,7 +138,7 @@ def test_every_jump_shows_what_playing_up_to_there_would_have_shown(tmp_path: Pa
         assert playing.state == expected, target
 
 
-def test_a_long_jump_is_played_in_pieces_and_a_step_skips_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_long_jump_is_played_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(replay, "PLAYED_EVENTS", 10)
     playing, _ = player(record(tmp_path, warnings(40)))
     playing.toggle()
@@ -157,8 +149,6 @@ def test_a_long_jump_is_played_in_pieces_and_a_step_skips_none(tmp_path: Path, m
         assert (playing.state.warning, playing.at_s, playing.playing) == (expected, 25.0, False)
     playing.jump(38.0)
     assert playing.state.warning == "35"
-    playing.step()
-    assert (playing.state.warning, playing.at_s) == ("39", 39.0)
 
 
 def test_keyframes_stay_few_and_evenly_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

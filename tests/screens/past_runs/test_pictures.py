@@ -18,11 +18,10 @@ from llamagym_tui.screens.past_runs.agent_list import ModelList
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
-from llamagym_tui.screens.playground.return_chart import ReturnChart
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.pictures import AT_BOTH_SIZES
-from tests.screens.steps import sees, until
+from tests.screens.steps import is_drawn, sees, until
 
 END = RunFinished(episodes=20_480, env_steps=0, updates=40, elapsed_s=0.0, mean_return=-0.06, return_stderr=0.0)
 NOON = 1_767_355_200
@@ -86,7 +85,7 @@ def test_two_runs_compared(snap_compare: Any, size: tuple[int, int]):
         await pilot.press("l")
         await listed(pilot)
         await pilot.press("down", "space", "down", "c")
-        await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and pilot.app.screen.drawn)
+        await until(pilot, lambda: isinstance(pilot.app.screen, CompareScreen) and is_drawn(pilot.app.screen))
 
     assert snap_compare(at_home(), terminal_size=size, run_before=settled)
 
@@ -102,7 +101,7 @@ def test_replay(snap_compare: Any, size: tuple[int, int]):
         state = screen.player.state
         await until(pilot, lambda: pilot.app.run_state is state)
         if size[0] >= 120:
-            await until(pilot, lambda: screen.query_one(ReturnChart).is_drawn(state))
+            await until(pilot, lambda: is_drawn(screen, state))
 
     app = LlamaGymApp(replay=Path("data/runs/20260102-120000-blackjack"))
     assert snap_compare(app, terminal_size=size, run_before=settled)

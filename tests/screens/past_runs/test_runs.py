@@ -28,7 +28,7 @@ from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import notices, sees, shown, stands_still, until
+from tests.screens.steps import is_drawn, notices, sees, shown, stands_still, until
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
@@ -151,7 +151,7 @@ async def test_two_marked_runs_are_compared():
         await pilot.press("c")
         assert isinstance(app.screen, RunsScreen)
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         await sees(pilot, "Settings that differ:")
         screen = " ".join(shown(pilot).split())
         assert "ppo.lr 0.0005 0.001" in screen
@@ -215,7 +215,7 @@ async def test_an_evaluation_is_told_with_its_confidence_interval():
         await runs_screen(pilot)
         await sees(pilot, "evaluated −0.063 ± 0.059")
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         assert "evaluated ±95% −0.063 ± 0.059 not" in " ".join(shown(pilot).split())
 
 
@@ -227,7 +227,7 @@ async def test_two_runs_are_compared_in_the_terminals_own_colours(theme: str):
         app.theme = theme
         await runs_screen(pilot)
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         await sees(pilot, "Settings that differ:")
 
 
@@ -239,7 +239,7 @@ async def test_a_comparison_says_where_it_goes_on_below(size: tuple[int, int], m
     async with app.run_test(size=SIZE) as pilot:
         await runs_screen(pilot)
         await pilot.press("space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         await pilot.resize_terminal(*size)
         await until(pilot, lambda: ("↓ More below" in shown(pilot)) is more)
         facts = app.screen.query_one("#compare-facts")
@@ -257,7 +257,7 @@ async def test_question_mark_explains_the_keys_of_runs_and_of_a_comparison():
         await pilot.press("question_mark")
         await sees(pilot, "Mark a run, to compare two.")
         await pilot.press("escape", "space", "down", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         await pilot.press("question_mark")
         await sees(pilot, "Back to the runs.")
 
@@ -383,7 +383,7 @@ async def test_names_of_files_and_models_are_literal():
         await sees(pilot, "a[$a]␛[2J")
         await stands_still(pilot)
         await pilot.press("space", "down", "space", "c")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.drawn)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and is_drawn(app.screen))
         assert harmful(shown(pilot)) == []
 
 

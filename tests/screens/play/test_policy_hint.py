@@ -78,11 +78,3 @@ def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
     assert hint.text(game, running) == "requested; the trainer answers between two steps"
     finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
     assert hint.text(game, reduce(running, finished)) == "there is no trainer"
-
-
-def test_choices_are_compared_with_the_most_probable_action():
-    hint = PolicyHint()
-    hint.compare("left", weighed(left=0.9, right=0.1))
-    hint.compare("right", weighed(left=0.9, right=0.1))
-    hint.compare("right", None)
-    assert (hint.agreed, hint.compared) == (1, 2)

@@ -6,11 +6,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from llamagym_tui.screens.playground.return_chart import ReturnChart
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import at_sizes
-from tests.screens.steps import sees, until
+from tests.screens.steps import is_drawn, sees, until
 
 
 @at_sizes((60, 20), (80, 24), (160, 45))
@@ -20,7 +19,7 @@ def test_playground(snap_compare: Any, make_app: MakeApp, size: tuple[int, int])
         await sees(pilot, "update")
         if size[0] >= 120:
             # The chart is drawn now and then: a slow machine would be pictured with the curve of a while ago.
-            await until(pilot, lambda: pilot.app.screen.query_one(ReturnChart).is_drawn(app.run_state))
+            await until(pilot, lambda: is_drawn(app.screen, app.run_state))
 
     app = make_app(fakes.FakeClient(fakes.demo_run()))
     assert snap_compare(app, terminal_size=size, run_before=settled)

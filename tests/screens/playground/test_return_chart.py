@@ -10,7 +10,7 @@ from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.plot import Plot
 from tests import fakes
 from tests.screens.conftest import MakeApp
-from tests.screens.steps import sees, until
+from tests.screens.steps import is_drawn, sees, until
 
 
 @pytest.mark.parametrize("episodes", [2, 8, 10])
@@ -22,7 +22,7 @@ async def test_a_run_of_few_episodes_has_no_line_yet(make_app: MakeApp, episodes
         await sees(pilot, "The curve begins with the first episodes.")
         await until(pilot, lambda: app.screen.query(Plot) and not app.screen.query_one(Plot).due)
         assert app.run_state is not None
-        assert not app.screen.query_one(ReturnChart).is_drawn(app.run_state)
+        assert not is_drawn(app.screen, app.run_state)
 
 
 @pytest.mark.parametrize("episodes", [11, 30])
@@ -32,8 +32,7 @@ async def test_the_line_begins_with_its_second_point(make_app: MakeApp, episodes
     app: LlamaGymApp = make_app(client)
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
-        chart = app.screen.query_one(ReturnChart)
-        await until(pilot, lambda: chart.is_drawn(app.run_state) and app.run_state.episodes == episodes)
+        await until(pilot, lambda: is_drawn(app.screen, app.run_state) and app.run_state.episodes == episodes)
 
 
 async def test_another_size_is_drawn_anew(make_app: MakeApp):
@@ -43,7 +42,7 @@ async def test_another_size_is_drawn_anew(make_app: MakeApp):
     async with app.run_test(size=(120, 34)) as pilot:
         await until(pilot, lambda: app.screen.query("ReturnChart Plot"))
         chart = app.screen.query_one(ReturnChart)
-        await until(pilot, lambda: chart.is_drawn(app.run_state))
+        await until(pilot, lambda: is_drawn(app.screen, app.run_state))
         rows = chart.size.height
         client.emit(drawing)  # It takes rows from the chart, and no return is new.
-        await until(pilot, lambda: chart.size.height < rows and chart.is_drawn(app.run_state))
+        await until(pilot, lambda: chart.size.height < rows and is_drawn(app.screen, app.run_state))

@@ -11,12 +11,11 @@ from textual.pilot import Pilot
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, StateDrawn
-from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES
-from tests.screens.steps import sees, until
+from tests.screens.steps import is_drawn, sees, until
 
 TABLE = "┌────┐ ┌────┐     ┌────┐\n│ 10 │ │ ░░ │     │ 19 │\n└────┘ └────┘     └────┘\ndealer            you"
 LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
@@ -25,7 +24,7 @@ LAKE = "  (Down)\nSFFF\nFHFH\nFFFH\nHFFG"
 async def drawn_whole(pilot: Pilot[None], app: LlamaGymApp) -> None:
     """Wait until the chart, where there is room for one, shows the newest returns."""
     if app.size.width >= WIDE:
-        await until(pilot, lambda: app.screen.query_one(ReturnChart).is_drawn(app.run_state))  # type: ignore[arg-type]
+        await until(pilot, lambda: is_drawn(app.screen, app.run_state))  # type: ignore[arg-type]
 
 
 def run_with_drawing(drawing: StateDrawn) -> Iterator[AnyEvent]:

@@ -19,13 +19,12 @@ from llamagym_tui.protocol.events import (
     SettingsChanged,
     UpdateFinished,
 )
-from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.sizes import WIDE
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.pictures import AT_BOTH_SIZES, at_sizes
-from tests.screens.steps import sees, stands_still, until
+from tests.screens.steps import is_drawn, sees, stands_still, until
 
 EVALUATED = EvaluationFinished(
     episodes=1000,
@@ -45,9 +44,8 @@ async def furnished(pilot: Pilot[None]) -> None:
     app = pilot.app
     assert isinstance(app, LlamaGymApp)
     await sees(pilot, "no PPO update yet")
-    chart = app.screen.query_one(ReturnChart)
     if app.size.width >= WIDE and app.run_state is not None and app.run_state.returns.sums:
-        await until(pilot, lambda: chart.is_drawn(app.run_state))  # type: ignore[union-attr]
+        await until(pilot, lambda: is_drawn(app.screen, app.run_state))
     await stands_still(pilot)
 
 
