@@ -35,7 +35,7 @@ UP, DOWN, PAGE_UP, HOME, END, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[H", 
 WALK = (
     *(END, "v", "v", "m", DOWN, DOWN, "m", "g", DOWN, "o", "g", "?", "?", "i", DOWN, DOWN, "i"),
     *(("/", "search;"), "9", "0", "\r", "n", ESCAPE, ("o", " RUNS "), " ", DOWN, ("c", "COMPARE"), DOWN),
-    *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, ".", ".", ".", "."),
+    *((ESCAPE, " RUNS "), "s", (ESCAPE, "REPLAY"), HOME, "right", "right"),
 )
 """Keys through every screen of a replay, some with what has to come before the next one."""
 SHORT_WALK = (END, PAGE_UP, PAGE_UP, "m", "m", ("o", " RUNS "), (ESCAPE, "REPLAY"))

@@ -152,5 +152,5 @@ async def test_a_replay_shows_each_turn_with_its_own_actions_wherever_one_jumps(
         await until(pilot, lambda: WEIGHED[0] not in shown(pilot))
         for text in WEIGHED:
             while text not in shown(pilot):
-                await pilot.press("full_stop")
+                await pilot.press("right")
         assert WEIGHED[0] in shown(pilot)
