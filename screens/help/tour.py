@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -13,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
-from llamagym_tui.user_files import data_dir, replace_file
+from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 MARKER = "tour-seen"
 """Name of the file in the data folder that marks the hints as shown."""
@@ -22,34 +23,8 @@ KEYS = {
     "pace.slower": "-", "pace.faster": "+", "advance.update": "u", "wheel": "w",
 }  # fmt: skip
 """Default keys that the hints name, by the ids of their bindings."""
-HINTS = (
-    (
-        "Watch",
-        "A language model plays, and PPO trains it in a separate process. You see each message as it comes: the "
-        "observation, the agent's reply, the action read from it, the reward.",
-    ),
-    (
-        "Learning",
-        "The curve is the mean return over episodes; dotted lines are random and optimal play. {policy_map} shows what "
-        "the policy does in every state; {help} explains the figures of its last update.",
-    ),
-    (
-        "Steer",
-        "A first run begins at a pace to watch: {pace_faster} is faster, up to full speed, {pace_slower} slower. "
-        "{pause} pauses, {advance_update} makes one update. {mode} switches to inference, where nothing is learnt. "
-        "{prompt} edits the system prompt.",
-    ),
-    (
-        "Play",
-        "{table} opens a table of your own, even while the model loads; {wheel} takes the wheel of the watched one. "
-        "Your episodes are kept as demonstrations, and the model can be trained on them.",
-    ),
-    (
-        "Come back",
-        "{quit} writes a checkpoint and leaves. llamagym-tui without arguments lists agents, models and past runs: "
-        "resume one, compare two, or replay one with a time slider.",
-    ),
-)
+HINTS = msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")), type=list[tuple[str, str]])
+"""Title and text of each."""
 
 
 def marker() -> Path:

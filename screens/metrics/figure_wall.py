@@ -75,10 +75,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
 class FigureChart(Vertical):
     """One figure: its chart, what it means, what is healthy, and whether it is."""
 
-    DEFAULT_CSS = """
-    FigureChart { height: 1fr; padding: 0 1; }
-    FigureChart > Static { height: auto; max-height: 50%; }
-    """
+    DEFAULT_CSS = "FigureChart { height: 1fr; padding: 0 1; & > Static { height: auto; max-height: 50%; } }"
 
     def __init__(self, state: RunState, *, id: str) -> None:
         """The chart of mean return, until another figure is chosen."""

@@ -27,9 +27,7 @@ class Bar(NamedTuple):
 
 class TimeSlider(Widget):
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
-    """
+    DEFAULT_CSS = "TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }"
 
     @dataclass
     class Sought(Message):

@@ -31,9 +31,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         "or letter is the most probable action, with its probability. × marks a cell in which the most probable action "
         "is not optimal. Arrow keys and the mouse move the cursor."
     )
-    DEFAULT_CSS = """
-    PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
-    """
+    DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1, 0)", "Up", show=False, tooltip="The cell above.", id="map.up"),
         Binding("down", "move(1, 0)", "Down", show=False, tooltip="The cell below.", id="map.down"),

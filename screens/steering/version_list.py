@@ -32,9 +32,7 @@ class VersionList(OptionList):
     ]
     marked: int | None = None
     """Version that another one is compared with. None: the active one."""
-    DEFAULT_CSS = """
-    VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }
-    """
+    DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
 
     def show(self, state: RunState) -> None:
         active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
