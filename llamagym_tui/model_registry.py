@@ -12,12 +12,9 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import Dtype, GenerationConfig, LoraConfig
-from llamagym_tui.user_files import file_content
+from llamagym_tui.user_files import file_content, file_text
 
 BUNDLED = "bundled"
-
-LARGE = LoraConfig(r=8, alpha=16.0)
-"""For models from about 1 B: at their widths rank 8 has as many weights as rank 16 has in the small ones."""
 
 
 class ModelEntry(Struct, frozen=True):
@@ -43,26 +40,9 @@ class ModelEntry(Struct, frozen=True):
     """Passed to the chat template whenever it renders, unless the caller passes others."""
 
 
-ENTRIES: tuple[ModelEntry, ...] = (
-    ModelEntry(BUNDLED, 1_053_952, "mit", full_finetuning=True, generation=GenerationConfig()),
-    ModelEntry("HuggingFaceTB/SmolLM2-135M-Instruct", 134_515_008, "apache-2.0"),
-    ModelEntry("google/gemma-3-270m-it", 268_098_176, "gemma", gated=True, generation=GenerationConfig()),
-    ModelEntry("HuggingFaceTB/SmolLM2-360M-Instruct", 361_821_120, "apache-2.0"),
-    ModelEntry("Qwen/Qwen2.5-0.5B-Instruct", 494_032_768, "apache-2.0"),
-    # Its template takes the empty thought out of earlier replies, so each turn is a row of its own.
-    ModelEntry("Qwen/Qwen3-0.6B", 596_049_920, "apache-2.0", template_arguments={"enable_thinking": False}),
-    ModelEntry("TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1_100_048_384, "apache-2.0", lora=LARGE),
-    # Its template writes today's date into the system prompt; a fixed one keeps runs comparable.
-    ModelEntry("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400, "llama3.2", gated=True, lora=LARGE,
-        template_arguments={"date_string": "26 Jul 2024"}),
-    ModelEntry("Qwen/Qwen2-1.5B-Instruct", 1_543_714_304, "apache-2.0", lora=LARGE),
-    ModelEntry("HuggingFaceTB/SmolLM-1.7B-Instruct", 1_711_376_384, "apache-2.0", lora=LARGE),
-    # A base model without a chat template: it gets the plain one, and would write on for long.
-    ModelEntry("microsoft/phi-2", 2_779_683_840, "mit", dtype="bfloat16", lora=LARGE,
-        generation=GenerationConfig(temperature=0.7, max_new_tokens=16)),
-    ModelEntry("microsoft/Phi-3-mini-4k-instruct", 3_821_079_552, "mit", dtype="bfloat16", lora=LARGE),
-    ModelEntry("meta-llama/Llama-2-7b-chat-hf", 6_738_415_616, "llama2", gated=True, dtype="bfloat16", lora=LARGE),
-)  # fmt: skip
+ENTRIES = msgspec.toml.decode(
+    file_text(Path(__file__).with_name("models.toml")), type=dict[str, tuple[ModelEntry, ...]]
+)["models"]
 """By size, smallest first."""
 
 

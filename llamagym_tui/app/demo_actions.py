@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.demos.recording import DemoRecorder
     from llamagym_tui.screens.past_runs.home import HomeScreen
 
-
 PARSE_RISE = 0.05
 """Parse failure rate above that before a warm start, from which on it is warned of."""
 COMPARED_S = 30.0

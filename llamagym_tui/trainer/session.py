@@ -135,10 +135,8 @@ class Session:
                 self.inbox.wait()
             case "stopped" | "failed":
                 pass
-            case "loading" | "warm_starting" | "updating" | "evaluating":
-                raise AssertionError(f"between two steps a session is not {self.phase}")
-            case _:
-                assert_never(self.phase)
+            case between:
+                raise AssertionError(f"between two steps a session is not {between}")
 
     def _play(self, run: Run) -> None:
         rollout = run.rollout

@@ -73,10 +73,6 @@ class EpisodeList(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "cursor_up", "Up", show=False, tooltip="The episode above.", id="episodes.up"),
         Binding("down", "cursor_down", "Down", show=False, tooltip="The episode below.", id="episodes.down"),
-        Binding("pageup", "page_up", "Page up", show=False, tooltip="A page up.", id="episodes.page_up"),
-        Binding("pagedown", "page_down", "Page down", show=False, tooltip="A page down.", id="episodes.page_down"),
-        Binding("home", "first", "First", show=False, tooltip="The first episode.", id="episodes.first"),
-        Binding("end", "last", "Last", show=False, tooltip="The last episode.", id="episodes.last"),
     ]
     rows: Sequence[Row] = ()
 

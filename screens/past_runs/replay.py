@@ -32,8 +32,6 @@ FIRST = ("play", "jump", "to", "speed")
 """Actions that move time, in the order of their keys in the row, before all others."""
 LAST = ("app.quit", "app.help", "app.leave_replay")
 """Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
-
-
 INSPECT = "The reply that was inspected last while this was recorded; others would need the run's trainer."
 
 
