@@ -6,7 +6,6 @@ Ratios are those that the update has at hand, of each decision as it was scored 
 import math
 from itertools import takewhile
 from operator import eq
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -24,9 +23,11 @@ def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tens
     log_ratio, advantages = torch.zeros(sum(lengths)), used.targets.advantages.cpu()
     for decisions, scored in log_ratios:
         log_ratio[decisions.cpu()] = scored.cpu()
+    of_turns = torch.arange(len(turns)).repeat_interleave(torch.tensor(lengths, dtype=torch.long))
     if used.credit == "turn":
-        advantages = advantages.repeat_interleave(torch.tensor(lengths, dtype=torch.long))
-    moved = iter([float(part.sum()) for part in (advantages * log_ratio.expm1()).abs().split(lengths)])
+        advantages = advantages[of_turns]
+    shifts = (advantages * log_ratio.expm1()).abs()
+    moved = iter(torch.zeros(len(turns)).index_add(0, of_turns, shifts).tolist())
     by_turn = [[next(moved) for _ in trajectory.turns] for trajectory in used.trajectories]
     sums = [sum(each) for each in by_turn]
     if not math.isfinite(sum(sums)) or not sum(sums):
@@ -46,7 +47,7 @@ def moved_most(chat: ChatTokenizer, used: UsedBatch, log_ratios: list[tuple[Tens
         "turn": len(trajectory.earlier) + number,
         "observation": chat.text(ids[: len(ids) - after_it]).strip()[:160],
         "reply": chat.text(segment.ids[turn.start : turn.end])[:160],
-        "advantage": fmean(each.advantage for each in used.earned(trajectory, number)),
+        "advantage": float(advantages.split(lengths)[first].mean()),
         "before": math.exp(old),
         "after": math.exp(min(0.0, old + float(log_ratio.split(lengths)[first].sum()))),
     }
