@@ -14,14 +14,14 @@ from textual.widgets import Static
 
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.conversation.search_line import SearchLine
 
 
 class MoreBelow(Static):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, view: ConversationView) -> None:
         super().__init__(markup=False)

@@ -7,12 +7,12 @@ from textual.widgets import Input, Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
 class SearchLine(Horizontal):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, view: ConversationView) -> None:
         super().__init__()

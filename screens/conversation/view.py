@@ -32,7 +32,7 @@ from llamagym_tui.screens.conversation.typesetting import (
     Typesetter,
     block,
 )
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.state.transcript import Entry, Reply
 
 CURRENT = Style(bold=True, reverse=True)
@@ -53,7 +53,7 @@ class ConversationView(ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
     COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
 
     @dataclass

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import COLUMNS, Row
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import number
 
 FAULTY, OTHER_PROMPT = "✗", "≠"
@@ -69,7 +69,7 @@ class EpisodeLine(Visual):
 class EpisodeList(OptionList):
     """Posts `OptionHighlighted` when a person moves the cursor, not when `show` does."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "cursor_up", "Up", show=False, tooltip="The episode above.", id="episodes.up"),
         Binding("down", "cursor_down", "Down", show=False, tooltip="The episode below.", id="episodes.down"),

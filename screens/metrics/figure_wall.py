@@ -11,7 +11,7 @@ from textual.widgets import Sparkline, Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
@@ -141,7 +141,7 @@ class SmallFigure(Vertical):
 class FigureWall(Grid):
     """The charted figures in small, as a picture of the whole run."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, *, id: str) -> None:
         super().__init__(*map(SmallFigure, CHARTED), id=id)

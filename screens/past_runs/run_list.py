@@ -20,7 +20,7 @@ from textual.widgets.option_list import Option
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, columns_at, in_order, read_row
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.setup.branch import kept_updates
 
@@ -34,7 +34,7 @@ ENDING_STYLES = {"finished": "$success", "failed": "$error"}
 class RunList(OptionList):
     """Past runs, the newest first unless sorted otherwise."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
     BINDING_GROUP_TITLE = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),

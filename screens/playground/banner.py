@@ -10,7 +10,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import RECENT, counted
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
@@ -110,7 +110,7 @@ def _farewell(state: RunState) -> str:
 class Banner(Static):
     """Sentences under the header; absent while there are none."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self) -> None:
         super().__init__(id="banner", markup=False)

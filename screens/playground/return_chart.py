@@ -11,14 +11,14 @@ from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import Point, margin, smoothing_window, thinned
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.state.run import Mark, RunState
 
 
 class ReturnChart(Vertical):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self) -> None:
         super().__init__(id="return-chart")

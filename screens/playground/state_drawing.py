@@ -13,7 +13,7 @@ from llamagym_tui import user_files
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -25,7 +25,7 @@ NAME = "$foreground 60%"
 
 
 class StateDrawing(StateText):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, state: RunState, *, id: str) -> None:
         super().__init__(state, id=id)

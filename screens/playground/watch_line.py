@@ -6,7 +6,7 @@ from textual.widget import Widget
 from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.protocol.events import WatchChanged
 from llamagym_tui.screens.widgets.key_bar import moved_key
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, Watching, watched_text
 
@@ -64,7 +64,7 @@ def _speed(watching: Watching, how_to: str = "") -> list[str]:
 class WatchLine(Widget):
     """One line above a conversation, the longest text for which it has room."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self) -> None:
         super().__init__()

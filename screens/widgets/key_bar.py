@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
 
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 
 KeyOf = Callable[[str, str], str]
 """Names the key of a binding, from its id and its default name."""
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 class KeyBar(Widget):
     ALLOW_SELECT = False
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())

@@ -45,6 +45,6 @@ def self_contained(svg: str) -> str:
     return re.sub(r"@font-face\s*\{[^}]*\}|<!--.*?-->", "", svg, flags=re.DOTALL)
 
 
-def styles_beside(module: str) -> str:
+def own_styles(module: str) -> str:
     """The style sheet next to the module of a widget."""
     return file_text(Path(module).with_suffix(".tcss"))

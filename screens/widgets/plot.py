@@ -20,7 +20,7 @@ from textual.events import Mount
 from textual.geometry import Size
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.look import plot_colors, styles_beside
+from llamagym_tui.screens.widgets.look import plot_colors, own_styles
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Drawing(NamedTuple):
 
 
 class Plot(Vertical):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, wait: str, *, id: str | None = None) -> None:
         """`wait` is shown in place of a chart that cannot be drawn yet."""

@@ -7,7 +7,7 @@ from textual.events import Paste
 from textual.widgets import Input
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 
 
 class OneLineInput(Input):
@@ -26,4 +26,4 @@ class OneLineInput(Input):
 
 
 class SentenceInput(OneLineInput):
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)

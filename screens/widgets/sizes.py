@@ -5,7 +5,7 @@ from textual.geometry import Size
 from textual.screen import Screen, ScreenResultType
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.look import styles_beside
+from llamagym_tui.screens.widgets.look import own_styles
 
 MIN_WIDTH = 60
 """Cells."""
@@ -21,7 +21,7 @@ HEIGHTS: list[tuple[int, str]] = [(0, "-too-short"), (MIN_HEIGHT, "-tall")]
 class TooSmall(Static):
     """The message in place of a screen when the terminal is too small for it."""
 
-    DEFAULT_CSS = styles_beside(__file__)
+    DEFAULT_CSS = own_styles(__file__)
     SCOPED_CSS = False  # it hides what surrounds it
 
     def __init__(self) -> None:
