@@ -20,7 +20,7 @@ from textual.events import Mount
 from textual.geometry import Size
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.look import plot_colors, own_styles
+from llamagym_tui.screens.widgets.look import own_styles, plot_colors
 from llamagym_tui.screens.widgets.numbers import tick_labels
 
 if TYPE_CHECKING:
