@@ -341,9 +341,8 @@ def attributes_of(value: Any) -> list[str]:
     return [each.name for each in fields(value)] if is_dataclass(value) else list(vars(value))
 
 
-def test_nothing_that_a_run_holds_is_forgotten_by_a_checkpoint(stage, monkeypatch):
-    """Whoever gives a part of the run a state of its own saves it, or names it in `UNSAVED`."""
-    _, before = stage.play("run", killed_at=2)
+def as_resumed(stage: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> Any:
+    """A run as it is resumed, before it does anything."""
     resumed: list[Any] = []
 
     def stopped(session: Session, run: Any) -> None:
@@ -352,8 +351,15 @@ def test_nothing_that_a_run_holds_is_forgotten_by_a_checkpoint(stage, monkeypatc
 
     monkeypatch.setattr(Session, "_advance", stopped)
     with pytest.raises(AssertionError):  # it did not end well
-        stage.play("run", resume=True)
-    found = sorted(set(differences(before.active_run, resumed[0], "run", set())))
+        stage.play(name, resume=True)
+    return resumed[0]
+
+
+def test_nothing_that_a_run_holds_is_forgotten_by_a_checkpoint(stage, monkeypatch):
+    """Whoever gives a part of the run a state of its own saves it, or names it in `UNSAVED`."""
+    _, before = stage.play("run", killed_at=2)
+    resumed = as_resumed(stage, monkeypatch, "run")
+    found = sorted(set(differences(before.active_run, resumed, "run", set())))
     assert found == ["run.config.resume", "run.given.resume"]
 
 
@@ -460,15 +466,7 @@ def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes
     stage.play("parent")
     begun(replace(stage.config, run_dir=f"{stage.config.run_dir}/other", parent=f"{stage.config.run_dir}/parent@1"))
     stage.config = replace(stage.config, seed=1)
-    found: list[Any] = []
-
-    def stopped(session: Session, run: Any) -> None:
-        found.append(run)
-        raise Killed
-
-    monkeypatch.setattr(Session, "_advance", stopped)
-    with pytest.raises(AssertionError):  # it did not end well
-        stage.play("other", resume=True)
-    assert torch.equal(found[0].policy.generator.get_state(), torch.Generator().manual_seed(1).get_state())
-    assert found[0].ppo.state.random == random_state(random.Random(1))
-    assert not any(slot.episode for slot in found[0].rollout.slots)
+    found = as_resumed(stage, monkeypatch, "other")
+    assert torch.equal(found.policy.generator.get_state(), torch.Generator().manual_seed(1).get_state())
+    assert found.ppo.state.random == random_state(random.Random(1))
+    assert not any(slot.episode for slot in found.rollout.slots)

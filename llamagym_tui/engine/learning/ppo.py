@@ -157,6 +157,7 @@ class PPO:
         )
         self._adapt_kl_coef(stats.kl_ref)
         self._adapt_entropy_coef(stats.action_entropy if sums.branches else math.nan)
+        was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
         self.used.append(
@@ -169,7 +170,6 @@ class PPO:
                 self.policy.generation.temperature,
             )
         )
-        was_warming_up = self.updates <= self.config.critic_warmup_updates
         self.moved = None if was_warming_up else moved_most(self.policy.chat, self.used[-1], sums.log_ratios)
         return stats
 
