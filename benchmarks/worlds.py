@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from itertools import product
@@ -37,6 +38,8 @@ SEED = 1207
 """Of evaluations; `learning`, by which settings were chosen, has another one."""
 RECENT = 5
 """Updates whose batches have the mean return of training."""
+SHORTEST_S = 5.0
+"""Of a command that goes on with a run: one that falls short by less is at its mark."""
 REFERENCE_EPISODES = 200
 """Of random play and the expert, where an agent states no returns."""
 
@@ -168,7 +171,7 @@ def train_model(records: Records, name: str, seed: int, way: Way) -> None:
             warm_start(row, seed, run_dir, way)
             note(0)
     for mark in marks_left(known, row, way.minutes):
-        trained = train_to(row, seed, run_dir, mark, way)
+        trained = train_to(row, seed, run_dir, mark, way, known[-1] if known else {})
         note(mark, **trained, **learnt(updates_of(run_dir), row.wanted))
 
 
@@ -196,20 +199,34 @@ def warm_start(row: Row, seed: int, run_dir: Path, way: Way) -> None:
     summary("sft", row.agent, "--sft-data", file, "--hands", 0, *beginning(row, seed, run_dir, way))
 
 
-def train_to(row: Row, seed: int, run_dir: Path, minutes: float, way: Way) -> dict[str, Any]:
-    """Train a run until it has played and trained so many minutes, evaluations and loading excluded.
+def train_to(row: Row, seed: int, run_dir: Path, minutes: float, way: Way, last: Record) -> dict[str, Any]:
+    """Train a run until it has played and trained for so many minutes of a processor, evaluations and loading excluded.
 
-    Processor seconds are of this command alone, its start included: few of them show that other work had the cores.
+    Not the clock's minutes: what is learnt in one must not depend on what else runs. Playing and training are counted
+    at the share of a core that their whole command had.
+
+    Args:
+        last: the record of the mark before; empty: none.
     """
-    limits = ("--minutes", minutes, "--final-episodes", 0)
-    begun = (run_dir / "config.json").is_file()
-    place = (
-        ("--resume", "--run-dir", run_dir, "--threads", way.threads) if begun else beginning(row, seed, run_dir, way)
-    )
-    before_s = children_s()
-    found = summary("train", row.agent, *place, *limits)
+    trained_s, elapsed_s = last.get("trained_s", 0.0), last.get("elapsed_s", 0.0)
+    found: dict[str, Any] = {}
+    while (left_s := minutes * 60 - trained_s) > SHORTEST_S or not found:
+        begun = (run_dir / "config.json").is_file()
+        resumed = ("--resume", "--run-dir", run_dir, "--threads", way.threads)
+        place = resumed if begun else beginning(row, seed, run_dir, way)
+        limits = ("--minutes", (elapsed_s + left_s) / 60, "--final-episodes", 0)
+        found, share = with_share("train", row.agent, *place, *limits)
+        trained_s += share * (found["elapsed_s"] - elapsed_s)
+        elapsed_s = found["elapsed_s"]
     kept = {name: found[name] for name in ("episodes", "updates", "elapsed_s")}
-    return {"turns": found["env_steps"], **kept, "processor_s": children_s() - before_s}
+    return {"turns": found["env_steps"], **kept, "trained_s": trained_s}
+
+
+def with_share(*words: object) -> tuple[dict[str, Any], float]:
+    """A command's `summary`, and what share of a core it had."""
+    before_s, began_s = children_s(), time.monotonic()
+    found = summary(*words)
+    return found, (children_s() - before_s) / (time.monotonic() - began_s)
 
 
 def beginning(row: Row, seed: int, run_dir: Path, way: Way) -> Sequence[object]:

@@ -98,7 +98,9 @@ class Played:
         self.commands: list[str] = []
         self.fails_at = -1.0
         self.rate = turns_a_minute
+        self.share = 1.0
         monkeypatch.setattr(worlds, "summary", self.summary)
+        monkeypatch.setattr(worlds, "with_share", lambda *words: (self.summary(*words), self.share))
         monkeypatch.setattr(worlds, "evaluated", self.evaluated)
         monkeypatch.setattr(worlds, "expert_file", lambda path, agent, *more: self.commands.append("demonstrations"))
         monkeypatch.setattr(worlds, "updates_of", lambda run_dir: [])
@@ -144,6 +146,16 @@ def test_a_table_that_was_interrupted_goes_on_where_it_was(tmp_path: Path, playe
     train_model(Records(file), "taxi_warm", 1, way)
     assert list(played.taken()) == []
     assert [each["minutes"] for each in Records(file).all] == [0, 2, 5, 10]
+
+
+def test_minutes_are_of_a_core_that_others_have_too(tmp_path: Path, played: Played) -> None:
+    played.share = 0.5
+    train_model(Records(tmp_path / "results.jsonl"), "taxi", 1, way_of(tmp_path, minutes=[2]))
+    # Of 120 s, half of 2, 1, 0.5, 0.25, 0.125 and 0.0625 minutes leave 3.75 s, which are too few for another command.
+    assert list(played.taken()) == ["train 2", "resume 3", "resume 3.5", "resume 3.75", "resume 3.875"]
+    (record,) = Records(tmp_path / "results.jsonl").all
+    assert record["elapsed_s"] == 232.5
+    assert record["trained_s"] == 116.25
 
 
 def test_a_run_without_a_result_begins_again(tmp_path: Path, played: Played) -> None:
