@@ -18,6 +18,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Annotated, Any
 
 import typer
@@ -107,7 +108,6 @@ def trained(setting: Setting, folder: Path) -> dict[str, Any]:
     """Predict the peak of a run, then train and measure it."""
     from benchmarks.bare_run import run_session
     from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
-    from llamagym_tui.engine.free_memory import peak_memory
     from llamagym_tui.protocol.commands import AnyCommand, Stop
     from llamagym_tui.protocol.events import Event, RunFinished, UpdateFinished
     from llamagym_tui.trainer.builders import Builders
@@ -139,7 +139,7 @@ def trained(setting: Setting, folder: Path) -> dict[str, Any]:
         "parameters": predicted.parameters,
         "parts": asdict(predicted.estimate),
         "predicted": predicted.estimate.total,
-        "measured": peak_memory(),
+        "measured": getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         **found,
     }
 

@@ -1,19 +1,24 @@
 """Memory that this process may still take: what the machine has free, or what its container allows, if that is less.
 
-Page cache counts as free, because the system gives it back. None where the system does not report it.
+Page cache counts as free, because the system gives it back.
 """
 
 import ctypes
-import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import torch
 
-KIB = 1024
+GROUPS = (
+    ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of control groups, version 2 and 1: where they are mounted, their limit, usage, and the page cache in that."""
 
 
-def free_memory(device: str) -> int | None:
+def free_memory(device: str) -> int:
     """Bytes that are free where the model goes."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(torch.device(device))[0]
@@ -24,18 +29,7 @@ def free_memory(device: str) -> int | None:
 
 def held_memory(device: str) -> int:
     """Bytes that this process holds already on the host; 0 for another device."""
-    if device != "cpu":
-        return 0
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return peak_memory()
-
-
-def peak_memory() -> int:
-    import resource  # not on Windows
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else KIB)
+    return int(psutil.Process().memory_info().rss) if device == "cpu" else 0
 
 
 def return_freed_memory() -> None:
@@ -47,56 +41,24 @@ def return_freed_memory() -> None:
         trim(0)
 
 
-def host_free(root: Path = Path("/")) -> int | None:
+def host_free(root: Path = Path("/")) -> int:
     """Bytes of the host, under the limits of this process's control groups; `root` holds ``proc`` and ``sys``."""
-    known = [amount for amount in (_machine_free(root), *_group_free(root)) if amount is not None]
-    return min(known, default=None)
+    return min([psutil.virtual_memory().available, *_group_free(root)])
 
 
-def _machine_free(root: Path) -> int | None:
-    try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        (line,) = (line for line in lines if line.startswith("MemAvailable:"))
-        return int(line.split()[1]) * KIB
-    except (OSError, ValueError):
-        try:
-            name = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-            return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError, AttributeError):  # the last on Windows
-            return None
-
-
-def _group_free(root: Path) -> list[int]:
-    """Bytes left in each limited control group of this process, version 2 or 1."""
+def _group_free(root: Path) -> Iterator[int]:
+    """Bytes between usage, page cache left out, and the limit of each limited group of this process."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return []
-    found = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        mounted, limit, usage, cache = root / "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
-        if "memory" in controllers.split(","):
-            mounted, limit, usage = mounted / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-            cache = "total_inactive_file"
-        elif controllers:
-            continue
-        inner = mounted / path.lstrip("/")
-        # In a container the path may be the host's, and the group itself be mounted at the top.
-        for folder in [inner, *inner.parents]:
-            if folder == mounted.parent:
-                break
-            left = _left(folder, limit, usage, cache)
-            found += [left] if left is not None else []
-    return found
-
-
-def _left(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Bytes between usage, page cache left out, and the limit of one group; None: no limit."""
-    try:
-        most = int((folder / limit).read_text())
-        used = int((folder / usage).read_text())
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):
-        return None
-    return max(0, most - used + int(stat.get(cache, 0)))
+        return
+    for mounted, limit, usage, cache in GROUPS:
+        for path in {line.split(":", 2)[2].lstrip("/") for line in lines}:
+            # In a container the path may be the host's, and the group itself be mounted at the top.
+            for folder in (root / mounted / path, *(root / mounted / parent for parent in Path(path).parents)):
+                try:
+                    most, used = (int((folder / name).read_text()) for name in (limit, usage))
+                    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                except (OSError, ValueError):  # no such group, or no limit
+                    continue
+                yield max(0, most - used + int(stat.get(cache, 0)))

@@ -5,7 +5,6 @@ trained policy is longer than these, the estimate does not know.
 """
 
 import contextlib
-import functools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +17,15 @@ from transformers import AutoTokenizer
 from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, turns_kept
 from llamagym_tui.engine.free_memory import free_memory, held_memory
-from llamagym_tui.engine.memory import MemoryEstimate, Precision, as_gib, estimate_memory, workload_of
-from llamagym_tui.engine.model.loading import LARGEST_FULLY_TRAINED, local_path, resolve_device
+from llamagym_tui.engine.memory import MemoryEstimate, as_gib, estimate_memory, workload_of
+from llamagym_tui.engine.model.loading import is_fully_trained, local_path, resolve_device, weights_type
 from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
+from llamagym_tui.model_registry import ModelEntry
 
 LATER = 50 * 2**20
 """Bytes of the host that the process takes after the preflight for code and small things."""
@@ -81,31 +81,28 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
         chat = ChatTokenizer(AutoTokenizer.from_pretrained(source, local_files_only=path is not None))
     except Exception:
         return None
-    if there is None:
-        return None
     play = _random_play(agent, config)
     prefix, episodes = conversations(agent, config, chat, [[shown.text for shown in episode] for episode in play])
-    shortest, context = prefix + min(len(prompts[0]) for prompts in episodes), context_of(read)
+    shortest, context = prefix + min(prompts[0] for prompts in episodes), context_of(read)
     if context is not None and shortest > context:
         raise PromptTooLongError(
             f"The system prompt and one observation of {agent.env_id} are {shortest:,} tokens, more than the "
             f"{context:,} that the model reads; shorten them, or take a model with a longer context."
         )
-    is_chosen, names = config.generation.policy == "score", {tuple(agent.action_names)}
-    names |= {shown.actions for episode in play for shown in episode if shown.actions}
-    replies = ([chat.reply_ids(reply_of(agent, name)) for name in each] for each in names if is_chosen)
-    choices = max(replies, key=lambda choices: sum(map(len, choices)), default=[])
+    names = {tuple(agent.action_names), *(shown.actions for episode in play for shown in episode if shown.actions)}
+    replies = [[len(chat.reply_ids(reply_of(agent, name))) for name in each] for each in names]
+    choices = max(replies, key=sum) if config.generation.policy == "score" else []
     base = held_memory(device)
 
     def of(settings: RunConfig) -> Preflight:
-        full, precision = held_as(settings, shape, is_adapted=is_adapted)
+        full, dtype_bytes = held_as(settings, shape, is_adapted=is_adapted)
         # The host's free memory leaves out what this process holds, the estimate has it in.
         estimate = estimate_memory(
             shape,
             settings,
             workload_of(prefix, episodes, settings.generation.max_new_tokens, choices),
             full=full,
-            precision=precision,
+            dtype_bytes=dtype_bytes,
             base=base + (LATER if device == "cpu" else 0),
             learns=learns,
             on_host=device == "cpu",
@@ -119,41 +116,39 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     return found
 
 
-def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, Precision]:
-    """Whether all weights are trained, and how they are held, as loading the model decides it."""
-    entry = model_registry.find(config.model)
-    dtype = config.dtype or ("float32" if config.full_finetuning or entry is None else entry.dtype)
-    full = config.full_finetuning
-    if full is None:
-        small = shape.parameters <= LARGEST_FULLY_TRAINED or (entry is not None and entry.full_finetuning)
-        full = small and dtype == "float32" and config.quantization == "none"
-    bits = {"none": None, "8bit": 8, "4bit": 4}[config.quantization]
-    return full and not is_adapted, Precision(2 if dtype == "bfloat16" else 4, bits)  # type: ignore[arg-type]
+def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
+    """Whether all weights are trained, and the bytes of an element that is not quantized, as loading decides it.
+
+    Raises:
+        ModelLoadError: weights of that type cannot be trained that way.
+    """
+    entry, full = model_registry.find(config.model) or ModelEntry(config.model, 0, ""), config.full_finetuning
+    held = weights_type(entry, config.dtype, full, config.quantization)
+    is_full = is_fully_trained(entry, full, held, config.quantization, shape.parameters)
+    return is_full and not is_adapted, held.itemsize
 
 
 def conversations(
     agent: AgentBase, config: RunConfig, chat: ChatTokenizer, play: Sequence[Sequence[str]]
-) -> tuple[int, list[list[Sequence[int]]]]:
+) -> tuple[int, list[list[int]]]:
     """Tokens of the system prompt, and of every prompt after it in episodes of these observations.
 
     Where prompts leave out earlier turns, each turn counts as an episode of its own: so it is computed.
     """
     system = agent.get_system_prompt() if config.system_prompt is None else config.system_prompt
-    history, reply = turns_kept(config.history, agent.history), (0,) * config.generation.max_new_tokens
-    prefix: tuple[int, ...] = ()
-    episodes: list[list[Sequence[int]]] = []
+    history, reply, prefix = turns_kept(config.history, agent.history), config.generation.max_new_tokens, 0
+    episodes: list[list[int]] = []
     for observations in play:
-        later = [chat.continuation(text, ended=False) for text in observations]
+        openings = [chat.opening(system, text) for text in observations]
+        first, prefix = [len(opening.rest) for opening in openings], len(openings[0].prefix)
+        later = [len(chat.continuation(text, ended=False)) for text in observations]
         if history is None:
-            prefix, first = chat.opening(system, observations[0])
-            episodes.append([first, *later[1:]])
+            episodes.append([first[0], *later[1:]])
             continue
         for at in range(len(observations)):
             begin = max(0, at - history)
-            prefix, first = chat.opening(system, observations[begin])
-            rest = (token for prompt in later[begin + 1 : at + 1] for token in (*reply, *prompt))
-            episodes.append([(*first, *rest)])
-    return len(prefix), episodes or [[[0]]]
+            episodes.append([first[begin] + sum(reply + prompt for prompt in later[begin + 1 : at + 1])])
+    return prefix, episodes or [[1]]
 
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
@@ -181,23 +176,16 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
 
 
 def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
-    """Changes of a run under which it fits: each that is enough alone, else some together, none of them needless."""
+    """Changes of a run under which it fits: each that is enough alone; else the first ones that are together."""
     changes = dict(_changes(config, device, learns=learns))
     alone = [text for text, changed in changes.items() if fits(replace(config, **changed))]
-    if alone:
-        return alone
-
-    def fit(texts: Sequence[str]) -> bool:
-        return fits(functools.reduce(lambda made, text: replace(made, **changes[text]), texts, config))
-
-    needed = list(changes)
-    if not fit(needed):
-        return []
-    for text in reversed(list(changes)):
-        others = [other for other in needed if other != text]
-        if fit(others):
-            needed = others
-    return [" with ".join(needed)]
+    together: list[str] = []
+    for text, changed in () if alone else changes.items():
+        config = replace(config, **changed)
+        together.append(text)
+        if fits(config):
+            return [" with ".join(together)]
+    return alone
 
 
 def _changes(config: RunConfig, device: str, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:

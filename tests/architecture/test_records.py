@@ -25,7 +25,6 @@ DEFAULTS = {
     "Evaluation": {"is_complete": True},
     "Extremes": {"_highest": -math.inf, "_lowest": math.inf},
     "Lookahead": {"gain": 64.0},
-    "Precision": {"dtype_bytes": 4},
     "ReturnSeries": {"group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
     "RunSummary": {"ending": "open", "version": 4},

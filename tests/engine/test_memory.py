@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -13,13 +14,7 @@ from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
 from llamagym_tui.engine.free_memory import host_free
-from llamagym_tui.engine.memory import (
-    Precision,
-    Workload,
-    estimate_memory,
-    weight_bytes,
-    workload_of,
-)
+from llamagym_tui.engine.memory import Workload, estimate_memory, weight_bytes, workload_of
 from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
@@ -34,9 +29,9 @@ from llamagym_tui.engine.model.shape import (
 
 TINY = ModelShape(
     hidden=8, layers=2, queries=8, keys=4, inner=16, vocabulary=10,
-    parameters=1000, largest=80, linears=(("a.q", 8, 8), ("a.down", 16, 8)),
+    parameters=1000, linears=(("a.q", 8, 8), ("a.down", 16, 8)),
 )  # fmt: skip
-TALK = Workload(prefix=100, opening=5, longest=50, columns=10.0, scored=4.0, largest_tree=60, most_scored=20)
+TALK = Workload(prefix=100, opening=5, longest=50, turns=5, columns=10.0, scored=4)
 RUN = RunConfig(
     agent="x", run_dir="", n_envs=3, generation=GenerationConfig(max_new_tokens=4),
     ppo=PPOConfig(mini_batch_size=20), lora=LoraConfig(r=2),
@@ -49,38 +44,31 @@ QWEN = Qwen2Config(
 
 def test_the_estimate_of_full_fine_tuning_is_the_sum_worked_by_hand():
     found = estimate_memory(TINY, RUN, TALK, full=True, base=7)
-    assert (found.weights, found.gradients, found.optimizer, found.reference, found.adapter) == (
-        4000, 4000, 8000, 4000, 0,
-    )  # fmt: skip
+    assert (found.weights, found.training) == (4000, 4000 + 8000 + 4000)  # gradients, moments, reference
     assert found.cache == 3 * 200 * 2 * 2 * 4 * 4  # 100 columns are doubled once
     assert found.rollout == 3 * ((5 * (4 * 8 + 3 * 16) + 150 * 2 * 8) * 4 + 5 * 10 * 4)
     kept = (200 + 100) * 3 * (6 * 8 + 4 * 8 + 4 * 16) * 4 + 2 * 100 * 2 * 2 * 8 * 4
-    assert found.activations == int(kept * 1.1)
-    assert found.logits == 80 * 6 * 10 * 4
-    assert found.step == 3 * 4 * 80
-    assert found.value_head == 4 * 4 * (129 * 8 + 257)
-    stays = 7 + 4000 + 4000 + 8000 + 4000 + found.cache + found.value_head
-    assert found.total == stays + found.activations + found.logits
+    assert found.update == int(kept * 1.1) + 80 * 6 * 10 * 4
+    assert found.total == 7 + 4000 + 16_000 + found.cache + found.update
 
 
 def test_an_adapter_has_gradient_and_moments_and_no_second_model_is_kept():
     found = estimate_memory(TINY, RUN, TALK, full=False)
     elements = 2 * (8 + 8) + 2 * (16 + 8)
-    assert (found.adapter, found.gradients, found.optimizer) == (4 * elements, 4 * elements, 8 * elements)
-    assert found.reference == found.step == 0
+    assert (found.weights, found.training) == (4000, 4 * (elements + elements + 2 * elements))
     assert TINY.adapter(LoraConfig(r=2, target_modules=["down"])) == 2 * 24
 
 
 def test_who_only_plays_has_no_gradients():
     found = estimate_memory(TINY, RUN, TALK, full=True, learns=False)
-    assert found.gradients == found.optimizer == found.reference == found.activations == found.logits == 0
+    assert found.training == found.update == 0
     assert min(found.cache, found.rollout) > 0
 
 
 def test_quantized_matrices_shrink_and_the_rest_is_in_halves():
     matrices = 8 * 8 + 16 * 8
-    assert weight_bytes(TINY, Precision(2, 8)) == matrices + 2 * (1000 - matrices)
-    assert weight_bytes(TINY, Precision(2, 4)) == int(matrices * 0.5625) + 2 * (1000 - matrices)
+    assert weight_bytes(TINY, "8bit", 2) == matrices + 2 * (1000 - matrices)
+    assert weight_bytes(TINY, "4bit", 2) == int(matrices * 0.5625) + 2 * (1000 - matrices)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +82,7 @@ def test_quantized_matrices_shrink_and_the_rest_is_in_halves():
 )
 def test_more_of_any_setting_never_takes_less(larger):
     def total(config: RunConfig) -> int:
-        talk = workload_of(100, [[[1, 2], [3]], [[1, 4]]], config.generation.max_new_tokens)
+        talk = workload_of(100, [[2, 1], [2]], config.generation.max_new_tokens)
         return estimate_memory(TINY, config, talk, full=False).total
 
     assert total(replace(RUN, **larger)) > total(RUN)
@@ -131,34 +119,39 @@ def test_shapes_of_other_architectures_are_read_too():
     assert (gpt.hidden, gpt.inner, gpt.keys, len(gpt.linears)) == (32, 128, 32, 8)
 
 
-def test_a_workload_is_measured_on_the_trees_of_an_update():
-    found = workload_of(7, [[[1, 2, 3], [4]], [[1, 2, 5]]], 4)
-    assert (found.prefix, found.opening, found.longest, found.scored, found.most_scored) == (7, 3, 12, 4, 8)
-    assert found.largest_tree == 11 + 6 - 2  # without the last tokens, and one beginning of two is shared
-    assert found.columns == 15 / 3
-    chosen = workload_of(7, [[[1, 2, 3]]], 4, choices=[[8, 9], [8, 6, 9]])
-    assert (chosen.scored, chosen.longest, chosen.largest_tree) == (5, 5, 5)
+def test_a_workload_counts_every_conversation_whole():
+    found = workload_of(7, [[3, 1], [2]], 4)
+    assert (found.prefix, found.opening, found.longest, found.turns, found.scored) == (7, 3, 12, 2, 4)
+    assert found.columns == (3 + 1 + 2) / 3 + 4
+    chosen = workload_of(7, [[3]], 4, choices=[2, 3])
+    assert (chosen.scored, chosen.longest, chosen.columns) == (5, 6, 8)
 
 
-def test_a_control_group_may_leave_less_than_the_machine(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "mounted", "limit", "usage", "cache", "none"),
+    [
+        ("0::/a/b/c", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "max"),
+        (
+            "4:memory:/a/b/c", "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+            "total_inactive_file", str(2**60),
+        ),
+    ],
+)  # fmt: skip
+def test_a_control_group_may_leave_less_than_the_machine(
+    tmp_path, monkeypatch, line, mounted, limit, usage, cache, none
+):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=4_000_000))
+    assert host_free(tmp_path) == 4_000_000
     (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    4000 kB\n")
-    assert host_free(tmp_path) == 4000 * 1024
-    group = tmp_path / "sys/fs/cgroup/a/b"
+    (tmp_path / "proc/self/cgroup").write_text(f"9:cpu:/\n{line}\n")
+    group = tmp_path / mounted / "a/b"
     group.mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("0::/a/b/c\n")
-    (group / "memory.max").write_text("3000000\n")
-    (group / "memory.current").write_text("2500000\n")
-    (group / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
+    (group / limit).write_text("3000000\n")
+    (group / usage).write_text("2500000\n")
+    (group / "memory.stat").write_text(f"anon 5\n{cache} 100000\n")
     assert host_free(tmp_path) == 600_000
-    (group / "memory.max").write_text("max\n")
-    assert host_free(tmp_path) == 4000 * 1024
-
-
-def test_a_system_that_reports_no_memory_has_an_unknown_amount(tmp_path, monkeypatch):
-    for name in ("sysconf", "sysconf_names"):
-        monkeypatch.delattr("os." + name)  # as on Windows
-    assert host_free(tmp_path) is None
+    (group / limit).write_text(f"{none}\n")
+    assert host_free(tmp_path) == 4_000_000
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def load_model_and_tokenizer(
     """
     where, path = resolve_device(device), local_path(name)
     entry = model_registry.find(name) or ModelEntry(name, 0, "")
-    held = _dtype(entry, dtype, full_finetuning, quantization)
+    held = weights_type(entry, dtype, full_finetuning, quantization)
     quantized = quantization_arguments(quantization, where, held)
     try:
         _require_loadable(name, path)
@@ -107,10 +107,8 @@ def load_model_and_tokenizer(
             tokenizer, entry.template_arguments if template_arguments is None else template_arguments
         )
         parameters = model.causal_lm.num_parameters()
-        if full_finetuning is None:
-            can = held == torch.float32 and not quantized
-            full_finetuning = can and (entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED)
-        if not full_finetuning and not model.is_adapted:
+        is_full = is_fully_trained(entry, full_finetuning, held, quantization, parameters)
+        if not (is_full or model.is_adapted):
             model.adapt(lora or entry.lora)
         model.precision = precision
         model.to(where).eval()
@@ -150,7 +148,17 @@ def local_path(name: str) -> Path | None:
     return None
 
 
-def _dtype(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
+def is_fully_trained(
+    entry: ModelEntry, full: bool | None, held: torch.dtype, quantization: Quantization, parameters: int
+) -> bool:
+    """Whether all weights of so many parameters are trained, and not an adapter."""
+    if full is not None:
+        return full
+    is_small = entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED
+    return is_small and held == torch.float32 and quantization == "none"
+
+
+def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
     """Type of the weights.
 
     Raises:

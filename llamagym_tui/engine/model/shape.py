@@ -37,8 +37,6 @@ class ModelShape:
     """V."""
     parameters: int = 0
     """Weights of the causal LM, tied ones once."""
-    largest: int = 0
-    """Weights of the largest matrix."""
     linears: tuple[tuple[str, int, int], ...] = ()
     """Name, inputs and outputs of each matrix that can get an adapter: all but embeddings and LM head."""
 
@@ -84,7 +82,6 @@ def counted_shape(config: Any) -> ModelShape:
     return replace(
         shape_of(config),
         parameters=sum(p.numel() for p in lm.parameters()),
-        largest=max(p.numel() for p in lm.parameters()),
         linears=tuple(
             (name, *module.weight.shape)
             for name, module in lm.named_modules()
