@@ -542,6 +542,14 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Why they could not be weighed; then there are no names."""
 
 
+class PromptWeighed(Event, frozen=True, kw_only=True):
+    """How far a prompt would move the policy's actions from those under the present prompt, as requested."""
+
+    system_prompt: str
+    moved: float
+    """Probability that goes to another action, from 0 to 1: the mean over some states of the agent's map."""
+
+
 class DemonstrationsRead(Event, frozen=True, kw_only=True):
     """Demonstrations were read and checked; a warm start trains on them next."""
 
@@ -704,7 +712,7 @@ WatchedEvent = ConversationEvent | StateDrawn
 """What is watched; left out first where not everything has room."""
 SessionEvent = Hello | PhaseChanged | RunStarted | WarningRaised | EventsLeftOut | SessionFailed | RunFinished
 ChangeEvent = WatchChanged | PaceChanged | PromptChanged | ModeChanged | SettingsChanged | SettingsMeasured
-LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed
+LookEvent = TurnInspected | PolicyMapLaidOut | PolicyMapped | PolicyMapWatched | ConversationWeighed | PromptWeighed
 WheelEvent = WheelTaken | ActionAwaited | WheelLetGo | EpisodeCorrected
 EvaluationEvent = EvaluationFinished | PromptsCompared | EvaluationCancelled
 FigureEvent = EpisodesCounted | UpdateFinished | ObservationsDistinguished | EvaluationEvent

@@ -113,6 +113,8 @@ class RunState:
     """The last one of two prompts."""
     weighed: events.ConversationWeighed | None = None
     """The policy's last action probabilities in a person's own game."""
+    prompt_weighed: events.PromptWeighed | None = None
+    """The last answer about a draft."""
     undo_update: int | None = None
     """Updates of the policy before the last warm start. None: there is none that can be taken back."""
     checkpoint: events.CheckpointSaved | None = None

@@ -255,6 +255,8 @@ class Session:
                 self._compare(command, run)
             case commands.WeighActions():
                 self._emit(run.action_probes.probe_conversation(command))
+            case commands.WeighPrompt(system_prompt=prompt):
+                run.policy_map.weigh(rollout.system_prompt, prompt)
             case commands.WarmStart(sft_data=sft_data):
                 read = partial(training_data, run.agent, sft_data)
                 refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")

@@ -18,6 +18,7 @@ from llamagym_tui.protocol.commands import (
     SetMode,
     WarmStart,
     WeighActions,
+    WeighPrompt,
 )
 from llamagym_tui.protocol.events import (
     AnyEvent,
@@ -27,6 +28,7 @@ from llamagym_tui.protocol.events import (
     EvaluationFinished,
     PhaseChanged,
     PromptsCompared,
+    PromptWeighed,
     RolledBack,
     SettingsChanged,
     WarningRaised,
@@ -60,6 +62,7 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
         WeighActions(ticket=3, messages=[]),
         ConversationWeighed(ticket=3, names=["stick"], shares=[1.0], policy_version=1),
     ),
+    (WeighPrompt(system_prompt="Hit."), PromptWeighed(system_prompt="Hit.", moved=0.5)),
 ]
 
 

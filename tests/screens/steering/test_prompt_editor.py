@@ -15,8 +15,8 @@ from textual.widgets import OptionList, TextArea
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.errors import PromptFileError
-from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt
-from llamagym_tui.protocol.events import PromptChanged
+from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt, WeighPrompt
+from llamagym_tui.protocol.events import PromptChanged, PromptWeighed
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_actions import steering_allowed
@@ -100,7 +100,7 @@ async def test_an_older_version_can_be_taken_and_compared(make_app: MakeApp):
         await sees(pilot, "Compared with v2: [-removed-] {+added+}.")
         await sees(pilot, "[-Hit-]{+You+}")
         await pilot.press("escape", "ctrl+s")
-        await until(pilot, lambda: client.sent == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
+        await until(pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt=fakes.PROMPT)])
 
 
 async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
@@ -162,7 +162,7 @@ async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypa
         draft.text = "Stick."
         await until(pilot, lambda: Draft("blackjack").read() == "Stick.")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: client.sent == [SetSystemPrompt(system_prompt="Stick.")])
+        await until(pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt="Stick.")])
         assert Draft("blackjack").read() is None
 
 
@@ -300,6 +300,32 @@ async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_t
         await until(pilot, lambda: draft.text == "Hit below 13. Only hit below 14.")
         await pilot.press("ctrl+z")
         await until(pilot, lambda: draft.text == "Hit below 13.")
+
+
+async def test_a_wording_that_hardly_moves_the_actions_is_marked(make_app: MakeApp):
+    client = fakes.FakeClient(EVENTS)
+    app = make_app(client)
+    async with app.run_test(size=SMALL) as pilot:
+        editor = await open_editor(pilot, app)
+        editor.text = "Be bold."
+        await until(pilot, lambda: client.sent == [WeighPrompt(system_prompt="Be bold.")])
+        client.emit(PromptWeighed(system_prompt="Be bold.", moved=0.04))
+        await sees(pilot, "This wording moves the actions by 0.04, under 0.1: it is hardly ")
+        editor.text = "Always hit."
+        await until(pilot, lambda: client.sent[1:] == [WeighPrompt(system_prompt="Always hit.")])
+        client.emit(PromptWeighed(system_prompt="Always hit.", moved=0.1))
+        await until(pilot, lambda: "This wording" not in shown(pilot))
+
+
+async def test_of_another_model_no_wording_is_marked(make_app: MakeApp):
+    client = fakes.FakeClient(EVENTS)
+    app = make_app(client, model="someone/other")
+    async with app.run_test(size=SMALL) as pilot:
+        editor = await open_editor(pilot, app)
+        editor.text = "Be bold."
+        await until(pilot, lambda: Draft("blackjack").read() == "Be bold.")
+        await stands_still(pilot)
+        assert client.sent == []
 
 
 async def test_of_another_model_no_sentences_are_offered(make_app: MakeApp):
