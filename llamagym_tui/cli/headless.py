@@ -27,6 +27,7 @@ from llamagym_tui.protocol.literal import echo, echo_json
 from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, standard_error, with_unit
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
+from llamagym_tui.state.prompts import words
 
 if TYPE_CHECKING:
     from llamagym_tui.trainer.rollout.evaluation import Evaluation
@@ -75,7 +76,7 @@ def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: boo
     figures = {"agent": catalog.agent_name(config.agent), "model": config.model, **msgspec.to_builtins(found)}
     del figures["is_complete"]
     figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
-    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy, player.agent.return_unit))
+    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy, player))
     return 0
 
 
@@ -336,11 +337,12 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     )
 
 
-def _evaluation_sentence(found: Evaluation, greedy: bool, unit: str) -> str:
+def _evaluation_sentence(found: Evaluation, greedy: bool, player: Player) -> str:
     mean = return_text(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
     return (
-        f"Mean return {with_unit(mean, unit)} over {counted(found.episodes, 'episode')}, "
-        f"{'greedy' if greedy else 'sampled'}; {found.parse_failure_rate:.1%} of replies named no action; "
+        f"Mean return {with_unit(mean, player.agent.return_unit)} over {counted(found.episodes, 'episode')}, "
+        f"{'greedy' if greedy else 'sampled'}, prompt {words(player.prompt)}; "
+        f"{found.parse_failure_rate:.1%} of replies named no action; "
         f"{found.elapsed_s:.0f} s."
     )
 

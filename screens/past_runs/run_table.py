@@ -8,6 +8,7 @@ from pathlib import PurePath
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.returns import Point, counted, signed
 from llamagym_tui.run_store import RunInfo
+from llamagym_tui.state.prompts import words
 from llamagym_tui.state.run_summary import RunSummary, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
@@ -84,6 +85,12 @@ def _mean_text(row: RunRow) -> str:
     return signed(mean, decimals).replace(",", "")
 
 
+def _prompt_text(row: RunRow) -> str:
+    """The first words of the prompt that the run began with; empty: the agent's own."""
+    prompt = row.info.config.system_prompt
+    return words(prompt, most=26) if prompt else ""
+
+
 def _newest_first(row: RunRow) -> float:
     return -row.info.started_at.timestamp()
 
@@ -105,6 +112,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "model", 22, lambda row: PurePath(row.info.config.model).name, lambda row: row.info.config.model.lower(), 100
     ),
+    Column("prompt", 28, _prompt_text, _prompt_text, 140),
     _counts("episodes", 9, 64),
     _counts("updates", 7, 100),
     Column("return", 7, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean, right=True),

@@ -274,8 +274,8 @@ def test_an_evaluation_gives_a_person_its_confidence_interval(
     stagehand: Stagehand, capfd: pytest.CaptureFixture[str]
 ) -> None:
     evaluated("coin", "some-model")
-    seen = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy; 0.0% of replies named no action; 1 s.\n"
-    assert capfd.readouterr().out == seen
+    play = "Mean return -0.2500 ± 0.0196 (95 %) over 10 episodes, greedy, prompt “Call the coin.”"
+    assert capfd.readouterr().out == f"{play}; 0.0% of replies named no action; 1 s.\n"
     assert headless.return_text(MeanReturn(1.0, 0.0, 1), 3) == "1.000"
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from llamagym_tui.config import RunConfig
 from llamagym_tui.returns import ReturnSeries
@@ -55,7 +57,7 @@ def test_backwards_the_oldest_comes_first():
 def test_a_row_says_what_is_known():
     texts = {column.name: column.text(ROWS[1]) for column in COLUMNS}
     assert (texts["when"], texts["agent"], texts["return"]) == ("02 Jan 12:09", "cliff.py", "−1.000")
-    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == ["", "", "", "…"]
+    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == ["", "", "", "", "…"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,8 @@ def test_a_large_return_fits_its_column(mean: float, text: str):
 
 def test_a_narrow_table_leaves_columns_out():
     assert [column.name for column in columns_at(56)] == ["when", "agent", "return"]
-    assert [column.name for column in columns_at(100)] == [column.name for column in COLUMNS]
+    assert columns_at(100) == [column for column in COLUMNS if column.name != "prompt"]
+    assert columns_at(140) == list(COLUMNS)
 
 
 def test_a_run_that_cannot_be_read_keeps_its_row(tmp_path: Path):
@@ -81,3 +84,11 @@ def test_a_run_that_cannot_be_read_keeps_its_row(tmp_path: Path):
 def test_one_of_a_kind_is_told_as_one():
     summary = RunSummary(episodes=1, updates=1, played_s=90.0)
     assert played_text(summary) == "1 episode, 1 update, 1.5 min"
+
+
+def test_the_words_of_a_runs_prompt_stand_where_there_is_room() -> None:
+    (prompt,) = (column for column in columns_at(140) if column.name == "prompt")
+    run = row("own words", 1)
+    assert prompt.text(run) == ""
+    config = structs.replace(run.info.config, system_prompt="Stick at 17 or more, else hit.")
+    assert prompt.text(RunRow(info=replace(run.info, config=config))) == "“Stick at 17 or more, …”"
