@@ -150,9 +150,10 @@ class DemoActions(PersonalApp):
 
     def _compare(self, event: WarmStartEvaluated) -> None:
         """Show what a warm start has changed, whatever is open."""
+        unit = self.run_state.return_unit if self.run_state else ""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
-            f"{comparison_text(event)}. {key_of(self.screen_stack[0], 'warm_start.undo', 'F')} takes it back.",
+            f"{comparison_text(event, unit)}. {key_of(self.screen_stack[0], 'warm_start.undo', 'F')} takes it back.",
             severity="warning" if worse > PARSE_RISE else "information",
             timeout=COMPARED_S,
         )

@@ -133,7 +133,9 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
         case events.WarmStartEvaluated():
             evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
             compared = _after(state, event, "warm_start", evaluations=evaluations)
-            return _noted(compared, f"{comparison_text(event)}{prompts.played_by(event.after, state.prompts)}.")
+            return _noted(
+                compared, f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}."
+            )
         case events.WarmStartUndone():
             undone = _gone_back(_after(state, event, "pending", "warm_start", undo_update=None), event.update)
             meaning = f"to update {event.update:,}; policy, optimizer and reference are those before it"
@@ -189,7 +191,7 @@ def distinguished_text(event: events.ObservationsDistinguished) -> str:
     return f"The model distinguishes {of}{advice if event.are_few else ''}."
 
 
-def comparison_text(event: events.WarmStartEvaluated) -> str:
+def comparison_text(event: events.WarmStartEvaluated, unit: str = "") -> str:
     """What a warm start has changed, as one line."""
     before, after = event.before, event.after
     if not before.episodes or not after.episodes:
@@ -199,7 +201,7 @@ def comparison_text(event: events.WarmStartEvaluated) -> str:
         n = f"{counted(before.episodes, 'sampled episode')} each"
     return (
         f"Warm start: parse failures {before.parse_failure_rate:.1%} → {after.parse_failure_rate:.1%}, mean return "
-        f"{evaluated_return(before).text} → {evaluated_return(after).text}, over {n}"
+        f"{evaluated_return(before).text} → {with_unit(evaluated_return(after).text, unit)}, over {n}"
     )
 
 

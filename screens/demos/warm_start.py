@@ -85,7 +85,7 @@ class WarmStartDialog(ModalScreen[None]):
         offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
-        stage = warm_start_text(state.warm_start, width)
+        stage = warm_start_text(state.warm_start, width, state.return_unit)
         if state.failure:
             again = f"{key_of(self, 'restart', 'r')} starts the trainer again."
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")

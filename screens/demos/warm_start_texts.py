@@ -35,7 +35,7 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: Ke
     return Content("\n").join(parts)
 
 
-def warm_start_text(warm_start: WarmStartState, width: int) -> Content:
+def warm_start_text(warm_start: WarmStartState, width: int, unit: str = "") -> Content:
     if warm_start.stage is Stage.NONE:
         return Content("")
     lead = [] if warm_start.under_way else [Content("")]  # a gap below the list of files
@@ -47,7 +47,7 @@ def warm_start_text(warm_start: WarmStartState, width: int) -> Content:
     if warm_start.steps:
         parts += [_bar(warm_start, width), _curve(warm_start, width)]
     if warm_start.evaluated:
-        parts.append(_evaluations(warm_start.evaluated))
+        parts.append(_evaluations(warm_start.evaluated, unit))
     return Content("\n").join(parts)
 
 
@@ -118,7 +118,7 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
     return Content.assemble((f"{bars:<{room}}", "$primary"), (tail, ASIDE))
 
 
-def _evaluations(found: WarmStartEvaluated) -> Content:
+def _evaluations(found: WarmStartEvaluated, unit: str) -> Content:
     both = (found.before, found.after)
     figures = {
         RETURN: [evaluated_return(each).text for each in both],
@@ -131,4 +131,5 @@ def _evaluations(found: WarmStartEvaluated) -> Content:
         Content.assemble((f"{name:<14}", ASIDE), (f"{before:>{widths[0]}}   {after:>{widths[1]}}", "bold"))
         for name, (before, after) in figures.items()
     ]
+    rows[0] += Content.styled(f"  {one_line(unit)}".rstrip(), ASIDE)
     return Content("\n").join([Content(""), head, *rows])

@@ -55,6 +55,7 @@ class ModelList(OptionList):
     def __init__(self, *, id: str) -> None:
         super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
         self.chosen = BUNDLED
+        self._listed = ENTRIES
         self.here: dict[str, bool] = {BUNDLED: True}
         """Whether a model is on this machine, of those that were looked for."""
 
@@ -73,9 +74,19 @@ class ModelList(OptionList):
     @on(OptionList.OptionHighlighted)
     def show_licence(self, event: OptionList.OptionHighlighted) -> None:
         """Name and licence in full, for which a line has no room."""
-        entry = ENTRIES[event.option_index]
+        entry = self._listed[event.option_index]
         gated = ", gated" if entry.gated else ""
         self.border_subtitle = Content(one_line(f"{entry.name} · {entry.licence}{gated}"))
+
+    def filter(self, words: str) -> bool:
+        """List those in whose names the words are, or all where there is none; whether there is one."""
+        found = tuple(entry for entry in ENTRIES if words.lower() in entry.name.lower())
+        if (listed := found or ENTRIES) != self._listed:
+            self._listed = listed
+            self.set_options([Option(entry.name, id=entry.name) for entry in listed])
+            self.highlighted = 0
+        self._draw()
+        return bool(found)
 
     def choose(self, name: str) -> None:
         self.chosen = name
@@ -83,7 +94,7 @@ class ModelList(OptionList):
 
     def _draw(self) -> None:
         width = self.scrollable_content_region.width
-        for entry in ENTRIES:
+        for entry in self._listed:
             line = model_line(entry, width, chosen=entry.name == self.chosen, here=self.here.get(entry.name))
             self.replace_option_prompt(entry.name, line)
 

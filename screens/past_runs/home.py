@@ -19,7 +19,7 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 
-FILTER = "Agents and runs by a part of their names; or type ./file.py or a Gymnasium id."
+FILTER = "Agents, models and runs by a part of their names; or type ./file.py or a Gymnasium id."
 RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""
 
@@ -103,13 +103,17 @@ class HomeScreen(Fitted[None]):
 
     @on(SentenceInput.Changed)
     def filter(self, event: SentenceInput.Changed) -> None:
-        for found in (self.query_one(AgentList), self.query_one(RunList)):
+        for found in (self.query_one(AgentList), self.query_one(RunList), self.query_one(ModelList)):
             found.filter(event.value.strip())
 
     @on(SentenceInput.Submitted)
     def play_typed(self, event: SentenceInput.Submitted) -> None:
-        """Play the agent that is left in the list, or else the file or id that was typed."""
-        agents = self.query_one(AgentList)
+        """Play the agent that is left in the list; or choose such a model; or else play the file or id."""
+        agents, models = self.query_one(AgentList), self.query_one(ModelList)
+        if not agents.option_count and models.filter(event.value.strip()) and models.highlighted_option:
+            models.choose(str(models.highlighted_option.id))
+            self.action_filter(None)
+            return
         spec = agents.highlighted_option.id if agents.highlighted_option else event.value.strip()
         self.post_message(self.AgentChosen(str(spec), self.query_one(ModelList).chosen))
 

@@ -220,13 +220,14 @@ def _read_some(rows: list[RunRow]) -> list[RunRow]:
 
 
 def _row(cells: dict[str, Content], curve: Content) -> Content:
-    """Cells by their columns, with the curve after the return."""
-    placed = [part for name, cell in cells.items() for part in ((cell, curve) if name == "return" else (cell,))]
+    """Cells by their columns, with the curve after the return and its unit."""
+    last = "in" if "in" in cells else "return"
+    placed = [part for name, cell in cells.items() for part in ((cell, curve) if name == last else (cell,))]
     return Content(" " * GAP).join(placed)
 
 
 def _cell(row: RunRow, column: Column) -> Content:
-    style = {"ended": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "return": "bold"}.get(column.name, "")
+    style = {"ended": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "in": DIM, "return": "bold"}.get(column.name, "")
     return _fitted(one_line(column.text(row)), column, style)
 
 

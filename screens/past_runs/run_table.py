@@ -91,6 +91,10 @@ def _prompt_text(row: RunRow) -> str:
     return words(prompt, most=26) if prompt else ""
 
 
+def _unit(row: RunRow) -> str:
+    return row.summary.return_unit if row.summary else ""
+
+
 def _newest_first(row: RunRow) -> float:
     return -row.info.started_at.timestamp()
 
@@ -116,9 +120,10 @@ COLUMNS: tuple[Column, ...] = (
     _counts("episodes", 9, 64),
     _counts("updates", 7, 100),
     Column("return", 7, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean, right=True),
+    Column("in", 12, _unit, _unit, 150),
     Column("ended", 11, lambda row: row.ending, lambda row: row.ending, 64),
 )
-"""From left to right; the curve stands after the return and has what is left."""
+"""From left to right; the curve stands after the return and its unit, and has what is left."""
 GAP = 2
 
 

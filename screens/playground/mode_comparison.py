@@ -58,6 +58,7 @@ def rows(state: RunState) -> list[Row]:
         Row("counted", f"last {RECENT:,}", "since a change"),
         Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         Row(RETURN, *map(_mean, sides)),
+        *([Row("return in", one_line(state.return_unit), "")] if state.return_unit else []),
         *(Row(each.name, _share(each.train), _share(each.inference)) for each in action_shares(state)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
         Row("temperature", *map(_temperature, sides)),
@@ -116,10 +117,11 @@ class ComparisonStrip(StateText):
             self._mode("inference", "bold $warning", inference, width),
         ]
         actions = Content.styled(f"{'± 95 %':<10}", NAME)
+        unit = Content.styled(f"return in {one_line(state.return_unit)}" if state.return_unit else "", NAME)
         for row in action_shares(state):
             change = "→".join(NONE if part is None else share(part, 0) for part in row[1:])
             actions += Content.assemble((f"{row.name} ", NAME), (change, VALUE), "  ")
-        return Content("\n").join([line.truncate(width, ellipsis=True) for line in (*modes, actions)])
+        return Content("\n").join([line.truncate(width, ellipsis=True) for line in (*modes, actions + unit)])
 
     @staticmethod
     def _mode(name: str, style: str, played: Played, width: int) -> Content:

@@ -39,6 +39,13 @@ from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
 
 FOLLOWED = "a sentence that the bundled model follows"
+Purpose = Literal["load", "save", "filter"]
+ASKED: dict[Purpose, tuple[str, str]] = {
+    "load": ("Load the draft from which file?", "file to load, then enter"),
+    "save": ("Save the draft to which file?", "file to save, then enter"),
+    "filter": ("Which versions?", "words of a prompt, then enter; escape: all"),
+}
+"""What is typed into the line of the dialog: the question, and what stands in the empty line."""
 KEEP_S = 0.5
 """Seconds from a change until the draft is on disk, and weighed."""
 HEEDED = 0.1
@@ -46,7 +53,7 @@ HEEDED = 0.1
 
 
 class PathInput(OneLineInput):
-    HELP = "A plain text file. enter loads or saves it, escape cancels."
+    HELP = "A plain text file, to load or save, or words to find versions by. enter does it, escape cancels."
 
 
 class PromptEditor(ModalScreen[str | None]):
@@ -59,8 +66,8 @@ class PromptEditor(ModalScreen[str | None]):
             "ctrl+s", "apply", "Apply", id="prompt.apply", tooltip="Episodes that begin from now on have this prompt."
         ),
         Binding("f2", "diff", "Diff", id="prompt.diff", tooltip="Compare the draft with the chosen version."),
-        Binding("f3", "ask_path('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
-        Binding("f4", "ask_path('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
+        Binding("f3", "ask('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
+        Binding("f4", "ask('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
         Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
         Binding("f6", "sentences", "Sentences", id="prompt.sentences", tooltip="What it follows.", priority=True),
         Binding("ctrl+r", "revert", "Revert", id="prompt.revert", tooltip="Put the prompt in place of the draft."),
@@ -75,7 +82,7 @@ class PromptEditor(ModalScreen[str | None]):
         kept = self._draft.read()
         self._restored = kept is not None and kept != self._original
         self._text = literal(kept) if kept is not None and self._restored else self._original
-        self._purpose: Literal["load", "save"] = "load"
+        self._purpose: Purpose = "load"
         self._message = ""
         self._due: Timer | None = None
 
@@ -161,6 +168,8 @@ class PromptEditor(ModalScreen[str | None]):
 
     def _show_draft(self) -> None:
         self.remove_class("-path", "-diff")
+        if self._purpose == "filter":
+            self.query_one(PathInput).value = ""
         self.query_one(DraftArea).focus()
         self._notice("")
 
@@ -217,18 +226,29 @@ class PromptEditor(ModalScreen[str | None]):
 
     # Files
 
-    def action_ask_path(self, purpose: Literal["load", "save"]) -> None:
+    def action_ask(self, purpose: Purpose) -> None:
+        field = self.query_one(PathInput)
+        if "filter" in (purpose, self._purpose):
+            field.value = ""
         self._purpose = purpose
         self.remove_class("-diff")
         self.add_class("-path")
-        self._notice({"load": "Load the draft from which file?", "save": "Save the draft to which file?"}[purpose])
-        field = self.query_one(PathInput)
-        field.placeholder = f"file to {purpose}, then enter"
+        question, placeholder = ASKED[purpose]
+        self._notice(question)
+        field.placeholder = placeholder
         field.focus()
+
+    @on(Input.Changed, "#path")
+    def filter(self, event: Input.Changed) -> None:
+        versions = self.query_one(VersionList)
+        versions.words = event.value.strip() if self._purpose == "filter" else ""
+        versions.show(self._state)
 
     @on(Input.Submitted, "#path")
     def use_path(self, event: Input.Submitted) -> None:
-        if not event.value.strip():
+        if self._purpose == "filter":
+            self.query_one(VersionList).focus()
+        if self._purpose == "filter" or not event.value.strip():
             return
         path = Path(event.value.strip())
         try:

@@ -28,16 +28,19 @@ class VersionList(OptionList):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "screen.mark", "Mark", tooltip="Compare with this one, not the active one.", id="prompt.mark"),
+        Binding("slash", "screen.ask('filter')", "Filter", tooltip="Those in which words are.", id="prompt.filter"),
         Binding("c", "screen.compare", "Compare", tooltip="With the marked or active one.", id="prompt.compare"),
     ]
     marked: int | None = None
     """Version that another one is compared with. None: the active one."""
+    words = ""
+    """What is in all that are listed."""
     DEFAULT_CSS = "VersionList { height: auto; max-height: 40%; border: none; padding: 0; background: $surface; }"
 
     def show(self, state: RunState) -> None:
         active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
         first, newest = state.prompts[:1], state.prompts[:0:-1]
-        shown = (*newest[:1], *first, *newest[1:])
+        shown = [each for each in (*newest[:1], *first, *newest[1:]) if self.words.lower() in _names(each)]
         marks = {active: "active", self.marked: "marked"}
         lines = [version_line(known, state.prompts[0].text, marks.get(known.version, "")) for known in shown]
         names = [str(known.version) for known in shown]
@@ -45,7 +48,8 @@ class VersionList(OptionList):
             for name, line in zip(names, lines, strict=True):
                 self.replace_option_prompt(name, line)
         else:
-            self.clear_options().add_options([Option(line, id=name) for name, line in zip(names, lines, strict=True)])
+            self.set_options([Option(line, id=name) for name, line in zip(names, lines, strict=True)])
+            self.highlighted = 0 if names else None
 
 
 def version_line(known: PromptVersion, first: str, mark: str) -> Content:
@@ -55,6 +59,10 @@ def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     updates = "" if known.updates is None else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
     title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
     return Content("\n").join([title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])])
+
+
+def _names(known: PromptVersion) -> str:
+    return f"v{known.version} {known.text}".lower()
 
 
 def _played(ends: Ends) -> str:

@@ -88,6 +88,7 @@ def test_what_it_has_changed_is_one_line() -> None:
     )
     fewer = WarmStartEvaluated(before=BEFORE, after=structs.replace(AFTER, episodes=128))
     assert comparison_text(fewer).endswith("over 300 and 128 sampled episodes")
+    assert "→ −0.050 ± 0.098 chips a hand, over" in comparison_text(fewer, "chips a hand")
     none = WarmStartEvaluated(before=structs.replace(BEFORE, episodes=0, elapsed_s=30.0), after=AFTER)
     assert comparison_text(none).endswith("cannot be compared: no episode ended in 30 s")
 

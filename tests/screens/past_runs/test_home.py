@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import OptionList
 
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.screens.past_runs.agent_list import AgentList
+from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
@@ -78,6 +78,21 @@ async def test_what_is_typed_filters_agents_and_runs_and_escape_shows_all_again(
         await pilot.press("escape")
         await until(pilot, lambda: agents.option_count == every and len(runs.rows) == 2)
         assert app.screen.focused is agents
+
+
+async def test_models_are_filtered_too_and_enter_chooses_the_one_that_is_left():
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(80, 24)) as pilot:
+        models = app.screen.query_one(ModelList)
+        every = models.option_count
+        await pilot.press("slash", *"0.6b")
+        await until(pilot, lambda: [option.id for option in models.options] == ["Qwen/Qwen3-0.6B"])
+        await pilot.press("enter")
+        await until(pilot, lambda: models.option_count == every)
+        assert models.chosen == "Qwen/Qwen3-0.6B"
+        await pilot.press("slash", *"lake")  # no model is called so: all of them stay
+        await until(pilot, lambda: app.screen.query_one(AgentList).option_count == 3)
+        assert models.option_count == every
 
 
 async def test_enter_plays_the_agent_that_is_left_in_the_list():

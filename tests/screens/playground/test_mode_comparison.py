@@ -48,6 +48,15 @@ def test_the_figures_of_both_modes_by_hand():
     assert told["prompt"] == ("v1 “You are playing …", "")
 
 
+def test_a_return_that_counts_something_names_it_across_both_modes():
+    chips = replace(fakes.run_started(), return_unit="chips a hand")
+    assert [
+        row for row in rows(after(chips, *in_inference())) if row.name == "return in"
+    ] == []  # a later start has none
+    shown = next(row for row in rows(after(*in_inference(), chips)) if row.name == "return in")
+    assert shown[1:] == ("chips a hand", "")
+
+
 def test_of_a_single_episode_no_error_is_told():
     state = after(*fakes.opening_events(), fakes.counted([-1.0], 1))
     assert {row.name: row.train for row in rows(state)}["return ±95%"] == "\N{MINUS SIGN}1.000"

@@ -72,6 +72,23 @@ async def test_the_first_version_stands_below_the_present_one(make_app: MakeApp)
         assert [option.id for option in app.screen.query_one(OptionList).options] == list("81765432")
 
 
+async def test_versions_are_filtered_by_their_words_and_escape_shows_all_again(make_app: MakeApp):
+    app = make_app(fakes.FakeClient(EVENTS))
+    async with app.run_test(size=SMALL) as pilot:
+        await open_editor(pilot, app)
+        versions = app.screen.query_one(OptionList)
+        versions.focus()
+        await pilot.press("slash", *"BELOW 13")
+        await until(pilot, lambda: [option.id for option in versions.options] == ["2"])
+        await pilot.press("enter")
+        await until(pilot, lambda: app.focused is versions)
+        assert versions.highlighted_option is not None
+        await pilot.press("escape")
+        await until(pilot, lambda: [option.id for option in versions.options] == ["2", "1"])
+        await pilot.press("f3")
+        assert not app.screen.query_one("#path").value  # type: ignore[attr-defined]
+
+
 async def test_the_draft_is_drawn_as_it_is_wrapped_at_every_size(make_app: MakeApp):
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=(100, 30)) as pilot:
