@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from llamagym_tui.config import RunConfig, from_dict
-from llamagym_tui.engine.learning.update_stats import PPOStats
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
@@ -21,6 +20,7 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import assignments
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
+from llamagym_tui.update_figures import UpdateStats
 
 
 class BareRun:
@@ -46,7 +46,7 @@ class BareRun:
         while not self.rollout.batch_ready:
             self.rollout.step()
 
-    def update(self) -> PPOStats:
+    def update(self) -> UpdateStats:
         """Fill a batch and learn from it."""
         self.play()
         return self.ppo.update(self.rollout.take_batch())

@@ -17,14 +17,14 @@ import typer
 
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import alternate, machine, ratios
-from llamagym_tui.engine.learning.update_stats import PPOStats
+from llamagym_tui.update_figures import UpdateStats
 
 
 class Update(NamedTuple):
     rollout_s: float
     """Processor seconds a turn."""
     update_s: float
-    stats: PPOStats
+    stats: UpdateStats
 
 
 def main(

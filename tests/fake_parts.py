@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from msgspec.structs import fields
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
@@ -31,6 +32,7 @@ from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
+from llamagym_tui.update_figures import UpdateStats
 
 STEP_S = 0.125
 UPDATE_S = 1.0
@@ -76,33 +78,11 @@ class Ended:
     is_truncated: bool = False
 
 
-@dataclass(frozen=True)
-class Stats:
-    """The engine's PPOStats, made up."""
-
-    mean_return: float = 0.5
-    return_std: float = 0.5
-    policy_loss: float = 0.0
-    value_loss: float = 0.0
-    approx_kl: float = 0.0
-    kl_ref: float = 0.0
-    entropy: float = 0.0
-    action_entropy: float = 0.0
-    clip_fraction: float = 0.0
-    explained_variance: float = 0.0
-    first_ratio: float = 0.0
-    grad_norm: float = 0.0
-    parse_failure_rate: float = 0.0
-    episodes: int = EPISODES_A_BATCH
-    turns: int = EPISODES_A_BATCH
-    tokens: int = 40
-    update_s: float = UPDATE_S
-    epochs: float = 1
-    lr: float = 0.0
-    kl_coef: float = 0.0
-    entropy_coef: float = 0.0
-    reward_scale: float = 1.0
-    skipped_steps: int = 0
+def made_up_stats(**figures: Any) -> UpdateStats:
+    """What the engine's update returns: nothing has moved."""
+    none = {field.name: 0.0 for field in fields(UpdateStats) if field.required}
+    counts = {"episodes": EPISODES_A_BATCH, "turns": EPISODES_A_BATCH, "tokens": 40, "skipped_steps": 0, "epochs": 1}
+    return UpdateStats(**none | counts | {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S} | figures)
 
 
 @dataclass(frozen=True)
@@ -174,7 +154,7 @@ class PPO:
 
     def update(
         self, batch: list[Any], *, should_stop: Callable[[], bool], progress: Callable[[int, int], None]
-    ) -> Stats:
+    ) -> UpdateStats:
         self.batches.append(batch)
         made = 0
         for number in range(MINIBATCHES):
@@ -186,7 +166,7 @@ class PPO:
             made += 1
         self.updates += 1
         self._policy.version += 1
-        return Stats(**{"epochs": made / MINIBATCHES, **self.figures})
+        return made_up_stats(**{"epochs": made / MINIBATCHES, **self.figures})
 
 
 class Rollout:

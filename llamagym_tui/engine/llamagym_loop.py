@@ -5,7 +5,6 @@ several, an update may come while other episodes are under way: they go on under
 the log-probabilities under which it was sampled.
 """
 
-import dataclasses
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from llamagym_tui.config import SFTSettings
 from llamagym_tui.engine.learning.ppo import PPO
@@ -38,6 +39,7 @@ from llamagym_tui.game.observed import (
     observed,
     reply_of,
 )
+from llamagym_tui.update_figures import OF_A_RUN
 
 
 @dataclass(slots=True)
@@ -161,7 +163,8 @@ class LlamaGymLoop:
         if sum(len(trajectory.turns) for trajectory in self.batch) < self.ppo.config.batch_size:
             return {}
         batch, self.batch = self.batch, []
-        return dataclasses.asdict(self.ppo.update(batch))
+        figures = asdict(self.ppo.update(batch))
+        return {name: value for name, value in figures.items() if name not in OF_A_RUN}
 
     def _set_slots(self, count: int, many: bool) -> None:
         """A slot for each observation; the number changes between episodes only."""

@@ -4,14 +4,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from llamagym_tui.config import RunConfig
-from llamagym_tui.engine.learning.update_stats import PPOStats
 from llamagym_tui.errors import LlamaGymError, described
-from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed, UpdateStats
+from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.rollout.evaluation import Evaluation
+from llamagym_tui.update_figures import UpdateStats
 
 
 def run_started(config: RunConfig, parts: Parts) -> RunStarted:
@@ -40,10 +42,10 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
     )
 
 
-def update_stats(figures: PPOStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
+def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 0.0) -> UpdateStats:
     """An update's figures, with those of the rollout that only the session knows."""
-    return UpdateStats(
-        **dataclasses.asdict(figures),
+    return replace(
+        figures,
         known_prompts=known_prompts,
         rollout_s=rollout_s,
         tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,

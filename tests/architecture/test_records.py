@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from scripts.rooms import modules
 
-ROOMS = tuple(f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer"))
+ROOMS = tuple(
+    f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer", "update_figures")
+)
 GROWING = {
     "EnvSlot", "Extremes", "PackedTree", "Reply", "Seen", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",

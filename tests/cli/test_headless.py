@@ -32,7 +32,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.returns import MeanReturn
 from llamagym_tui.trainer import builders, event_builders, session
 from tests import fakes
-from tests.fake_parts import Clock, FakeBuilders, Rollout, Stats
+from tests.fake_parts import Clock, FakeBuilders, Rollout, made_up_stats
 
 
 class Stagehand:
@@ -377,7 +377,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    stats = event_builders.update_stats(Stats(), 1.0)
+    stats = event_builders.update_stats(made_up_stats(), 1.0)
     seen: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
     with progress_on(stream, episodes=1000) as progress:
         for event in seen:

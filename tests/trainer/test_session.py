@@ -44,7 +44,7 @@ from llamagym_tui.protocol.events import (
 from llamagym_tui.trainer import event_builders, session
 from llamagym_tui.trainer.builders import EVALUATION_SEED
 from llamagym_tui.trainer.event_sinks import EventEmitter
-from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, Stats
+from tests.fake_parts import EPISODES_A_BATCH, Clock, Rollout, Stage, made_up_stats
 
 FULL = RunStoreError("No checkpoint was written: No space left on device.")
 
@@ -130,7 +130,7 @@ def test_an_update_reports_its_figures_and_rates(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_took_no_time_has_no_rates() -> None:
-    figures = event_builders.update_stats(Stats(tokens=40), 0.0)
+    figures = event_builders.update_stats(made_up_stats(tokens=40), 0.0)
     assert (figures.tokens_per_s, figures.episodes_per_s) == (0.0, 0.0)
 
 

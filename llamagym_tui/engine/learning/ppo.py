@@ -31,10 +31,11 @@ from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
-from llamagym_tui.engine.learning.update_stats import PPOStats, UpdateSums, update_stats
+from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
+from llamagym_tui.update_figures import UpdateStats
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
@@ -103,7 +104,7 @@ class PPO:
         *,
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda epoch, epochs: None,
-    ) -> PPOStats:
+    ) -> UpdateStats:
         """Change the policy by one batch of episodes.
 
         Args:

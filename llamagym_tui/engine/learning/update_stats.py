@@ -13,39 +13,7 @@ from llamagym_tui.engine.learning.losses import PolicyLoss
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
-
-
-@dataclass(frozen=True, slots=True)
-class PPOStats:
-    """Figures of one update; `docs/METRICS.md` has the formula and unit of each."""
-
-    mean_return: float
-    return_std: float
-    policy_loss: float
-    value_loss: float
-    approx_kl: float
-    kl_ref: float
-    entropy: float
-    action_entropy: float
-    clip_fraction: float
-    explained_variance: float
-    first_ratio: float
-    grad_norm: float
-    parse_failure_rate: float
-    episodes: int
-    turns: int
-    shortened: int
-    tokens: int
-    update_s: float
-    epochs: float
-    lr: float
-    kl_coef: float
-    entropy_coef: float
-    reward_scale: float
-    exploration_bonus: float
-    skipped_steps: int
-    replay_loss: float
-    replay_episodes: int
+from llamagym_tui.update_figures import UpdateStats
 
 
 @dataclass(slots=True)
@@ -104,19 +72,14 @@ class UpdateSums:
         self.replay_turns += turns
 
 
-def update_stats(
-    trajectories: Sequence[Trajectory],
-    targets: Targets,
-    sums: UpdateSums,
-    **known: Any,
-) -> PPOStats:
-    """Figures of an update; `known` are those that the learner has itself, by their names in `PPOStats`."""
+def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: UpdateSums, **known: Any) -> UpdateStats:
+    """Figures of an update but for those of its rollout; `known` are those that the learner has itself."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
-    return PPOStats(
+    return UpdateStats(
         mean_return=sum(returns) / len(returns) if returns else math.nan,
         return_std=float(torch.tensor(returns).std(unbiased=False)) if returns else math.nan,
         policy_loss=float(sums.policy_loss) / max(sums.turns, 1),
