@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, read_action
+from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
 
 MOVES = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Change of row and column by the name of an action."""
@@ -70,9 +70,6 @@ class GridAgent(Agent):
         row, column = self._field(observation)
         rows[row][column] = f"[{rows[row][column].strip()}]"
         return "\n".join(map("".join, rows))
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int | None:
         """A best action, where the goal can be reached: without slipping, the first of a shortest path."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
 NUMBERS = ("angle", "spin", "joint", "joint spin")
 RANGES = ((-math.pi, math.pi), (-8.0, 8.0), (-math.pi, math.pi), (-16.0, 16.0))
@@ -53,9 +53,6 @@ class AcrobotAgent(Agent):
             glyph = {0: "+", 4: "o", 8: "O"}.get(step, "*")
             lines[round((down + 2) / 4 * (HEIGHT - 1))][round((right + 2) / 4 * (WIDTH - 1))] = glyph
         return "\n".join("".join(line) for line in lines)
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:
         """Turn the joint with its spin, once that is twice the first link's: a good rule, not the best there is."""

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, Landmark, Panel, PolicyMap, read_action
+from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
 
 OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
 COLOURS = ("red", "green", "blue", "purple", "yellow", "grey")
@@ -150,9 +150,6 @@ class BabyAIAgent(Agent):
                 signs[size // 2] = "^"
             lines.append(f"{' '.join(signs)}   {words[row]}".rstrip()[:WIDTH])
         return "\n".join(lines)
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any, info: Any, env: Any) -> int | None:
         """What minigrid's bot advises, whose plan goes on from one turn to the next; None: this is no BabyAI level."""

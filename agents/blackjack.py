@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap
 
 
 class BlackjackAgent(Agent):
@@ -55,9 +55,6 @@ class BlackjackAgent(Agent):
         """Both hands, card by card: the dealer's are turned once the player sticks or is bust."""
         hands = {"dealer": env.unwrapped.dealer, "you": env.unwrapped.player}
         return "\n".join(f"{name:<7}{_hand(cards)}" for name, cards in hands.items())
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:
         """The optimal action where one can only hit or stick: 1 to hit.

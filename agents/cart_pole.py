@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
 NUMBERS = ("position", "speed", "angle", "spin")
 RANGES = ((-2.4, 2.4), (-3.0, 3.0), (-0.21, 0.21), (-3.5, 3.5))
@@ -52,9 +52,6 @@ class CartPoleAgent(Agent):
         pole = [" " * max(0, middle + round(lean * height)) + glyph for height in range(POLE, 0, -1)]
         wheels = "─" * (middle - 3) + "┴o───o┴"
         return "\n".join([*pole, " " * (middle - 3) + "┌──┴──┐", wheels + "─" * (TRACK - len(wheels))])
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:
         """A linear controller, which keeps the pole up for all 500 steps."""

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, fields, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
 MAP = ("#T#O#", "#   #", "X   B", "P   #", "##H##")
 """Tomatoes, onions, bin, board, plate and hatch."""
@@ -134,9 +134,6 @@ class KitchenAgent(Agent):
         lines[row][column] = "@"
         words = ("", f"order: {ON_PLATE[order]}", f"plate: {ON_PLATE[plate]}", f"hands: {HANDS[hands]}", "")
         return "\n".join(f"{' '.join(line)}   {word}".rstrip() for line, word in zip(lines, words, strict=True))
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int | None:
         """The first action of a quickest way to the right dish; None where there is none any more."""

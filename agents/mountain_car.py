@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, named_levels, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
 RANGES = ((-1.2, 0.6), (-0.07, 0.07))
 FLAG = 0.5
@@ -46,9 +46,6 @@ class MountainCarAgent(Agent):
         for position, glyph in ((FLAG, "F"), (float(observation[0]), "o")):
             lines[_row(position)][round((position + 1.2) / 1.8 * (WIDTH - 1))] = glyph
         return "\n".join("".join(line) for line in lines)
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:
         """Push the way that the car goes: not the fastest way up, but always one."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
-from llamagym_tui.agent import ActionReading, Agent, Panel, PolicyMap, fields, read_action
+from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
 MAP = (
     "+---------+",
@@ -68,9 +68,6 @@ class TaxiAgent(Agent):
         lines[2] += f"   passenger: {NAMES[passenger]}"
         lines[3] += f"   destination: {NAMES[destination]}"
         return "\n".join("".join(line) for line in lines)
-
-    def extract_action(self, response: str) -> ActionReading:
-        return read_action(response, self.action_names)
 
     def expert(self, observation: Any) -> int:
         return self.first_actions(observation)[0]

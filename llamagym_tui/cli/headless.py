@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from llamagym_tui import model_registry, run_store
-from llamagym_tui.cli.progress import Progress, progress_on
+from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
@@ -89,7 +89,7 @@ def quiet_progress(debug: bool, episodes: int | None = None) -> Iterator[Progres
     with (
         tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
-        progress_on(terminal, episodes=episodes) as progress,
+        Progress(terminal, episodes=episodes) as progress,
     ):
         yield progress
 
@@ -191,7 +191,7 @@ def run_session(
     Args:
         debug: leave stderr to the libraries too.
         evaluates_end: evaluate the policy that it ends with.
-        limits: of `progress_on`.
+        limits: of `Progress`.
     Returns:
         The exit code, 0.
     Raises:
@@ -204,7 +204,7 @@ def run_session(
     with (
         store.open_log() as log,
         diverted(log, stderr=not debug) as terminal,
-        progress_on(terminal, **limits) as progress,  # type: ignore[arg-type]
+        Progress(terminal, **limits) as progress,  # type: ignore[arg-type]
     ):
         from llamagym_tui.trainer.event_builders import session_failed
         from llamagym_tui.trainer.session import Session

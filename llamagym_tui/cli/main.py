@@ -129,10 +129,11 @@ def _read(
     **options: Any,
 ) -> dict[str, Any]:
     """Options by their names in `RunConfig`, in its types; None: not given."""
-    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, thread_count, turns_in_prompt
+    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, word_or_number
 
-    options |= {"system_prompt": prompt_text(prompt_file), "threads": thread_count(threads)}
-    return options | {"env": env_kwargs(env), "history": turns_in_prompt(history)}
+    count = word_or_number(threads, "auto", "--threads", least=1)
+    options |= {"system_prompt": prompt_text(prompt_file), "threads": None if count == "auto" else count}
+    return options | {"env": env_kwargs(env), "history": word_or_number(history, "all", "--history", least=0)}
 
 
 def _config(

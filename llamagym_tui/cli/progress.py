@@ -4,11 +4,10 @@ A sink of a session's events; shows how far the run is on its way to its limit, 
 """
 
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 from llamagym_tui.demos.training_facts import fact_lines
 from llamagym_tui.protocol import events
@@ -20,10 +19,19 @@ LINE_EVERY_S = 10.0
 """Seconds between two lines where there is no terminal."""
 
 
-class Progress(ABC):
-    def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
-        """Progress towards a limit of episodes, else of seconds, else without an end."""
-        self._stream, self._episodes, self._seconds, self._clock = stream, episodes, seconds, clock
+class Progress:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        episodes: int | None = None,
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Progress towards a limit of episodes, else of minutes, else without an end."""
+        self._stream, self._clock = stream, clock
+        self._episodes, self._seconds = episodes, None if minutes is None else minutes * 60
+        self._bar = _bar_on(stream, episodes or self._seconds) if stream.isatty() else None
         self._shown_at = clock()
         self._began_at: float | None = None
         self._updates = 0
@@ -31,23 +39,39 @@ class Progress(ABC):
         self._text = ""
         """The latest figures of play."""
 
-    @abstractmethod
-    def notify(self, text: str) -> None:
-        """Show what a person should not miss."""
-
-    @abstractmethod
-    def show(self, text: str) -> None:
-        """Show what is being done."""
-
-    @abstractmethod
-    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        """Show how far it is; may be left out if something was shown shortly before."""
-
     def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
         return self
 
-    @abstractmethod
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            if self._bar:
+                self._bar.stop()
+            elif error is None and self._text:
+                self.show(self._text)
+
+    def notify(self, text: str) -> None:
+        """Show what a person should not miss."""
+        if self._bar:
+            self._bar.console.print(one_line(text), markup=False, highlight=False)
+        else:
+            self.show(text)
+
+    def show(self, text: str) -> None:
+        """Show what is being done."""
+        self._shown_at = self._clock()
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], description=one_line(text))
+        else:
+            echo(text, to=self._stream)
+
+    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """Show how far it is; without a bar, only if nothing was shown shortly before."""
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], description=one_line(text), completed=done, total=total)
+        elif self._clock() - self._shown_at >= LINE_EVERY_S:
+            self.show(text)
 
     def take(self, event: events.Event) -> None:
         match event:
@@ -98,64 +122,19 @@ class Progress(ABC):
         self.update(self._text, done, self._episodes or self._seconds)
 
 
-def progress_on(
-    stream: TextIO,
-    *,
-    episodes: int | None = None,
-    minutes: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Progress:
-    """Progress towards a limit of episodes or, if there is none, of minutes."""
-    kind = _Bar if stream.isatty() else _Lines
-    return kind(stream, episodes, None if minutes is None else minutes * 60, clock)
+def _bar_on(stream: TextIO, total: float | None) -> Any:
+    """Rich's, with one task."""
+    from rich import progress
+    from rich.console import Console
 
-
-class _Lines(Progress):
-    def show(self, text: str) -> None:
-        self._shown_at = self._clock()
-        echo(text, to=self._stream)
-
-    notify = show
-
-    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        if self._clock() - self._shown_at >= LINE_EVERY_S:
-            self.show(text)
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None and self._text:
-            self.show(self._text)
-
-
-class _Bar(Progress):
-    def __init__(self, stream: TextIO, episodes: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        super().__init__(stream, episodes, seconds, clock)
-        self._bar = progress.Progress(
-            progress.BarColumn(bar_width=24),
-            progress.TextColumn("{task.description}", markup=False),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-            console=Console(file=stream),
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task("starting", total=episodes or seconds)
-
-    def notify(self, text: str) -> None:
-        self._bar.console.print(one_line(text), markup=False, highlight=False)
-
-    def show(self, text: str) -> None:
-        self._bar.update(self._task, description=one_line(text))
-
-    def update(self, text: str, done: float | None = None, total: float | None = None) -> None:
-        self._bar.update(self._task, description=one_line(text), completed=done, total=total)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        with suppress(OSError):  # the terminal may be gone
-            self._bar.stop()
+    bar = progress.Progress(
+        progress.BarColumn(bar_width=24),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(file=stream),
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    bar.add_task("starting", total=total)
+    return bar

@@ -1,8 +1,7 @@
 """Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
 
-A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own
-work, measured alternately with the best count so far. For large models an update takes too long, so the products of one
-of their layers are measured.
+More threads must win clearly at an update's own work, measured alternately with the best count so far. For large models
+an update takes too long, so the products of a wide layer are measured.
 """
 
 import os
@@ -19,35 +18,28 @@ SMALL_MODEL = 20_000_000
 """Parameters up to which an update's own work is measured."""
 TRIAL_ROWS, TRIAL_LENGTH, TRIAL_REPLY = 16, 24, 8
 """A small minibatch: updates are where the time goes."""
-PROBES = 24
-"""Enough not to fit into one lucky moment in which all threads run."""
-THREADS_START_S = 0.005
-"""Starting threads, which the first call on them does, takes less."""
+WIDTH, LAYERS = 2048, 8
+"""Of the products that are measured for a large model."""
 REPEATS = 2
 """Further measurements of each count, alternating with the best one so far; the fastest counts."""
 MARGIN = 0.1
 """Share of the time by which a higher count must win."""
-TRIAL_WEIGHTS = 50_000_000
-"""Weights of a large model, at most about, that a trial multiplies by."""
 
 
-def calibrate_threads(step: Callable[[], object], probe: Callable[[], object], *, budget_s: float = 0.5) -> int:
+def calibrate_threads(step: Callable[[], object], *, budget_s: float = 0.5) -> int:
     """Set, and return, the number of threads on which `step` is fastest; one thread unless more are clearly faster.
 
-    A count on which the probe or the step is much slower at once is not measured again, and no higher one is tried.
+    A count on which it is much slower at once is not measured again, and no higher one is tried.
 
     Args:
         step: work like the run's own, tens of milliseconds long.
-        probe: a few calls that use all threads, some milliseconds long. Where threads wait for a busy core, it takes
-            many times as long.
         budget_s: after which nothing more is tried.
     """
     began = time.perf_counter()
     _timed(step, 1)
     best, best_s = 1, _timed(step, 1)
-    probe_s = min(_timed(probe, 1) for _ in range(3))
     for count in _counts(cores()):
-        if time.perf_counter() - began > budget_s or _waits(probe, count, probe_s):
+        if time.perf_counter() - began > budget_s:
             break
         here_s = _timed(step, count)
         for _ in range(REPEATS):
@@ -64,16 +56,7 @@ def calibrate_threads(step: Callable[[], object], probe: Callable[[], object], *
 
 def calibrate_threads_for(policy: Policy) -> int:
     parameters = sum(weight.numel() for weight in policy.model.causal_lm.parameters())
-    return calibrate_threads(
-        update_like_step(policy) if parameters <= SMALL_MODEL else layer_like_step(policy), products
-    )
-
-
-def products() -> None:
-    """A few products of small matrices, each of which needs all threads at once."""
-    square = torch.ones(256, 256)
-    for _ in range(4):
-        square @ square
+    return calibrate_threads(update_like_step(policy) if parameters <= SMALL_MODEL else wide_step())
 
 
 def update_like_step(policy: Policy) -> Callable[[], object]:
@@ -95,28 +78,10 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     return step
 
 
-def layer_like_step(policy: Policy) -> Callable[[], object]:
-    """Products with the weights of about one layer, embeddings left out."""
-    lm = policy.model.causal_lm
-    apart = {id(lm.get_input_embeddings().weight), id(lm.get_output_embeddings().weight)}
-    weights: list[torch.Tensor] = []
-    for weight in lm.parameters():
-        if len(weights) == 8 or sum(taken.numel() for taken in weights) > TRIAL_WEIGHTS:
-            break
-        if weight.dim() == 2 and weight.is_floating_point() and id(weight) not in apart:
-            weights.append(weight.detach())
-    inputs = [weight.new_ones(TRIAL_LENGTH, weight.shape[1]) for weight in weights]
-    return lambda: [rows @ weight.T for rows, weight in zip(inputs, weights, strict=True)]
-
-
-def _waits(probe: Callable[[], object], threads: int, single_s: float) -> bool:
-    """Whether probes take far longer than on one thread; it stops measuring as soon as they have."""
-    spent_s, allowed_s = 0.0, 3 * PROBES * single_s + THREADS_START_S
-    for _ in range(PROBES):
-        spent_s += _timed(probe, threads)
-        if spent_s > allowed_s:
-            return True
-    return False
+def wide_step() -> Callable[[], object]:
+    """Products of a small minibatch's rows with the weights of wide layers."""
+    rows, weight = torch.ones(TRIAL_LENGTH, WIDTH), torch.ones(WIDTH, WIDTH)
+    return lambda: [rows @ weight for _ in range(LAYERS)]
 
 
 def cores() -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from llamagym_tui.errors import MOST_WORDS, ActionParseError, described
-from llamagym_tui.game.actions import FAILED, ActionReading, json_index
+from llamagym_tui.game.actions import FAILED, ActionReading, json_index, read_action
 from llamagym_tui.game.policy_map import PolicyMap
 
 
@@ -77,13 +77,13 @@ class AgentBase(ABC):
         """
         return None
 
-    @abstractmethod
     def extract_action(self, response: str) -> Any:
-        """The action that a reply names.
+        """The action that a reply names; by default one of `action_names`, by `read_action`.
 
         Returns an action, or an `ActionReading` (as `read_action` gives) to keep how it was read. None, or raising
         ``ActionParseError``, means that the reply names none.
         """
+        return read_action(response, self.action_names)
 
     def wrap_env(self, env: Any) -> Any:
         """The environment as this agent plays it; as it is (the default), or in Gymnasium's wrappers."""

@@ -4,7 +4,6 @@ Every fault of the file becomes an `AgentFileError` that names file and line: sy
 it is imported, no agent or several in it, a missing method or `env_id`. Which file is meant is up to the catalog.
 """
 
-import ast
 import hashlib
 import importlib.util
 import inspect
@@ -13,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from llamagym_tui.config import LARGEST
 from llamagym_tui.errors import AgentFileError, UsageError
@@ -31,20 +30,16 @@ def load_agent(path: Path, class_name: str | None = None) -> type[AgentBase]:
     """
     if not path.is_file():
         raise UsageError(f"There is no agent file {path}; check the path, or see `llamagym-tui agents`.")
-    source = _source(path)
-    module = _executed(path, source)
-    agent_class = _chosen(module, path, class_name)
-    _require_complete(agent_class, path, source)
+    agent_class = _chosen(_executed(path), path, class_name)
+    _require_complete(agent_class, path)
     if GAME_FILE.fullmatch(agent_class.env_id):
         agent_class.env_id = str(path.parent / Path(agent_class.env_id).expanduser())
     return agent_class
 
 
-def _source(path: Path) -> str:
+def _compiled(path: Path) -> CodeType:
     try:
-        source = file_content(path)
-        ast.parse(source, filename=str(path))
-        return source.decode("utf-8-sig", errors="replace")
+        return compile(file_content(path), str(path), "exec")
     except SyntaxError as error:
         raise AgentFileError(f"{path}, line {error.lineno or 1}: {error.msg}; correct it and start again.") from error
     except ValueError as error:
@@ -53,9 +48,9 @@ def _source(path: Path) -> str:
         raise AgentFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _executed(path: Path, source: str) -> ModuleType:
+def _executed(path: Path) -> ModuleType:
     """The file's module, run as a script would be: its neighbours can be imported."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    code, digest = _compiled(path), hashlib.sha256(str(path).encode()).hexdigest()[:8]
     spec = importlib.util.spec_from_file_location(f"llamagym_tui_agent_file_{path.stem}_{digest}", path)
     if spec is None or spec.loader is None:
         raise AgentFileError(f"{path}, line 1: Python cannot import a file of this name; end it in .py.")
@@ -64,7 +59,7 @@ def _executed(path: Path, source: str) -> ModuleType:
     try:
         with _importable(path.parent):
             # Not `spec.loader.exec_module`: a cached byte code of the same second and size would hide an edit.
-            exec(compile(source, str(path), "exec"), module.__dict__)
+            exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         line, message = _line_in(path, error), str(error) or "no message"
@@ -113,20 +108,13 @@ def _offer(path: Path, classes: dict[str, type[AgentBase]]) -> str:
     return "name one: " + ", ".join(f"{path.name}:{name}" for name in sorted(classes)) + "."
 
 
-def _require_complete(agent_class: type[AgentBase], path: Path, source: str) -> None:
-    where = f"{path}, line {_line_of_class(source, agent_class.__name__)}: {agent_class.__name__}"
+def _require_complete(agent_class: type[AgentBase], path: Path) -> None:
+    where = f"{path}, line {inspect.getsourcelines(agent_class)[1]}: {agent_class.__name__}"
     missing = sorted(agent_class.__abstractmethods__)
     if missing:
-        raise AgentFileError(f"{where} lacks {', '.join(missing)}; an agent has all three methods.")
+        raise AgentFileError(f"{where} lacks {', '.join(missing)}; an agent has both methods.")
     if not isinstance(agent_class.env_id, str) or not agent_class.env_id:
         raise AgentFileError(f'{where} names no environment; give it env_id = "…", a Gymnasium id.')
     for name, value in agent_class.baselines.items():
         if not isinstance(value, int | float) or not abs(value) <= LARGEST:
             raise AgentFileError(f"{where} has the baseline {name}: {value}; give it a number up to {LARGEST:.0e}.")
-
-
-def _line_of_class(source: str, name: str) -> int:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            return node.lineno
-    return 1

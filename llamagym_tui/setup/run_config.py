@@ -6,12 +6,12 @@ from the settings of the run.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import msgspec
 
 from llamagym_tui import run_store
-from llamagym_tui.config import MEASURED, History, RunConfig, from_dict, in_sections, setting_types
+from llamagym_tui.config import MEASURED, RunConfig, from_dict, in_sections, setting_types
 from llamagym_tui.errors import PromptFileError, UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
@@ -171,29 +171,16 @@ def read_prompt(path: Path) -> str:
         raise PromptFileError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
 
 
-def thread_count(text: str | None) -> int | None:
-    """``auto`` is None; a number is itself.
+def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:
+    """What an option takes that is a word or a number from `least` on; None: not given.
 
     Raises:
         UsageError: it is neither.
     """
-    if text is None or text == "auto":
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UsageError(f"--threads takes auto or a number from 1, not {text!r}.")
-    return int(text)
-
-
-def turns_in_prompt(text: str | None) -> History | None:
-    """What ``--history`` takes, as `RunConfig` has it; None: not given.
-
-    Raises:
-        UsageError: it is neither ``all`` nor a number.
-    """
-    if text is None or text == "all":
-        return cast(Literal["all"] | None, text)
-    if not text.isascii() or not text.isdigit():
-        raise UsageError(f"--history takes all or a number of turns from 0, not {text!r}.")
+    if text is None or text == word:
+        return text
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise UsageError(f"{option} takes {word} or a number from {least}, not {text!r}.")
     return int(text)
 
 

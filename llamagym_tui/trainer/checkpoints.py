@@ -18,7 +18,7 @@ from llamagym_tui.errors import RunStoreError
 from llamagym_tui.setup.branch import UPDATE_DIR, discard_surplus
 from llamagym_tui.state.run_summary import summary_of
 from llamagym_tui.trainer.builders import Builders
-from llamagym_tui.trainer.collapse import Finding, Seen
+from llamagym_tui.trainer.collapse import CollapseMonitor, Finding
 from llamagym_tui.trainer.generators import Generators
 
 RETRY_S = 5.0
@@ -44,7 +44,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that were changed live, by their dotted names."""
     generation: GenerationConfig | None = None
     """Settings of sampling by then. None: of an older version."""
-    seen: Seen | None = None
+    seen: CollapseMonitor | None = None
     """What the collapse monitor remembers, under this prompt and `generation`. None: of an older version."""
     roll_backs: int = 0
     """Roll backs that the run has made by itself."""

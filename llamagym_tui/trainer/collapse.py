@@ -84,8 +84,11 @@ def repeated_share(reply: str) -> float:
     return 1 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
 
 
-class Seen(Struct, kw_only=True):
-    """What a monitor remembers of a run."""
+class CollapseMonitor(Struct, kw_only=True):
+    """Remembers one run's figures, in its checkpoints too, and judges each update by them.
+
+    Another prompt or another sampling distribution makes returns incomparable, and takes a new one.
+    """
 
     history: list[UpdateStats] = []
     """The last `WINDOW` updates."""
@@ -102,57 +105,48 @@ class Seen(Struct, kw_only=True):
     repeat_shares: list[float] = []
     """Of replies since the last update."""
     broken_in_a_row: int = 0
-
-
-class CollapseMonitor:
-    """Remembers one run's figures, and judges each update by them."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Start over: another prompt or another sampling distribution makes returns incomparable."""
-        self.seen = Seen()
-        self._verdict = Verdict()
+    is_quiet: bool = True
+    """Whether nothing was noticed at the last update."""
 
     def rolled_back(self) -> None:
         """The policy is an earlier one again: what was seen of the later one is forgotten, the best is not."""
-        self.seen.history.clear()
-        self.seen.repeats.clear()
-        self.seen.repeat_shares.clear()
-        self.seen.broken_in_a_row = 0
-        self._verdict = Verdict()
+        self.history.clear()
+        self.repeats.clear()
+        self.repeat_shares.clear()
+        self.broken_in_a_row = 0
+        self.is_quiet = True
 
     def add_reply(self, reply: str) -> None:
         """Add any reply of the next update's batch."""
-        self.seen.repeat_shares.append(repeated_share(reply))
-        del self.seen.repeat_shares[:-MOST_REPLIES]
+        self.repeat_shares.append(repeated_share(reply))
+        del self.repeat_shares[:-MOST_REPLIES]
 
     def judge(self, stats: UpdateStats) -> Verdict:
         """Add an update's figures, and compare them with those before."""
-        self._verdict = self._judged(stats)
-        return self._verdict
+        verdict = self._judged(stats)
+        self.is_quiet = verdict.level == "quiet"
+        return verdict
 
     @property
     def is_good(self) -> bool:
         """Whether nothing was noticed at the last update, and the mean return is about as good as it ever was."""
-        return self._verdict.level == "quiet" and bool(self.seen.history) and self._fall() < GOOD
+        return self.is_quiet and bool(self.history) and self._fall() < GOOD
 
     def _judged(self, stats: UpdateStats) -> Verdict:
         if broken := _broken(stats):
-            self.seen.broken_in_a_row += 1
-            again = self.seen.broken_in_a_row > 1
-            words = f"{broken} in {self.seen.broken_in_a_row} updates in a row" if again else f"{broken} in this update"
+            self.broken_in_a_row += 1
+            again = self.broken_in_a_row > 1
+            words = f"{broken} in {self.broken_in_a_row} updates in a row" if again else f"{broken} in this update"
             return Verdict("collapsed" if again else "warning", ("broken",), _sentence([words]))
-        self.seen.broken_in_a_row = 0
+        self.broken_in_a_row = 0
         peak = self._peak(stats)
         self._remember(stats)
         format_signs = list(self._format_signs())
         others = [sign for sign in (peak, _skipping(stats)) if sign]
         if self._fall() >= FALL:
             company = [*format_signs, *others, *self._signs_of_sameness()]
-            assert self.seen.best is not None
-            fell = f"the mean return fell from {self.seen.best.mean:.3f} to {self._recent().mean:.3f}"
+            assert self.best is not None
+            fell = f"the mean return fell from {self.best.mean:.3f} to {self._recent().mean:.3f}"
             return _verdict("collapsed" if company else "warning", [Sign("fall", fell), *company])
         if len(format_signs) > 1 or any(sign.flagrant for sign in format_signs):
             return _verdict("collapsed", [*format_signs, *others])
@@ -160,79 +154,73 @@ class CollapseMonitor:
         return _verdict("warning", signs) if signs else Verdict()
 
     def _remember(self, stats: UpdateStats) -> None:
-        self.seen.history.append(stats)
-        del self.seen.history[:-WINDOW]
-        if len(self.seen.first) < SHORT:
-            self.seen.first.append(stats)
+        self.history.append(stats)
+        del self.history[:-WINDOW]
+        if len(self.first) < SHORT:
+            self.first.append(stats)
         if stats.grad_norm:  # there is none while the critic warms up
-            self.seen.gradients += 1
-            self.seen.largest_gradient = max(self.seen.largest_gradient, stats.grad_norm)
-        self.seen.largest_spread = max(self.seen.largest_spread, stats.return_std)
-        self.seen.lowest_failures = min(self.seen.lowest_failures, self._short(lambda past: past.parse_failure_rate))
-        if len(self.seen.repeat_shares) >= FEWEST_REPLIES:
-            share = sum(self.seen.repeat_shares) / len(self.seen.repeat_shares)
-            self.seen.repeats.append(share)
-            del self.seen.repeats[:-SHORT]
-            if len(self.seen.first_repeats) < SHORT:
-                self.seen.first_repeats.append(share)
-        self.seen.repeat_shares.clear()
+            self.gradients += 1
+            self.largest_gradient = max(self.largest_gradient, stats.grad_norm)
+        self.largest_spread = max(self.largest_spread, stats.return_std)
+        self.lowest_failures = min(self.lowest_failures, self._short(lambda past: past.parse_failure_rate))
+        if len(self.repeat_shares) >= FEWEST_REPLIES:
+            share = sum(self.repeat_shares) / len(self.repeat_shares)
+            self.repeats.append(share)
+            del self.repeats[:-SHORT]
+            if len(self.first_repeats) < SHORT:
+                self.first_repeats.append(share)
+        self.repeat_shares.clear()
         recent = self._recent()
-        if (
-            len(self.seen.history) >= FEWEST
-            and recent.episodes
-            and (self.seen.best is None or recent.mean >= self.seen.best.mean)
-        ):
-            self.seen.best = recent
+        if len(self.history) >= FEWEST and recent.episodes and (self.best is None or recent.mean >= self.best.mean):
+            self.best = recent
 
     def _recent(self) -> Window:
-        known = [past for past in self.seen.history if math.isfinite(past.mean_return)]
+        known = [past for past in self.history if math.isfinite(past.mean_return)]
         episodes = sum(past.episodes for past in known)
         total = sum(past.mean_return * past.episodes for past in known)
         return Window(total / max(episodes, 1), episodes)
 
     def _short(self, figure: Callable[[UpdateStats], float]) -> float:
-        return _mean([figure(past) for past in self.seen.history[-SHORT:]])
+        return _mean([figure(past) for past in self.history[-SHORT:]])
 
     def _fall(self) -> float:
         """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
         one failure after many equal returns is no fall."""
-        recent, best = self._recent(), self.seen.best
+        recent, best = self._recent(), self.best
         if best is None or not recent.episodes or recent.mean >= best.mean:
             return 0.0
-        noise = self.seen.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
+        noise = self.largest_spread * math.sqrt(1 / best.episodes + 1 / recent.episodes)
         return (best.mean - recent.mean) / noise if noise else math.inf
 
     def _format_signs(self) -> Iterator[Sign]:
         """Signs of a format that dissolves."""
         rate = self._short(lambda past: past.parse_failure_rate)
-        rise = rate - self.seen.lowest_failures
+        rise = rate - self.lowest_failures
         if rise > PARSE_RISE:
-            words = f"{rate:.0%} of replies name no action, {self.seen.lowest_failures:.0%} before"
+            words = f"{rate:.0%} of replies name no action, {self.lowest_failures:.0%} before"
             yield Sign("parse failures", words, rise > PARSE_FLAGRANT)
-        start, now = _mean([past.entropy for past in self.seen.first]), self._short(lambda past: past.entropy)
-        explored = self._short(lambda past: past.action_entropy) - _mean(
-            [past.action_entropy for past in self.seen.first]
-        )
+        start, now = _mean([past.entropy for past in self.first]), self._short(lambda past: past.entropy)
+        explored = self._short(lambda past: past.action_entropy) - _mean([past.action_entropy for past in self.first])
         if now - start - max(0.0, explored) > max(ENTROPY_RISE, start):
             yield Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
-        start, now = _mean(self.seen.first_repeats), _mean(self.seen.repeats)
-        if self.seen.repeats and now - start > REPEAT_RISE:
+        start, now = _mean(self.first_repeats), _mean(self.repeats)
+        if self.repeats and now - start > REPEAT_RISE:
             words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
             yield Sign("repetition", words, now - start > REPEAT_FLAGRANT)
 
     def _peak(self, stats: UpdateStats) -> Sign | None:
         """Compared before the update is remembered."""
-        if self.seen.gradients < FEWEST or stats.grad_norm <= PEAK * self.seen.largest_gradient:
+        if self.gradients < FEWEST or stats.grad_norm <= PEAK * self.largest_gradient:
             return None
         return Sign(
-            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self.seen.largest_gradient:.3g} before"
+            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self.largest_gradient:.3g} before"
         )
 
     def _signs_of_sameness(self) -> Iterator[Sign]:
-        start, now = _mean([past.action_entropy for past in self.seen.first]), self.seen.history[-1].action_entropy
+        start, now = _mean([past.action_entropy for past in self.first]), self.history[-1].action_entropy
         if now < FADED * start:
             yield Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
-        largest, now = self.seen.largest_spread, self.seen.history[-1].return_std
+        largest, now = self.largest_spread, self.history[-1].return_std
         if now < FADED * largest:
             yield Sign("spread", f"all episodes end alike (returns spread {now:.3f}, {largest:.2f} before)")
 

@@ -176,16 +176,8 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
 
 
 def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
-    """Changes of a run under which it fits: each that is enough alone; else the first ones that are together."""
-    changes = dict(_changes(config, device, learns=learns))
-    alone = [text for text, changed in changes.items() if fits(replace(config, **changed))]
-    together: list[str] = []
-    for text, changed in () if alone else changes.items():
-        config = replace(config, **changed)
-        together.append(text)
-        if fits(config):
-            return [" with ".join(together)]
-    return alone
+    """Changes of a run each of which is enough alone for it to fit."""
+    return [text for text, changed in _changes(config, device, learns=learns) if fits(replace(config, **changed))]
 
 
 def _changes(config: RunConfig, device: str, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -209,5 +201,5 @@ def _refusal(config: RunConfig, found: Preflight, fitting: list[str]) -> str:
         f"on {found.device}"
     )
     if not fitting:
-        return f"{need}; no setting makes it fit: take a smaller model."
+        return f"{need}; no single setting makes it fit: take a smaller model, or change several."
     return f"{need}; what would fit: {', or '.join(fitting)}."

@@ -86,7 +86,7 @@ class Run:
         self._apply(restored)
         self._batch_began_s = start.batch_began_s or start.elapsed_s
         if start.generation == self.config.generation:
-            self._monitor.seen = start.seen or self._monitor.seen
+            self._monitor = start.seen or self._monitor
 
     def take_up(self, start: Counters) -> None:
         """Go on with the batch that was under way, in environments that come to where they stood."""
@@ -193,7 +193,7 @@ class Run:
         """Use another system prompt from the next reset on."""
         version = self.rollout.prompt_version + 1
         self.rollout.set_system_prompt(prompt, version)
-        self._monitor.forget()
+        self._monitor = CollapseMonitor()
         self._emit(events.PromptChanged(prompt_version=version, system_prompt=prompt))
 
     def change(self, requested: Mapping[str, Value]) -> None:
@@ -242,10 +242,10 @@ class Run:
             self._begin_batch()
         if before.generation != config.generation:
             self.policy.generation = config.generation
-            self._monitor.forget()
+            self._monitor = CollapseMonitor()
         if before.history != config.history:
             self.policy.history = turns_kept(config.history, self.agent.history)
-            self._monitor.forget()
+            self._monitor = CollapseMonitor()
         if before.ppo != config.ppo:
             self.ppo.config = config.ppo
         self.rollout.batch_turns, self.rollout.cuts_episodes = config.ppo.batch_size, config.cuts_episodes
@@ -299,7 +299,7 @@ class Run:
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()
-        self._monitor.forget()
+        self._monitor = CollapseMonitor()
         self.policy_map.forget()
         self.save_or_warn()
         self._keep_good(good=True)
@@ -316,7 +316,7 @@ class Run:
             recent_returns=self._episode_counter.recent_returns,
             changed=changes_since(self.given, self.config),
             generation=self.config.generation,
-            seen=self._monitor.seen,
+            seen=self._monitor,
             roll_backs=self._roll_backs,
             warned_at=list(self._warned_at.items()),
             batch_began_s=self._batch_began_s,

@@ -16,11 +16,12 @@ ROOMS = tuple(
     f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer", "update_figures")
 )
 GROWING = {
-    "EnvSlot", "Extremes", "PackedTree", "Reply", "Seen", "Segment", "Shared", "Trajectory",
+    "CollapseMonitor", "EnvSlot", "Extremes", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
 }  # fmt: skip
 """Records that grow while something goes on."""
 DEFAULTS = {
+    "CollapseMonitor": {"is_quiet": True, "lowest_failures": math.inf},
     "Demonstration": {"schema": 1},
     "EnvSlot": {"knows_last": True, "mode": "train"},
     "Evaluate": {"episodes": 1000, "greedy": True},
@@ -30,7 +31,6 @@ DEFAULTS = {
     "ReturnSeries": {"group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
     "RunSummary": {"ending": "open", "version": 4},
-    "Seen": {"lowest_failures": math.inf},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},

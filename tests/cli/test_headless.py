@@ -14,7 +14,7 @@ import pytest
 
 from llamagym_tui import run_store
 from llamagym_tui.cli import headless
-from llamagym_tui.cli.progress import progress_on
+from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.errors import ConfigError, LlamaGymError, ModelLoadError, RunStoreError
 from llamagym_tui.protocol.events import (
@@ -322,7 +322,7 @@ def counted(episodes: int) -> EpisodesCounted:
 
 def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
     stream, clock = io.StringIO(), Clock()
-    with progress_on(stream, episodes=1000, clock=clock) as progress:
+    with Progress(stream, episodes=1000, clock=clock) as progress:
         progress.take(PhaseChanged(phase="loading", detail="loading the model"))
         for second in range(1, 31):
             clock.now += 1
@@ -336,7 +336,7 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds() -> None:
 def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
     for earlier, words in [(3, "3 updates"), (1, "1 update")]:
         stream = io.StringIO()
-        with progress_on(stream, clock=Clock()) as progress:
+        with Progress(stream, clock=Clock()) as progress:
             progress.take(msgspec.structs.replace(fakes.run_started(), updates=earlier))
             progress.take(counted(900))
         assert stream.getvalue() == f"900 episodes, mean return 0.500, {words}, 50/s\n"
@@ -355,7 +355,7 @@ NOTICES: list[Event] = [
 @pytest.mark.parametrize("kind", ["lines", "bar"])
 def test_what_a_person_should_not_miss_is_shown_at_once(kind: str) -> None:
     stream = io.StringIO() if kind == "lines" else Terminal()
-    with progress_on(stream, clock=Clock()) as progress:
+    with Progress(stream, clock=Clock()) as progress:
         for event in NOTICES:
             progress.take(event)
     seen = stream.getvalue()
@@ -379,7 +379,7 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
     stream = Terminal()
     stats = event_builders.update_stats(made_up_stats(), 1.0)
     seen: list[Event] = [counted(500), UpdateFinished(update=3, episodes=500, stats=stats), counted(1000)]
-    with progress_on(stream, episodes=1000) as progress:
+    with Progress(stream, episodes=1000) as progress:
         for event in seen:
             progress.take(event)
         progress.show("stopping [not a style]")

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llamagym_tui.cli.main import app
-from llamagym_tui.cli.progress import progress_on
+from llamagym_tui.cli.progress import Progress
 from llamagym_tui.config import RunConfig
 from llamagym_tui.protocol.events import PhaseChanged, WarningRaised
 from tests.protocol.test_literal import harmful
@@ -137,7 +137,7 @@ class Stream:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_shows_warnings_and_details_literally(terminal: bool) -> None:
     stream = Stream(terminal=terminal)
-    with progress_on(stream, episodes=10) as progress:  # type: ignore[arg-type]
+    with Progress(stream, episodes=10) as progress:  # type: ignore[arg-type]
         progress.take(PhaseChanged(phase="loading", detail=EVIL))
         progress.take(WarningRaised(message=EVIL))
     assert "]52;c" in stream.text

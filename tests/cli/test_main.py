@@ -187,7 +187,7 @@ def test_history_is_a_number_of_turns_or_all(headless: Headless, typed: str, his
 def test_another_history_is_refused_in_one_sentence(headless: Headless) -> None:
     refused = run("train", "blackjack", "--history", "-1")
     assert refused.exit_code == 2
-    assert refused.stderr.endswith("--history takes all or a number of turns from 0, not '-1'.\n")
+    assert refused.stderr.endswith("--history takes all or a number from 0, not '-1'.\n")
 
 
 def test_a_run_that_names_its_own_agent_file_needs_trust_agent(headless: Headless, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llamagym_tui.engine import threads
-from llamagym_tui.engine.threads import calibrate_threads, calibrate_threads_for, layer_like_step, update_like_step
+from llamagym_tui.engine.threads import calibrate_threads, calibrate_threads_for, update_like_step
 
 
 @pytest.fixture(autouse=True)
@@ -26,18 +26,14 @@ def work_that_takes(seconds_by_threads: dict[int, float], tried: list[int]):
     return work
 
 
-def nothing() -> None:
-    pass
-
-
 def on_cores(monkeypatch, count: int) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(count)), raising=False)
 
 
 def test_more_threads_are_taken_only_if_they_are_clearly_faster(monkeypatch):
     on_cores(monkeypatch, 4)
-    assert calibrate_threads(work_that_takes({1: 0.04, 2: 0.02, 4: 0.01}, []), nothing, budget_s=9) == 4
-    assert calibrate_threads(work_that_takes({1: 0.04, 2: 0.039, 4: 0.001}, []), nothing, budget_s=9) == 1
+    assert calibrate_threads(work_that_takes({1: 0.04, 2: 0.02, 4: 0.01}, []), budget_s=9) == 4
+    assert calibrate_threads(work_that_takes({1: 0.04, 2: 0.039, 4: 0.001}, []), budget_s=9) == 1
     assert torch.get_num_threads() == 1
 
 
@@ -45,47 +41,36 @@ def test_all_cores_are_tried_also_where_they_are_no_power_of_two(monkeypatch):
     on_cores(monkeypatch, 6)
     tried: list[int] = []
     seconds = {1: 0.08, 2: 0.04, 4: 0.02, 6: 0.01}
-    assert calibrate_threads(work_that_takes(seconds, tried), nothing, budget_s=9) == 6
+    assert calibrate_threads(work_that_takes(seconds, tried), budget_s=9) == 6
     assert set(tried) == {1, 2, 4, 6}
 
 
 def test_a_count_that_is_much_slower_is_tried_once(monkeypatch):
     on_cores(monkeypatch, 2)
     tried: list[int] = []
-    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.1}, tried), nothing) == 1
+    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.1}, tried)) == 1
     assert tried.count(2) == 1
-
-
-def test_threads_that_wait_for_each_other_in_the_probe_never_get_the_step(monkeypatch):
-    on_cores(monkeypatch, 2)
-    tried, probed = [], []
-    probe = work_that_takes({1: 0.0, 2: 0.1}, probed)
-    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.001}, tried), probe) == 1
-    assert (tried.count(2), probed.count(2)) == (0, 1)
 
 
 def test_once_the_time_is_up_no_further_count_is_tried(monkeypatch):
     on_cores(monkeypatch, 2)
     tried: list[int] = []
-    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.001}, tried), nothing, budget_s=0.0) == 1
+    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.001}, tried), budget_s=0.0) == 1
     assert set(tried) == {1}
 
 
-@pytest.mark.parametrize("kind", [update_like_step, layer_like_step])
-def test_the_measured_work_changes_nothing(make_policy, kind):
+def test_the_measured_work_changes_nothing(make_policy):
     policy = make_policy()
     before = [p.clone() for p in policy.model.parameters()]
-    kind(policy)()
+    update_like_step(policy)()
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
     assert all(p.grad is None for p in policy.model.parameters())
 
 
-def test_a_large_model_is_measured_too_at_the_products_of_its_first_layers(make_policy, monkeypatch):
-    policy = make_policy()
+def test_a_large_model_is_measured_at_the_products_of_wide_layers(make_policy, monkeypatch):
+    measured = []
     monkeypatch.setattr(threads, "SMALL_MODEL", 0)
     monkeypatch.setattr(threads, "update_like_step", None)
-    on_cores(monkeypatch, 1)
-    assert calibrate_threads_for(policy) == 1
-    shapes = [tuple(result.shape) for result in layer_like_step(policy)()]
-    assert shapes[:4] == [(24, 32), (24, 16), (24, 16), (24, 32)]
-    assert len(shapes) == 8
+    monkeypatch.setattr(threads, "calibrate_threads", lambda step: measured.append(step()) or 1)
+    assert calibrate_threads_for(make_policy()) == 1
+    assert {tuple(product.shape) for product in measured[0]} == {(24, 2048)}

@@ -125,7 +125,7 @@ def test_an_edited_file_is_read_again(write: Write) -> None:
         ("import sys\n\nsys.exit(3)\n", 3, "SystemExit"),
         ("def f():\n    raise ValueError('in here\\nand on')\n\nf()\n", 2, "ValueError: in here$"),
         ("\n\nimport no_such_module_at_all\n", 3, "ModuleNotFoundError"),
-        (CLIFF.replace("def extract_action", "def extract"), 4, "lacks extract_action"),
+        (CLIFF.replace("def format_observation", "def format"), 4, "lacks format_observation"),
         (CLIFF.replace("env_id =", "environment ="), 4, "names no environment"),
         ("x = '\0'\n", 1, "null bytes"),
         (CLIFF.replace("env_id", "baselines = {'best': -1e200}; env_id"), 4, "has the baseline best: -1e.200; give it"),

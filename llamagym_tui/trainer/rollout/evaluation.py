@@ -4,14 +4,13 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from llamagym_tui.config import MAX_FAILURES
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import Event, WarningRaised
-from llamagym_tui.trainer.rollout.env_slot import AnyEnv
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -34,29 +33,26 @@ def evaluate(
     policy: Policy,
     *,
     episodes: int,
-    greedy: bool,
     seed: int,
     n_envs: int,
-    max_turns: int | None,
     system_prompt: str | None = None,
-    max_failures: int = MAX_FAILURES,
     limit_s: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     warn: Callable[[str], None] = lambda sentence: None,
     progress: Callable[[int], None] = lambda done: None,
-    make_env: Callable[[], AnyEnv] | None = None,
     ended: list[EndedEpisode] | None = None,
+    **more: Any,
 ) -> Evaluation:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
 
     Args:
         policy: chooses replies; its own random state is left as it was.
         seed: of environments and sampling.
-        max_turns: after which an episode is truncated. None: the environment's own limit.
         system_prompt: None: the agent's own.
         limit_s: seconds after which no episode begins; those under way are played on. None: no limit.
         progress: called with the number of episodes that have ended.
         ended: receives the episodes; those of a number have the same seed in every evaluation with this one.
+        more: of `Rollout`.
     Raises:
         EnvError: an environment cannot be made, or too many episodes in a row failed.
         PromptTooLongError: the model cannot read a first prompt.
@@ -71,14 +67,11 @@ def evaluate(
         agent,
         policy,
         n_envs=min(n_envs, episodes),
-        max_turns=max_turns,
         batch_turns=1,
         seed=seed,
         emit=emit,
-        greedy=greedy,
         episode_limit=episodes,
-        max_failures=max_failures,
-        make_env=make_env,
+        **more,
     )
     rollout.mode = "inference"
     if system_prompt is not None:
