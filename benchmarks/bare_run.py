@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from llamagym_tui.config import RunConfig, from_dict
+from llamagym_tui.config import RunConfig, UpdateStats, from_dict
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
@@ -20,7 +20,6 @@ from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import assignments
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
-from llamagym_tui.update_figures import UpdateStats
 
 
 class BareRun:

@@ -17,7 +17,7 @@ import typer
 
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.timing import alternate, machine, ratios
-from llamagym_tui.update_figures import UpdateStats
+from llamagym_tui.config import UpdateStats
 
 
 class Update(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import fields
 
 from llamagym_tui.agent import Agent
-from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig
+from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import AnyCommand
@@ -32,7 +32,6 @@ from llamagym_tui.trainer.rollout.failures import Failures
 from llamagym_tui.trainer.rollout.spectator import Spectator
 from llamagym_tui.trainer.rollout.wheel import Wheel
 from llamagym_tui.trainer.session import Session
-from llamagym_tui.update_figures import UpdateStats
 
 STEP_S = 0.125
 UPDATE_S = 1.0

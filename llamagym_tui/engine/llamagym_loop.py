@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from llamagym_tui.config import SFTSettings
+from llamagym_tui.config import FIGURES_OF_A_RUN, SFTSettings
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.sft import train_on
 from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
@@ -39,7 +39,6 @@ from llamagym_tui.game.observed import (
     observed,
     reply_of,
 )
-from llamagym_tui.update_figures import OF_A_RUN
 
 
 @dataclass(slots=True)
@@ -164,7 +163,7 @@ class LlamaGymLoop:
             return {}
         batch, self.batch = self.batch, []
         figures = asdict(self.ppo.update(batch))
-        return {name: value for name, value in figures.items() if name not in OF_A_RUN}
+        return {name: value for name, value in figures.items() if name not in FIGURES_OF_A_RUN}
 
     def _set_slots(self, count: int, many: bool) -> None:
         """A slot for each observation; the number changes between episodes only."""

@@ -9,11 +9,11 @@ from typing import Literal
 from msgspec import Struct
 
 from llamagym_tui.config import Credit, Mode, Value
+from llamagym_tui.config import UpdateStats as UpdateStats
 from llamagym_tui.game.actions import How
 from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.inspected import ContextToken, Decision, InspectedToken, ScoredReply
 from llamagym_tui.protocol.policy_map import MapPanel
-from llamagym_tui.update_figures import UpdateStats as UpdateStats
 
 PROTOCOL_VERSION = 2
 """Raised with every change that an older peer would misread."""

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from llamagym_tui.update_figures import UpdateStats
+from llamagym_tui.config import UpdateStats
 
 WINDOW = 10
 """Updates behind the recent mean return, and behind its best."""

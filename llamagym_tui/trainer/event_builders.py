@@ -6,14 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import LlamaGymError, described
 from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
 from llamagym_tui.trainer.rollout.evaluation import Evaluation
-from llamagym_tui.update_figures import UpdateStats
 
 
 def run_started(config: RunConfig, parts: Parts) -> RunStarted:

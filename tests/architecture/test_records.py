@@ -12,9 +12,7 @@ from msgspec import Struct
 
 from scripts.rooms import modules
 
-ROOMS = tuple(
-    f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer", "update_figures")
-)
+ROOMS = tuple(f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer"))
 GROWING = {
     "CollapseMonitor", "EnvSlot", "Extremes", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
@@ -35,7 +33,6 @@ DEFAULTS = {
     "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
     "UpdateSeries": {"every": 1},
-    "UpdateStats": {"reward_scale": 1.0},
     "Verdict": {"level": "quiet"},
     "WarmStartState": {"stride": 1},
     "_EnvSlot": {"is_trained": True},

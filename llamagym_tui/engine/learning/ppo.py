@@ -18,7 +18,7 @@ import torch
 from msgspec import Struct
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
@@ -35,7 +35,6 @@ from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
-from llamagym_tui.update_figures import UpdateStats
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""

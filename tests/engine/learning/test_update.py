@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from msgspec.structs import replace as replaced
 from torch import Tensor, nn
 
-from llamagym_tui.config import PPOConfig
+from llamagym_tui.config import FIGURES_OF_A_RUN, PPOConfig
 from llamagym_tui.engine.learning.batch import Row, batch_rows, minibatches
 from llamagym_tui.engine.learning.losses import PolicyLoss
 from llamagym_tui.engine.learning.ppo import PPO
@@ -21,7 +21,6 @@ from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
-from llamagym_tui.update_figures import OF_A_RUN
 from tests.engine.conftest import REPLIES
 
 STILL = PPOConfig(
@@ -591,7 +590,8 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         sums.add(found, torch.tensor(7.0), scored, 1, is_first=at == 0)
     assert sums.kl_of_epoch == 6.0
     episode = Trajectory([Segment((1,), [2], [turn])], "terminated", shortened=2)
-    assert asdict(update_stats([episode] * n, targets, sums, **known)) == known | dict.fromkeys(OF_A_RUN, 0.0) | {
+    known |= dict.fromkeys(FIGURES_OF_A_RUN, 0.0)
+    assert asdict(update_stats([episode] * n, targets, sums, **known)) == known | {
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
