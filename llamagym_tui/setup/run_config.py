@@ -209,7 +209,9 @@ def _resumed(run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) 
     folder = run_dir.expanduser().absolute()
     if not run_store.is_run(folder):
         raise UsageError(f"There is no run in {run_dir} to resume; `llamagym-tui runs` lists them.")
-    return _going_on(folder, given | {"run_dir": str(folder), "resume": True}, trust_agent=trust_agent)
+    # Unless it is given now, the prompt is that of the checkpoint, which may have been changed live.
+    now = {"run_dir": str(folder), "resume": True, "system_prompt": given.get("system_prompt")}
+    return _going_on(folder, given | now, trust_agent=trust_agent)
 
 
 def _branch(spec: str, run_dir: Path | None, given: dict[str, Any], *, trust_agent: bool) -> RunConfig:

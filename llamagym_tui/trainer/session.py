@@ -115,7 +115,9 @@ class Session:
     def _keep_found(self, parts: Parts) -> None:
         """Write what the machine and the agent have decided into the run's settings: a resumed run does the same."""
         history = parts.policy.history
+        own, prompt = parts.agent.get_system_prompt(), parts.rollout.system_prompt
         found: dict[str, Any] = {"history": "all" if history is None else history}
+        found["system_prompt"] = None if prompt == own else prompt
         if self._config.threads is None and parts.loaded.device == "cpu":
             found["measured_threads"] = parts.threads
         self._keep(msgspec.structs.replace(self._config, **found))

@@ -10,10 +10,12 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.setup.branch import kept_updates
+from llamagym_tui.setup.run_config import run_config
 
 
 class BranchDialog(ModalScreen[dict[str, Any] | None]):
@@ -43,4 +45,12 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
     def action_branch(self) -> None:
         update, settings, prompt = (field.value.strip() for field in self.query(SentenceInput))
         spec = f"{self._run_dir}@{update}"
-        self.dismiss({"branch_of": spec, "assignments": settings.split(), "system_prompt": prompt or None})
+        given: dict[str, Any] = {"branch_of": spec, "assignments": settings.split(), "system_prompt": prompt or None}
+        try:
+            run_config(agent=None, run_dir=None, resume=False, **given)
+        except UntrustedAgent:
+            pass  # the app asks for trust
+        except LlamaGymError as error:  # what is typed stays
+            self.notify(str(error), severity="error")
+            return
+        self.dismiss(given)

@@ -73,6 +73,12 @@ def test_a_resumed_run_keeps_what_was_measured_but_for_what_is_given_now(tmp_pat
     assert (other.ppo.gamma, other.ppo.lam, list(other.measured)) == (0.5, 0.95, ["ppo.lam"])
 
 
+def test_a_resumed_run_has_its_checkpoints_prompt_unless_one_is_given_now(tmp_path: Path):
+    a_run(tmp_path, msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path), system_prompt="Begun.")))
+    assert run_config(agent=None, run_dir=tmp_path, resume=True).system_prompt is None
+    assert run_config(agent=None, run_dir=tmp_path, resume=True, system_prompt="Now.").system_prompt == "Now."
+
+
 def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):
     values = msgspec.to_builtins(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
     del values["measured"], values["ppo"]["whole_episodes"]

@@ -482,6 +482,18 @@ def test_a_run_resumed_with_another_prompt_gives_it_the_next_version(tmp_path: P
     assert (after.rollout.system_prompt, after.rollout.prompt_version) == ("another", 1)
 
 
+def test_a_prompt_that_was_changed_live_is_still_there_in_a_resumed_run_and_in_its_settings(tmp_path: Path) -> None:
+    before = Stage(tmp_path, episodes=8, system_prompt="begun")
+    before.script = {2: [SetSystemPrompt(system_prompt="changed")]}
+    before.session.run()
+    assert run_store.read_config(tmp_path).system_prompt == "begun"
+    after = Stage(tmp_path, episodes=16, resume=True, system_prompt=None)
+    after.builders.saved.extend(before.builders.saved)
+    after.session.run()
+    assert after.of(RunStarted)[0].system_prompt == "changed"
+    assert run_store.read_config(tmp_path).system_prompt == "changed"
+
+
 def test_a_run_that_goes_on_from_another_checkpoint_says_so(tmp_path: Path) -> None:
     before = Stage(tmp_path, episodes=2)
     before.session.run()

@@ -327,7 +327,7 @@ async def test_what_if_begins_a_run_that_knows_its_parent_with_other_settings_an
     assert row.standing == "can be resumed"
 
 
-async def test_what_cannot_be_a_setting_of_a_branch_is_refused_in_words_and_nothing_begins():
+async def test_what_cannot_be_a_setting_of_a_branch_is_refused_in_words_and_stays_to_be_corrected():
     (run("late", 120) / "update-4").mkdir()
     app = LlamaGymApp(client_factory=lambda: fakes.FakeClient([]))
     async with app.run_test(size=SIZE) as pilot:
@@ -337,6 +337,7 @@ async def test_what_cannot_be_a_setting_of_a_branch_is_refused_in_words_and_noth
         await pilot.press("tab", *"lr=fast", "enter")
         await until(pilot, lambda: any("lr takes" in text or "knows no 'lr'" in text for text in notices(app)))
         assert len(list_runs()) == 1
+        assert "lr=fast" in shown(pilot)
 
 
 async def test_a_run_that_has_kept_no_checkpoint_has_no_what_if():
