@@ -110,7 +110,7 @@ class DemoActions(PersonalApp):
         [self.recorder.keep_at_least] = answer
         rule = self.recorder.keep_at_least
         self.notify(
-            f"Episodes are kept by hand, with {key_of(self.screen, 'keep', 'k')}."
+            f"Episodes are kept by hand, with {key_of(self, 'keep', 'k')}."
             if rule is None
             else f"From now on every watched episode with a return of at least {real_minus(f'{rule:g}')} is kept.",
         )
@@ -153,7 +153,7 @@ class DemoActions(PersonalApp):
         unit = self.run_state.return_unit if self.run_state else ""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
-            f"{comparison_text(event, unit)}. {key_of(self.screen_stack[0], 'warm_start.undo', 'F')} takes it back.",
+            f"{comparison_text(event, unit)}. {key_of(self, 'warm_start.undo', 'F')} takes it back.",
             severity="warning" if worse > PARSE_RISE else "information",
             timeout=COMPARED_S,
         )

@@ -46,12 +46,6 @@ class PersonalApp(App[None]):
         self._config_dir = user_files.config_dir()
         self.register_theme(THEME)
         kept = user_files.load_preferences(self._config_dir).theme
-        if self.no_color:
-            from textual.scrollbar import ScrollBar
-
-            from llamagym_tui.screens.widgets.plain_scrollbar import PlainScrollBarRender
-
-            ScrollBar.renderer = PlainScrollBarRender
         self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
 
     def on_mount(self) -> None:

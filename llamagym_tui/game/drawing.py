@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.observed import NO_INFO, Info, drawn_by, revealed_by
+from llamagym_tui.game.observed import NO_INFO, Info, called
 
 MAX_LINES = 12
 MAX_COLUMNS = 120
@@ -46,7 +46,7 @@ def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) ->
     """The drawing of an observation, or of the environment's state; empty if there is none."""
     try:
         if draws(agent):
-            return Drawing(_bounded(drawn_by(agent, observation, info)))
+            return Drawing(_bounded(str(called(agent.draw, observation, info=info))))
         rendered = env.render() if env.render_mode == "ansi" else ""
         return _with_marks(_bounded(rendered)) if isinstance(rendered, str) else Drawing("")
     except Exception:  # an environment's code, or a user's, may raise anything
@@ -56,7 +56,7 @@ def drawn(agent: AgentBase, env: Any, observation: Any, info: Info = NO_INFO) ->
 def revealed(agent: AgentBase, env: Any, observation: Any, info: Info) -> str:
     """What the game hid until the episode was over; empty: nothing."""
     try:
-        return _bounded(revealed_by(agent, observation, info, env))
+        return _bounded(str(called(agent.reveal, observation, info=info, env=env)))
     except Exception:  # a user's code, or an environment of another kind
         return ""
 

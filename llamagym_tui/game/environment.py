@@ -72,7 +72,11 @@ def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
     env = make(agent.env_id, {**agent.env_kwargs, **more})
     try:
         env = agent.wrap_env(env)
-        return env if agent.action_repeat == 1 else _repeating(env, agent.action_repeat)
+        if agent.action_repeat == 1:
+            return env
+        from gymnasium.wrappers import RepeatAction
+
+        return RepeatAction(env, agent.action_repeat)
     except Exception as error:  # a user's own code
         raise EnvError(f"{type(agent).__name__}.wrap_env failed: {described(error)}.") from error
 
@@ -104,12 +108,6 @@ def decisions(space: Any) -> list[range] | None:
     starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
     parts = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
-
-
-def _repeating(env: Env, steps: int) -> Env:
-    from gymnasium.wrappers import RepeatAction
-
-    return RepeatAction(env, steps)
 
 
 def _counted(env: Env) -> Env:

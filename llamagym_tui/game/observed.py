@@ -40,7 +40,7 @@ def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
 
 def observation_text(agent: AgentBase, observation: Any, info: Info) -> str:
     """The user message of a state."""
-    return _called(agent.format_observation, observation, info=info)
+    return called(agent.format_observation, observation, info=info)
 
 
 def described_return(agent: AgentBase, mean: float) -> str:
@@ -54,7 +54,7 @@ def described_return(agent: AgentBase, mean: float) -> str:
 
 def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:
     """`Observed.actions`."""
-    given = _called(agent.actions, observation, info=info) if names_by_turn(agent) else None
+    given = called(agent.actions, observation, info=info) if names_by_turn(agent) else None
     if given is None:
         return _unmasked(agent.action_names, info)
     if isinstance(given, str) or not all(isinstance(name, str) for name in given):
@@ -94,15 +94,7 @@ def reply_of(agent: AgentBase, name: str) -> str:
 
 def expert_action(agent: AgentBase, observation: Any, info: Info, env: Any) -> Any:
     """The action of the agent's expert; None if it has none. `env` is None where no environment is in that state."""
-    return _called(agent.expert, observation, info=info, env=env)
-
-
-def revealed_by(agent: AgentBase, observation: Any, info: Info, env: Any) -> str:
-    return str(_called(agent.reveal, observation, info=info, env=env))
-
-
-def drawn_by(agent: AgentBase, observation: Any, info: Info) -> str:
-    return str(_called(agent.draw, observation, info=info))
+    return called(agent.expert, observation, info=info, env=env)
 
 
 def is_refused(info: Info) -> bool:
@@ -120,7 +112,8 @@ def action_steps(info: Info) -> int:
     return int(min(max(named, 1), MOST_STEPS))
 
 
-def _called(method: Callable[..., Any], observation: Any, **offered: Any) -> Any:
+def called(method: Callable[..., Any], observation: Any, **offered: Any) -> Any:
+    """What an agent's method returns for a state, given as much of what is `offered` as it takes."""
     own = getattr(method, "__func__", None)
     names = _taken(own or method, 1 if own is None else 2, tuple(offered))
     return method(observation, *[offered[name] for name in names])

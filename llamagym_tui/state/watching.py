@@ -116,11 +116,11 @@ def watched_text(watched: events.WatchChanged, n_envs: int) -> str:
     where = f"environment {watched.env + 1:,}" + (f" of {n_envs:,}" if n_envs else "")
     if watched.awaits_failure:
         meanwhile = f"; until then {where}" if watched.kind == "env" else ""
-        return f"waiting for the next reply that names no action{meanwhile}"
+        return f"waiting for a reply without an action{meanwhile}"
     match watched.kind:
         case "env":
             return f"watching {where}"
         case "failure":
-            return f"a reply that names no action, in {where}; its episode is shown to the end"
+            return f"a reply without an action, in {where}"
         case "best" | "worst":
             return f"the {watched.kind} episode of the last batch, shown again"

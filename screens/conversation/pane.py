@@ -1,13 +1,9 @@
-"""A conversation with how many messages wait below it, and the line in which one searches.
-
-Both are mounted when they are needed first, so that the first frame does not wait for them.
-"""
+"""A conversation with how many messages wait below it, and the line in which one searches, mounted when one does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
@@ -27,10 +23,6 @@ class MoreBelow(Static):
         super().__init__(markup=False)
         self._view = view
 
-    def show(self, waiting: int) -> None:
-        below = f"{counted(waiting, 'new message')} below" if waiting else "scrolled back"
-        self.update(f"▼ {below} · end or G goes to the newest")
-
     def on_click(self) -> None:
         self._view.action_follow()
 
@@ -45,10 +37,13 @@ class ConversationPane(Vertical):
     ]
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:
-        super().__init__(view, id=id)
-        self._view = view
+        self._view, self._below = view, MoreBelow(view)
+        super().__init__(view, self._below, id=id)
         self._line: SearchLine | None = None
-        self._below: MoreBelow | None = None
+
+    def on_mount(self) -> None:
+        self.watch(self._view, "search_status", self._show_which_match, init=False)
+        self.watch(self._view, "tail", self._show_what_is_below, init=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Matches are gone through, and the search ended, while there is one."""
@@ -77,19 +72,12 @@ class ConversationPane(Vertical):
             await line.remove()
         self.refresh_bindings()
 
-    @on(ConversationView.SearchChanged)
-    def show_which_match(self, message: ConversationView.SearchChanged) -> None:
+    def _show_which_match(self, status: str) -> None:
         if self._line is not None and self._line.is_mounted:
-            self._line.show(message.status)
+            self._line.show(status)
 
-    @on(ConversationView.TailChanged)
-    async def show_what_is_below(self, message: ConversationView.TailChanged) -> None:
-        if message.following:
-            below, self._below = self._below, None
-            if below is not None:
-                await below.remove()
-            return
-        if self._below is None:
-            self._below = MoreBelow(self._view)
-            await self.mount(self._below, after=self._view)
-        self._below.show(message.waiting)
+    def _show_what_is_below(self, tail: tuple[bool, int]) -> None:
+        following, waiting = tail
+        below = f"{counted(waiting, 'new message')} below" if waiting else "scrolled back"
+        self._below.display = not following
+        self._below.update(f"▼ {below} · end or G goes to the newest")

@@ -34,15 +34,13 @@ class Block(Struct, frozen=True, gc=False):
     """Whether the entry shows it."""
     messages: int
     """Messages up to and including this entry."""
-    fixed: int
-    """Lines of paragraphs that are never wrapped."""
     headings: tuple[str, ...]
-    """Texts on a rule; they are searched, and never wrapped."""
+    """Texts on a rule, a line each; they are searched, and never wrapped."""
     texts: tuple[str, ...]
     """Texts of the paragraphs that are wrapped."""
 
     def lines(self, room: int) -> int:
-        return self.fixed + sum(line_count(text, room) for text in self.texts)
+        return len(self.headings) + sum(line_count(text, room) for text in self.texts)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -66,12 +64,10 @@ def block(entry: Entry, before: Block | None, *, by_person: bool) -> Block:
         prompt = entry.fact.system_prompt
     headings: list[str] = []
     texts: list[str] = []
-    fixed = 0
     for paragraph in paragraphs(entry.fact, prompt_is_new=prompt_is_new, by_person=by_person):
-        fixed += paragraph.rule
         (headings if paragraph.rule else texts).append("".join(piece.text for piece in paragraph.pieces))
     messages = (before.messages if before else 0) + is_message(entry.fact)
-    return Block(entry, prompt, prompt_is_new, messages, fixed, tuple(headings), tuple(texts))
+    return Block(entry, prompt, prompt_is_new, messages, tuple(headings), tuple(texts))
 
 
 def line_count(text: str, room: int) -> int:

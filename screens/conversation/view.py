@@ -7,7 +7,6 @@ and searched.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -16,7 +15,7 @@ from textual.cache import LRUCache
 from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Offset, Size
-from textual.message import Message
+from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -56,20 +55,10 @@ class ConversationView(ScrollView, can_focus=True):
     DEFAULT_CSS = own_styles(__file__)
     COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
 
-    @dataclass
-    class TailChanged(Message):
-        """The tail is followed or no more, or more messages wait below."""
-
-        following: bool
-        waiting: int
-        """Messages that came and were not seen yet."""
-
-    @dataclass
-    class SearchChanged(Message):
-        """Another match is looked at, or more were found."""
-
-        status: str
-        """Which of how many, for people; empty without a search."""
+    tail = var((True, 0))
+    """Whether the tail is followed, and how many messages came below and were not seen yet."""
+    search_status = var("")
+    """Which match of how many is looked at, for people; empty without a search."""
 
     def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
         """`by_person`: a person speaks in the agent's place; the placeholder is shown while there are no entries."""
@@ -86,10 +75,7 @@ class ConversationView(ScrollView, can_focus=True):
         """Whether the newest line is kept in view."""
         self._seen = 0
         """Messages up to the newest entry that was in view."""
-        self.tail = (True, 0)
-        """What `TailChanged` reported last."""
         self.search: TextSearch | None = None
-        self._search_status = ""
         self._stays = False
         """Whether a match is looked at, so that the end of the lines is not followed."""
 
@@ -227,15 +213,12 @@ class ConversationView(ScrollView, can_focus=True):
         self.following = not self._stays and self.scroll_target_y >= self.max_scroll_y
 
     def _report_tail(self) -> None:
-        """Post whether the tail is followed, and how many messages wait below."""
         waiting = 0
         if self._blocks:
             newest = self._blocks[-1]
             self._seen = max(min(self._seen, newest.messages), (newest if self.following else self._lowest).messages)
             waiting = newest.messages - self._seen
-        if (tail := (self.following, waiting)) != self.tail:
-            self.tail = tail
-            self.post_message(self.TailChanged(*tail))
+        self.tail = (self.following, waiting)
 
     # Searching
 
@@ -296,10 +279,7 @@ class ConversationView(ScrollView, can_focus=True):
         self.refresh()
 
     def _report_search(self) -> None:
-        status = self.search.status if self.search is not None else ""
-        if status != self._search_status:
-            self._search_status = status
-            self.post_message(self.SearchChanged(status))
+        self.search_status = self.search.status if self.search is not None else ""
 
     # Drawing
 

@@ -33,7 +33,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
             yield Static("Keep every watched episode of the model whose return is at least:", markup=False)
             yield SentenceInput(
                 "" if self._rule is None else f"{self._rule:g}",
-                placeholder=f"a number; nothing: only those that {key_of(self, 'keep', 'k')} keeps",
+                placeholder=f"a number; nothing: only those that {key_of(self.app, 'keep', 'k')} keeps",
                 validators=[Number()],
                 valid_empty=True,
             )

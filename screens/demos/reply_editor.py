@@ -95,7 +95,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         try:
             if self._changed:
                 self._draft.keep(self.query_one(DraftArea).text)
-                again = key_of(self.app.screen_stack[-2], "demos.edit", "e")
+                again = key_of(self.app, "demos.edit", "e")
                 self.notify(f"Your draft of this reply is kept; {again} shows it again.", markup=False)
             else:
                 self._draft.forget()

@@ -82,12 +82,12 @@ class WarmStartDialog(ModalScreen[None]):
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one(VerticalScroll).content_size.width)
-        offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self), evaluates=self._evaluates)
+        offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self.app), evaluates=self._evaluates)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
         stage = warm_start_text(state.warm_start, width, state.return_unit)
         if state.failure:
-            again = f"{key_of(self, 'restart', 'r')} starts the trainer again."
+            again = f"{key_of(self.app, 'restart', 'r')} starts the trainer again."
             stage += Content.styled(f"\n{literal(state.failure)} {again}", "$text-error")
         self.query_one("#warm-start-state", Static).update(stage)
         self.refresh_bindings()

@@ -25,7 +25,7 @@ from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.help.all_bindings import bindings_of
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
-from llamagym_tui.screens.widgets.key_bar import moved_key
+from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import ASIDE, plot_colors
 from llamagym_tui.screens.widgets.sizes import Fitted
 from llamagym_tui.user_files import config_dir
@@ -69,7 +69,7 @@ def _own_rows(node: Widget) -> list[Row]:
     rows: dict[str, Row] = {}
     for binding in bindings_of(type(node)):
         if binding.tooltip:
-            key = moved_key(node.app, binding.id or "", node.app.get_key_display(binding))
+            key = key_of(node.app, binding.id or "", node.app.get_key_display(binding))
             keys = [*(rows[binding.action].name.split() if binding.action in rows else ()), key]
             rows[binding.action] = Row(" ".join(dict.fromkeys(keys)), binding.tooltip, binding.id or "")
     return list(rows.values())
@@ -123,11 +123,11 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
         for node in screen.query("*"):
             if rows := _own_rows(node):
                 found.setdefault(node.BINDING_GROUP_TITLE or rest, []).extend(rows)
-        focus = moved_key(screen.app, "focus_help", "F1")
+        focus = key_of(screen.app, "focus_help", "F1")
         found["Everywhere"] = [
             Row("ctrl+p", "Search all commands that can be used now."),
             Row(focus, "What the focused widget is for."),
-            Row(moved_key(screen.app, "app.screen", "y"), "Save the screen as an SVG file.", "app.screen"),
+            Row(key_of(screen.app, "app.screen", "y"), "Save the screen as an SVG file.", "app.screen"),
         ]
         names = " · ".join(dict.fromkeys(f"{row.name} {row.id}" for rows in found.values() for row in rows if row.id))
         if screen.query("FiguresColumn, FiguresStrip, FigureList"):

@@ -13,7 +13,7 @@ from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 MARKER = "tour-seen"
@@ -81,7 +81,7 @@ class TourScreen(ModalScreen[None]):
 
     def _show(self) -> None:
         title, text = HINTS[self._index]
-        text = text.format(**{id.replace(".", "_"): moved_key(self.app, id, usual) for id, usual in KEYS.items()})
+        text = text.format(**{id.replace(".", "_"): key_of(self.app, id, usual) for id, usual in KEYS.items()})
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
         self.query_one("#tour").border_subtitle = Content(f"{self._index + 1} of {len(HINTS)}")
         self.refresh_bindings()

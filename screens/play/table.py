@@ -24,7 +24,7 @@ from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.play.table_texts import choices_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -184,7 +184,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)
         drawing.update(literal_content(game.drawing))
-        key = partial(moved_key, self.app)
+        key = partial(key_of, self.app)
         choices = choices_text(game, key, writing=self.writing) if self._opened else ""
         self.update_text("choices", choices)
         self.show_sentence()

@@ -21,7 +21,7 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_at, choices_text, header_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, moved_key
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -121,7 +121,7 @@ class WheelScreen(ChoosingScreen[None]):
         state = self._state
         self.query_one(WheelHeader).show(state)
         self.update_text("agent-says", agent_text(state))
-        self.update_text("wheel-choices", choices_text(state, partial(moved_key, self.app), writing=self.writing))
+        self.update_text("wheel-choices", choices_text(state, partial(key_of, self.app), writing=self.writing))
         self.show_sentence()
         fault = self.query_one("#wheel-fault", Static)
         fault.display = bool(state.wheel.fault)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 from textual.content import Content
@@ -115,10 +116,9 @@ class Banner(Static):
     def __init__(self) -> None:
         super().__init__(id="banner", markup=False)
         self._found: list[Sentence] = []
-        self._keys: dict[str, str] = {}
 
     def show(self, state: RunState, demos_path: Callable[[], str]) -> None:
-        found = sentences(state, demos_path, self._key)
+        found = sentences(state, demos_path, partial(key_of, self.app))
         if found == self._found:
             return
         self._found = found
@@ -126,9 +126,3 @@ class Banner(Static):
         for tone in get_args(Tone):
             self.set_class(bool(found) and found[0].tone == tone, tone)
         self.update(Content("\n").join([Content(one_line(sentence.text)) for sentence in found]))
-
-    def _key(self, id: str, otherwise: str) -> str:
-        """The key of a binding; looked up once, for keys are moved at the start alone."""
-        if id not in self._keys:
-            self._keys[id] = key_of(self.screen, id, otherwise)
-        return self._keys[id]

@@ -96,7 +96,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
             return
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
-            conversation.set_placeholder(waiting_text(state, key_of(self, "table", "h")))
+            conversation.set_placeholder(waiting_text(state, key_of(self.app, "table", "h")))
         conversation.show(state.transcript.entries)
         panels.banner.show(state, self._demos_path)
         panels.watch_line.show(state)

@@ -11,7 +11,7 @@ from rich.cells import set_cell_size
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.events import MouseMove
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -92,9 +92,8 @@ class PolicyGrid(ScrollView, can_focus=True):
             return
         self.cursor = spot
         self.refresh()
-        place, cell = self._places.panels[spot.panel], self._places.cell
-        x, y = place.x + place.label + spot.column * cell.width, place.y + 1 + spot.row * cell.height
-        region = Region(x, y, cell.width, cell.height)
+        place, (x, y) = self._places.panels[spot.panel], self._at(spot)
+        region = Region(x, y, *self._places.cell)
         # From the first row and column, scroll so far that their labels are seen too.
         if not spot.row:
             region = region.union(Region(x, place.y, 1, 1))
@@ -103,35 +102,30 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.scroll_to_region(region, animate=False, force=True, immediate=True)
         self.post_message(self.Pointed())
 
-    def action_move(self, rows: int, columns: int) -> None:
-        """Move to the next cell that is not empty; at the edge of a panel, to the next panel."""
-        panels = self._places.panels
-        number, row, column = self.cursor
-        while number < len(panels):
-            row, column = row + rows, column + columns
-            if not (0 <= row < panels[number].rows and 0 <= column < panels[number].columns):
-                break
-            if (spot := Spot(number, row, column)) in self.policy.cells:
-                self.point(spot)
-                return
-        following = number + columns + rows * self._places.across
-        if 0 <= following < len(panels) and (rows or panels[following].y == panels[number].y):
-            self._enter(following, row, column, from_start=following > number)
+    def _at(self, spot: Spot) -> Offset:
+        """Where a cell of the policy begins."""
+        place, cell = self._places.panels[spot.panel], self._places.cell
+        return Offset(place.x + place.label + spot.column * cell.width, place.y + 1 + spot.row * cell.height)
 
-    def _enter(self, number: int, row: int, column: int, *, from_start: bool) -> None:
-        """Enter a panel at the cell that is nearest to a row and column of the one before."""
-        place = self._places.panels[number]
-        if place.y == self._places.panels[self.cursor.panel].y:
-            column = 0 if from_start else place.columns - 1
-        else:
-            row = 0 if from_start else place.rows - 1
-        spots = [spot for spot in self.policy.cells if spot.panel == number]
-        if spots:
-            self.point(min(spots, key=lambda spot: abs(spot.row - row) + abs(spot.column - column)))
+    def action_move(self, rows: int, columns: int) -> None:
+        """Move to the nearest cell ahead, of panels in line with this one: first of those in the same row or column."""
+        found, across = list[tuple[int, int, Spot]](), self._places.across
+        for spot in self.policy.cells:
+            x, y = self._at(spot) - self._at(self.cursor)
+            ahead, index = x * columns + y * rows, 2 if rows else 1
+            aside = abs(spot[index] - self.cursor[index])
+            panels = spot.panel, self.cursor.panel
+            in_line = len({panel // across if columns else panel % across for panel in panels}) == 1
+            if ahead > 0 and in_line:
+                found.append((aside, ahead, spot))
+        if found:
+            self.point(min(found)[2])
 
     def action_next_panel(self) -> None:
-        if panels := self._places.panels:
-            self._enter((self.cursor.panel + 1) % len(panels), self.cursor.row, self.cursor.column, from_start=True)
+        panel = (self.cursor.panel + 1) % max(1, len(self._places.panels))
+        spots = [spot for spot in self.policy.cells if spot.panel == panel]
+        if spots:
+            self.point(min(spots, key=lambda spot: abs(spot.row - self.cursor.row)))
 
     def on_mouse_move(self, event: MouseMove) -> None:
         x, y = self.scroll_offset

@@ -113,9 +113,9 @@ class PromptEditor(ModalScreen[str | None]):
     def _notice(self, text: str) -> None:
         """Show a message above the status; empty: the status alone."""
         self._message = text
-        discard = key_of(self, "prompt.revert", "ctrl+r")
+        discard = key_of(self.app, "prompt.revert", "ctrl+r")
         restored = f"Your earlier draft was restored; {discard} discards it. " if self._restored else ""
-        status = status_text(self._state, key_of(self, "prompt.apply", "ctrl+s"))
+        status = status_text(self._state, key_of(self.app, "prompt.apply", "ctrl+s"))
         weighed = weighed_text(self._state.prompt_weighed, self.query_one(DraftArea).text)
         line = Content.assemble((f"{text} " if text else "", "bold"), (weighed, "$warning"), restored + literal(status))
         self.query_one("#editor-status", Static).update(line)
@@ -160,7 +160,7 @@ class PromptEditor(ModalScreen[str | None]):
         if self.has_class("-path") or self.has_class("-diff"):
             self._show_draft()
         elif self._keep():
-            again = key_of(self.app.screen_stack[-2], "prompt", "p")
+            again = key_of(self.app, "prompt", "p")
             self.notify(f"Your draft of the prompt is kept; {again} shows it again.", markup=False)
             self.dismiss(None)
         elif self.query_one(DraftArea).text == self._original:

@@ -1,7 +1,7 @@
 """The bottom row: the keys that do something now, drawn by one widget because the first frame waits for it.
 
 Textual's `Footer` mounts a widget for each key after the first paint. Here too a key can be clicked and has a
-tooltip. `key_of` and `moved_key` name a key in sentences, where a person may have moved it.
+tooltip. `key_of` names a key in sentences, where a person may have moved it.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,6 @@ from textual.binding import ActiveBinding, Binding
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.events import Leave, MouseMove, MouseUp
-from textual.screen import Screen
 from textual.style import Style
 from textual.widget import Widget
 
@@ -98,18 +97,11 @@ def _as_declared(active: list[ActiveBinding]) -> list[ActiveBinding]:
     return [next(in_order[each.node]) for each in active]
 
 
-def key_of(screen: Screen[Any], id: str, otherwise: str) -> str:
-    """Name of the key that a binding has now, on the screen or one below it; `otherwise` while it does nothing."""
-    screens = dict.fromkeys([screen, *reversed(screen.app.screen_stack)])
-    active = (each.binding for place in screens for each in place.active_bindings.values())
-    shown = next((screen.app.get_key_display(binding) for binding in active if binding.id == id), otherwise)
-    return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
-
-
-def moved_key(app: App[Any], id: str, usual: str) -> str:
-    """Name of a binding's key, whether it does something now or not; `usual` if nobody has moved it."""
+def key_of(app: App[Any], id: str, usual: str) -> str:
+    """Name of the key that a binding has, whether it does something now or not; `usual` if nobody has moved it."""
     keys = app._keymap.get(id)
-    return app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
+    shown = app.get_key_display(Binding(keys.split(",")[0], "", "")) if keys else usual
+    return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown[0] == "^" else shown
 
 
 def _cell(key: Key) -> Content:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llamagym_tui.game.observed import admissible_actions, drawn_by, expert_action, is_refused, observation_text
+from llamagym_tui.game.observed import admissible_actions, called, expert_action, is_refused, observation_text
 from tests.text_env import ChestAgent, ChestEnv
 from tests.toy_env import CountAgent
 
@@ -35,14 +35,14 @@ def test_an_expert_gets_as_much_of_a_state_as_its_signature_takes(method: Any, s
 
 def test_agents_written_for_the_observation_alone_word_and_draw_it_as_before() -> None:
     agent = type("Old", (CountAgent,), {"draw": lambda self, observation: f"<{observation}>"})()
-    assert (observation_text(agent, 3, INFO), drawn_by(agent, 3, INFO)) == ("Steps: 3.", "<3>")
+    assert (observation_text(agent, 3, INFO), called(agent.draw, 3, info=INFO)) == ("Steps: 3.", "<3>")
 
 
 def test_an_agent_that_takes_info_words_and_draws_with_it() -> None:
     agent = type("New", (ChestAgent,), {"draw": lambda self, observation, info: str(len(info))})()
     seen = ChestEnv().reset()
     assert observation_text(agent, *seen) == "You are in a hall. You can: take key, go north."
-    assert drawn_by(agent, *seen) == "1"
+    assert called(agent.draw, seen[0], info=seen[1]) == "1"
 
 
 @pytest.mark.parametrize(

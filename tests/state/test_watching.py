@@ -227,6 +227,6 @@ def test_speeds_go_one_by_one_and_end_at_both_ends():
 def test_what_is_watched_is_said_in_words():
     assert watched_text(WatchChanged(kind="env", env=3), 128) == "watching environment 4 of 128"
     assert "the worst episode of the last batch" in watched_text(WatchChanged(kind="worst", env=0), 8)
-    assert "waiting for the next reply that names no action" in watched_text(
+    assert "waiting for a reply without an action" in watched_text(
         WatchChanged(kind="env", env=0, awaits_failure=True), 8
     )

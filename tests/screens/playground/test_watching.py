@@ -23,7 +23,7 @@ SIZE = (100, 30)
     [
         ("right_square_bracket", Watch(env=1), "watching environment 2 of 128"),
         ("left_square_bracket", Watch(env=127), "watching environment 128 of 128"),
-        ("x", WatchNext(kind="failure"), "waiting for the next reply that names no action"),
+        ("x", WatchNext(kind="failure"), "waiting for a reply without an action"),
         ("b", WatchNext(kind="best"), "the best episode of the last batch, shown again · ] goes back to the play"),
         ("B", WatchNext(kind="worst"), "the worst episode of the last batch, shown again"),
         ("minus", SetPace(turn_s=0.5), "0.5 s a turn, + faster"),
@@ -54,12 +54,9 @@ async def test_what_is_not_confirmed_is_only_asked_for(make_app: MakeApp):
 @pytest.mark.parametrize(
     ("width", "words"),
     [
-        (
-            200,
-            "waiting for the next reply that names no action; until then environment 1 of 128 · 0.5 s a turn, + faster",
-        ),
-        (80, "waiting for a reply without an action · environment 1 · 0.5 s a turn"),
-        (60, "waiting for a reply without an action · environment 1"),
+        (200, "waiting for a reply without an action; until then environment 1 of 128 · 0.5 s a turn, + faster"),
+        (80, "waiting for a reply without an action; until then environment 1 of 128"),
+        (60, "waiting for a reply without an action; until then environ…"),
     ],
 )
 async def test_the_watch_line_says_as_much_as_it_has_room_for(make_app: MakeApp, width: int, words: str):
