@@ -290,7 +290,6 @@ def _episodes_counted(state: RunState, event: events.EpisodesCounted) -> RunStat
         prompts=prompts.counted(state.prompts, event, state.updates),
         marks=_marks_until(state, event.episodes),
         episodes=event.episodes,
-        env_steps=event.env_steps,
         dropped=event.dropped,
         episodes_per_s=event.episodes_per_s,
     )

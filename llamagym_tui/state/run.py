@@ -23,7 +23,7 @@ from llamagym_tui.state.watching import StateView, Watching
 from llamagym_tui.state.wheel import Wheel
 
 HISTORY = (
-    *("episodes", "env_steps", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
+    *("episodes", "dropped", "returns", "recent", "play", "marks", "updates", "stats", "history"),
     *("prompts", "evaluations", "comparison", "checkpoint", "saved", "film"),
 )
 """The run's history: fields that outlive its sessions."""
@@ -83,7 +83,6 @@ class RunState:
     """The watched episode under way or last."""
 
     episodes: int = 0
-    env_steps: int = 0
     dropped: int = 0
     """Episodes that failed, and count in nothing else."""
     episodes_per_s: float = 0.0

@@ -108,16 +108,12 @@ class DemonstrationsScreen(Screen[None]):
 
     @work(exclusive=True, group="read")
     async def _load(self) -> None:
-        """Show the lines at once, and their faults when those are known."""
-        known = {row.content: row.faults for row in self._rows}
-        for check in (False, True):
-            try:
-                rows = await asyncio.to_thread(read_rows, self._path, self._agent, self._prompt, check=check)
-                self._rows = rows if check else [row._replace(faults=known.get(row.content, ())) for row in rows]
-            except LlamaGymError as error:
-                self._fault = str(error)
-            self._read = True
-            self._draw()
+        try:
+            self._rows = await asyncio.to_thread(read_rows, self._path, self._agent, self._prompt)
+        except LlamaGymError as error:
+            self._fault = str(error)
+        self._read = True
+        self._draw()
 
     # Looking
 

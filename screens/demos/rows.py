@@ -49,16 +49,15 @@ COLUMNS = (
 )
 
 
-def read_rows(path: Path, agent: AgentBase, prompt: str | None = None, *, check: bool = True) -> list[Row]:
-    """The lines of a file, compared with the present prompt; an absent file has none. The check for faults takes most
-    of the time.
+def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[Row]:
+    """The lines of a file, checked and compared with the present prompt; an absent file has none.
 
     Raises:
         DemoFileError: the file cannot be read.
     """
     lines = list(lines_of(path)) if path.exists() else []
     found: dict[int, list[str]] = {}
-    for fault in faults(lines, agent) if lines and check else []:
+    for fault in faults(lines, agent) if lines else []:
         found.setdefault(fault.line, []).append(fault.sentence)
     rows = [Row(line.number, line.content, readable(line.content), tuple(found.get(line.number, ()))) for line in lines]
     return [row._replace(other_prompt=bool(row.demo and prompt not in (None, row.demo.system_prompt))) for row in rows]

@@ -10,7 +10,7 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.demos.rows import Row
 from llamagym_tui.screens.widgets.literal import literal_content
-from llamagym_tui.screens.widgets.numbers import number, share
+from llamagym_tui.screens.widgets.numbers import bar, number, share
 from llamagym_tui.state.transcript import clipped
 
 ASIDE = "$foreground 60%"
@@ -21,8 +21,6 @@ MAX_RETURNS = 6
 """Different returns that are counted one by one; of more, only the range is shown."""
 GUTTER = 8
 """Cells of the labels."""
-BAR = 12
-"""Cells of the longest bar."""
 
 
 def episode_text(row: Row, agent: AgentBase, width: int) -> Content:
@@ -63,7 +61,7 @@ def summary_text(rows: Sequence[Row], agent: AgentBase) -> Content:
     lines = {
         "sources": " · ".join(f"{name} {count:,}" for name, count in sources),
         "returns": _returns([demo.episode_return for demo in demos]),
-        "actions": " · ".join(f"{name} {_bar(n, most)} {share(n / turns, 0)}" for name, n in actions.most_common()),
+        "actions": " · ".join(f"{name} {bar(n / most)} {share(n / turns, 0)}" for name, n in actions.most_common()),
     }
     return Content("\n").join(Content.assemble((f"{name:<9}", ASIDE), text or "–") for name, text in lines.items())
 
@@ -93,9 +91,5 @@ def _returns(returns: list[float]) -> str:
     if len(counted) > MAX_RETURNS:
         return f"{mean} · from {number(min(returns))} to {number(max(returns))}"
     most = max(counted.values())
-    bars = (f"{number(value)} {_bar(n, most)} {n:,}" for value, n in sorted(counted.items(), reverse=True))
+    bars = (f"{number(value)} {bar(n / most)} {n:,}" for value, n in sorted(counted.items(), reverse=True))
     return " · ".join([mean, *bars])
-
-
-def _bar(count: int, most: int) -> str:
-    return "█" * max(1, round(BAR * count / most))

@@ -21,7 +21,9 @@ from llamagym_tui.state.run import RunState
 MOST_ACTIONS = 4
 """Actions that are compared; of more, those of which the share has changed most."""
 NONE = "\N{EN DASH}"
+UNIT = "return in"
 NAME_WIDTH, SIDE_WIDTH = 12, 15
+HEADS = ("train", "bold $text-success"), ("inference", "bold $warning")
 
 
 class Row(NamedTuple):
@@ -30,38 +32,28 @@ class Row(NamedTuple):
     inference: str
 
 
-class ActionShares(NamedTuple):
-    """How often an action was chosen, of the replies that named one; None: none did."""
-
-    name: str
-    train: float | None
-    inference: float | None
-
-
-def action_shares(state: RunState) -> list[ActionShares]:
-    """The shares of the actions, or of those that changed most."""
+def action_rows(state: RunState) -> list[Row]:
+    """How often each action was chosen, of the replies that named one; of many actions, those that changed most."""
     train, inference = state.play.train, state.play.inference
     names = state.run.action_names if state.run else []
-    found = [
-        ActionShares(one_line(name), train.action_share(at), inference.action_share(at))
-        for at, name in enumerate(names)
-    ]
+    found = [(name, train.action_share(at), inference.action_share(at)) for at, name in enumerate(names)]
     found = [each for each in found if each[1:] != (None, None)]
     if len(found) > MOST_ACTIONS:
-        found.sort(key=lambda each: -abs((each.train or 0.0) - (each.inference or 0.0)))
-    return found[:MOST_ACTIONS]
+        found.sort(key=lambda each: -abs((each[1] or 0.0) - (each[2] or 0.0)))
+    cut = [Content(one_line(name)).truncate(NAME_WIDTH - 1, ellipsis=True).plain for name, *_ in found[:MOST_ACTIONS]]
+    return [Row(name, _share(before), _share(now)) for name, (_, before, now) in zip(cut, found, strict=False)]
 
 
 def rows(state: RunState) -> list[Row]:
     sides = state.play.train, state.play.inference
     return [
         Row("counted", f"last {RECENT:,}", "since a change"),
-        Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         Row(RETURN, *map(_mean, sides)),
-        *([Row("return in", one_line(state.return_unit), "")] if state.return_unit else []),
-        *(Row(each.name, _share(each.train), _share(each.inference)) for each in action_shares(state)),
+        *([Row(UNIT, one_line(state.return_unit), "")] if state.return_unit else []),
+        Row("episodes", *(f"{played.returns.episodes:,}" for played in sides)),
         Row("parse fail", *(_share(played.failure_share) for played in sides)),
-        Row("temperature", *map(_temperature, sides)),
+        Row("temperature", *(f"{played.manner.temperature:.3g}" if played.manner else NONE for played in sides)),
+        *action_rows(state),
         Row("update", *(f"{played.update:,}" if played.manner else NONE for played in sides)),
         Row("prompt", *_prompts(state, sides)),
     ]
@@ -84,58 +76,32 @@ def _mean(played: Played) -> str:
     return NONE if mean is None else mean.text
 
 
-def _temperature(played: Played) -> str:
-    return f"{played.manner.temperature:.3g}" if played.manner else NONE
-
-
 class ComparisonColumn(StateText):
-    """A table for the side of a wide terminal."""
+    """A table for the side of a wide terminal, a line each figure."""
 
     def content_at(self, width: int) -> Content:
-        head = Content.assemble(
-            (" " * NAME_WIDTH, NAME), (f"{'train':<{SIDE_WIDTH}}", "bold $text-success"), ("inference", "bold $warning")
-        )
-        return Content("\n").join([head, *map(self._line, rows(self.state))])
-
-    @staticmethod
-    def _line(row: Row) -> Content:
-        style = NAME if row.name == "counted" else VALUE
-        name = Content.styled(row.name, NAME).truncate(NAME_WIDTH - 1, ellipsis=True)
-        return Content.assemble(
-            name.pad_right(NAME_WIDTH - name.cell_length), (f"{row.train:<{SIDE_WIDTH}}", style), (row.inference, style)
-        )
+        (train, green), (inference, yellow) = HEADS
+        lines = [Content.assemble(" " * NAME_WIDTH, (f"{train:<{SIDE_WIDTH}}", green), (inference, yellow))]
+        for row in rows(self.state):
+            sides = f"{row.train:<{SIDE_WIDTH}}{row.inference}"
+            name = Content.styled(row.name, NAME)
+            style = NAME if row.name == "counted" else VALUE
+            lines.append(name.pad_right(NAME_WIDTH - name.cell_length) + Content.styled(sides, style))
+        return Content("\n").join(lines)
 
 
 class ComparisonStrip(StateText):
-    """Three rows for a narrow terminal: each mode, then the actions from training to inference."""
+    """The same table for a narrow terminal, a column each figure for which there is room; a return's unit before it."""
 
     def content_at(self, width: int) -> Content:
-        state = self.state
-        train, inference = state.play.train, state.play.inference
-        modes = [
-            self._mode("train", "bold $text-success", train, width),
-            self._mode("inference", "bold $warning", inference, width),
-        ]
-        actions = Content.styled(f"{'± 95 %':<10}", NAME)
-        unit = Content.styled(f"return in {one_line(state.return_unit)}" if state.return_unit else "", NAME)
-        for row in action_shares(state):
-            change = "→".join(NONE if part is None else share(part, 0) for part in row[1:])
-            actions += Content.assemble((f"{row.name} ", NAME), (change, VALUE), "  ")
-        return Content("\n").join([line.truncate(width, ellipsis=True) for line in (*modes, actions + unit)])
-
-    @staticmethod
-    def _mode(name: str, style: str, played: Played, width: int) -> Content:
-        """Mode, mean return, episodes, and whatever else there is room for."""
-        line = Content.assemble((f"{name:<10}", style), (f"{_mean(played):<15}", VALUE))
-        line += Content.styled(f"{played.returns.episodes:>6,} ep", VALUE)
-        prompt = f"v{played.manner.prompt_version}" if played.manner else NONE
-        for label, value in (
-            ("fail", f"{_share(played.failure_share):<5}"),
-            ("temp", f"{_temperature(played):<4}"),
-            ("prompt", prompt),
-        ):
-            cell = Content.assemble((f"  {label} ", NAME), (value, VALUE))
-            if line.cell_length + cell.cell_length > width:
-                break
-            line += cell
-        return line
+        heads = (one_line(self.state.return_unit), NAME), *HEADS
+        first = max(10, len(heads[0][0]) + 2)
+        lines = [Content.styled(f"{head:<{first}}", style) for head, style in heads]
+        for row in rows(self.state)[1:]:
+            cells = [Content.styled(text, style) for text, style in zip(row, (NAME, VALUE, VALUE), strict=True)]
+            wide = max(cell.cell_length for cell in cells)
+            if row.name != UNIT and lines[0].cell_length + wide <= width:
+                lines = [
+                    line + cell.pad_right(wide - cell.cell_length + 2) for line, cell in zip(lines, cells, strict=True)
+                ]
+        return Content("\n").join(lines)

@@ -57,15 +57,12 @@ class DrawingPlaces:
     def __init__(self, state: RunState) -> None:
         self.side = StateDrawing(state, id="side-drawing")
         self.pane = StateDrawing(state, id="pane-drawing")
-        self._chosen = user_files.load_preferences(user_files.config_dir()).drawing
+        self.chosen = user_files.load_preferences(user_files.config_dir()).drawing
+        """Whether a person wants it. None: nobody has chosen."""
 
     def is_on(self, screen: Screen[None]) -> bool:
         """Whether states are to be drawn: as it was chosen, else where there is room next to the conversation."""
-        return screen.size.width >= WIDE if self._chosen is None else self._chosen
-
-    def choose(self, on: bool) -> None:
-        """Show drawings, or hide them, from now on."""
-        self._chosen = on
+        return screen.size.width >= WIDE if self.chosen is None else self.chosen
 
     def show(self, state: RunState, screen: Screen[None]) -> None:
         # Of a recorded run only what it holds is known; in a live one a drawing may come.

@@ -80,7 +80,7 @@ class WatchingActions(Screen[None]):
         if self._panels is None:
             return
         on = not self._panels.drawing.is_on(self)
-        self._panels.drawing.choose(on)
+        self._panels.drawing.chosen = on
         self._keep(drawing=on)
         self.show_drawing()
 

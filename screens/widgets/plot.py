@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual import work
@@ -195,12 +195,18 @@ class Plot(Vertical):
         plot.refresh(layout=True)
 
     def _draw_band(self, plot: PlotWidget, band: Sequence[BandPoint], low: float, high: float, color: str) -> None:
-        """Shade the band, cell by cell."""
+        """Shade the band, cell by cell: in the middle of each column, along the line between its points."""
+        import numpy as np
+
+        if len(band) < 2:
+            return
         columns, rows = max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - FRAME)
         step = (high - low) / rows / 2
         across: list[float] = []
         up: list[float] = []
-        for x, y, half in _at_columns(band, columns):
+        xs, ys, halves = zip(*band, strict=True)
+        at = xs[0] + (xs[-1] - xs[0]) * (np.arange(columns) + 0.5) / columns
+        for x, y, half in zip(at, np.interp(at, xs, ys), np.interp(at, xs, halves), strict=True):
             bottom, top = max(low, y - half), min(high, y + half)
             cells = max(1, math.ceil((top - bottom) / step)) if half and top > bottom else 0
             across += [x] * cells
@@ -247,17 +253,3 @@ def nice_ticks(low: float, high: float, about: int) -> list[float]:
     first, last = math.ceil(low / step), math.floor(high / step)
     digits = 2 - math.floor(math.log10(step))
     return [round(index * step, digits) for index in range(first, last + 1)]
-
-
-def _at_columns(band: Sequence[BandPoint], columns: int) -> Iterator[BandPoint]:
-    """The band at the middle of each column, along the line between its neighbours."""
-    if len(band) < 2:
-        return
-    first, last, after = band[0].x, band[-1].x, 1
-    for column in range(columns):
-        x = first + (last - first) * (column + 0.5) / columns
-        while after < len(band) - 1 and band[after].x < x:
-            after += 1
-        left, right = band[after - 1], band[after]
-        share = (x - left.x) / max(right.x - left.x, 1)
-        yield BandPoint(x, left.y + share * (right.y - left.y), left.half + share * (right.half - left.half))

@@ -76,8 +76,8 @@ async def test_episodes_are_listed_counted_and_shown_in_full(make_app: MakeApp, 
         await sees(pilot, "DEMONSTRATIONS  Blackjack · 3 episodes")
         screen = shown(pilot)
         assert "sources  human 1 · model 1 · expert 1" in screen
-        assert "mean +0.333 · +1 ████████████ 2 · −1 ██████ 1" in screen
-        assert "hit ████████████ 50% · stick ████████████ 50%" in screen
+        assert "mean +0.333 · +1 ██████████ 2 · −1 █████ 1" in screen
+        assert "hit ██████████ 50% · stick ██████████ 50%" in screen
         assert "you     {" in screen
         await pilot.press("up")
         assert cursor_line(pilot.app.screen) == 1, "the list does not wrap around"

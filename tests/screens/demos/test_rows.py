@@ -86,8 +86,8 @@ def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
 def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:
     sources, returns, actions = (" ".join(line.split()) for line in summary_text(rows, AGENT).plain.splitlines())
     assert sources == "sources human 2 · model 1"
-    assert returns == "returns mean +0.333 · +1 ████████████ 2 · −1 ██████ 1"
-    assert actions == "actions hit ████████████ 67% · stick ██████ 33%"
+    assert returns == "returns mean +0.333 · +1 ██████████ 2 · −1 █████ 1"
+    assert actions == "actions hit ██████████ 67% · stick █████ 33%"
     assert sum(bool(row.faults) for row in rows) == 2
 
 

@@ -304,8 +304,8 @@ async def test_without_colour_a_scroll_bar_is_seen(
         await sees(pilot, "episode 20,494")
         await pilot.press("question_mark")
         await sees(pilot, "Pause after the current step.")
-        right = [strip.crop(strip.cell_length - 6)._segments for strip in strips(app)]
-        assert any(style is not None and style.reverse for row in right for _, style, _ in row)
+        reverse = [text for strip in strips(app) for text, style, _ in strip if style and style.reverse]
+        assert "  " in reverse, "the cells of the bar, in reverse video"
 
 
 def colour_types(app: LlamaGymApp) -> set[str]:

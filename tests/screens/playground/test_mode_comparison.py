@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import AnyEvent, ModeChanged, RunStarted, SettingsChanged, UpdateFinished
 from llamagym_tui.screens.playground.figures import recent_text
-from llamagym_tui.screens.playground.mode_comparison import MOST_ACTIONS, NONE, action_shares, rows
+from llamagym_tui.screens.playground.mode_comparison import MOST_ACTIONS, NONE, action_rows, rows
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
@@ -72,7 +72,7 @@ def test_of_many_actions_those_are_told_that_changed_most():
     many = replace(fakes.run_started(), action_names=[f"a{at}" for at in range(6)])
     trained = fakes.counted([1.0], 1, actions=[50, 10, 10, 10, 10, 10])
     played = fakes.counted([1.0], 2, actions=[10, 10, 10, 11, 12, 47], mode="inference")
-    names = [row.name for row in action_shares(after(many, trained, ModeChanged(mode="inference"), played))]
+    names = [row.name for row in action_rows(after(many, trained, ModeChanged(mode="inference"), played))]
     assert names == ["a0", "a5", "a4", "a3"]
     assert len(names) == MOST_ACTIONS
 
@@ -99,13 +99,13 @@ async def test_a_high_terminal_keeps_the_comparison_under_the_figures_after_infe
         await sees(pilot, "hit         25.0%          80.0%")
 
 
-@pytest.mark.parametrize("width", [60, 80])
-async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: MakeApp, width: int):
+@pytest.mark.parametrize(("width", "more"), [(60, "  stick"), (80, "  temperature  stick  hit")])
+async def test_in_inference_a_small_terminal_compares_in_three_lines(make_app: MakeApp, width: int, more: str):
     client = fakes.FakeClient(in_inference())
     async with make_app(client).run_test(size=(width, 24)) as pilot:
-        await sees(pilot, "train     \N{MINUS SIGN}0.500 ± 0.980")
-        await sees(pilot, "inference +0.500 ± 0.980      4 ep  fail 0.0%   temp 0.5")
-        await sees(pilot, "± 95 %    stick 75%→20%  hit 25%→80%")
+        await sees(pilot, f"return ±95%     episodes  parse fail{more}")
+        await sees(pilot, "train     \N{MINUS SIGN}0.500 ± 0.980  4         0.0%")
+        await sees(pilot, "inference +0.500 ± 0.980  4         0.0%")
         assert "KL" not in shown(pilot)
 
 
@@ -119,4 +119,4 @@ async def test_names_of_actions_are_literal_and_cut(make_app: MakeApp):
         await sees(pilot, "very long … 25.0%")
         assert "\x1b" not in shown(pilot)
         await pilot.resize_terminal(80, 24)
-        await sees(pilot, "[@click=app.quit]leave[/]␛[2J 75%→20%")
+        await sees(pilot, "temperature  [@click=ap…")
