@@ -68,7 +68,7 @@ def test_the_watched_state(snap_compare: Any, make_app: MakeApp, size: tuple[int
 def test_the_modes_side_by_side(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]):
     async def settled(pilot: Pilot[None]) -> None:
         await sees(pilot, "episode 2,170")
-        await sees(pilot, "71.8%" if size[0] >= WIDE else "59%→72%")
+        await sees(pilot, "71.8%")
         await drawn_whole(pilot, app)
 
     app = make_app(fakes.FakeClient(in_inference()))
