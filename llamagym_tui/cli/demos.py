@@ -107,8 +107,11 @@ def merge(
 def export(
     file: Annotated[Path, typer.Argument(help="File of demonstrations, JSON Lines.")],
     to: Annotated[
-        Literal["parquet", "pairs"],
-        typer.Option(help="A Parquet table of the episodes, or JSON Lines of prompt and completion, one a turn."),
+        Literal["parquet", "pairs", "prompts", "dpo", "kto"],
+        typer.Option(
+            help="A Parquet table of the episodes, or JSON Lines for TRL: of each turn prompt and completion, or the "
+            "prompt alone; of replies that a person replaced the chosen and the rejected (dpo), or labels (kto)."
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -118,7 +121,8 @@ def export(
     """Write a file in another form."""
     from llamagym_tui.demos import export
 
-    is_table = to == "parquet"
-    path = output or file.with_suffix(".parquet" if is_table else ".pairs.jsonl")
-    rows = export.to_parquet(file, path) if is_table else export.to_pairs(file, path)
-    echo(f"{path}: {rows} {'episodes' if is_table else 'turns'}")
+    path = output or file.with_suffix(".parquet" if to == "parquet" else f".{to}.jsonl")
+    if to == "parquet":
+        echo(f"{path}: {counted(export.to_parquet(file, path), 'episode')}")
+    else:
+        echo(f"{path}: {counted(export.to_lines(file, path, to), 'line')}")

@@ -1,12 +1,12 @@
-"""Demonstrations in the forms that other programs take: a Parquet table, or pairs of prompt and completion.
+"""Demonstrations in the forms that other programs take: a Parquet table, or lines of JSON as TRL's trainers read them.
 
-Both are made from a file that this program wrote. `datasets`, which TRL depends on, writes Parquet and is imported only
+All are made from a file that this program wrote. `datasets`, which TRL depends on, writes Parquet and is imported only
 then.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,19 +14,28 @@ from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos import jsonl
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError
+from llamagym_tui.game.chat import assistant
 
+Form = Literal["pairs", "prompts", "dpo", "kto"]
 ADVICE = "choose another place with --output"
 
 
-def to_pairs(source: Path, path: Path) -> int:
-    """Write one line of JSON a turn: ``prompt``, the conversation so far, and ``completion``, the reply to it.
+def to_lines(source: Path, path: Path, form: Form) -> int:
+    """Write lines of JSON in a form; returns how many.
 
-    An episode in which a person acted in the model's place gives the person's turns only. Returns how many lines.
+    All have a ``prompt``, the conversation so far, and of an episode in which a person acted in the model's place only
+    the person's turns.
 
+    Args:
+        form: ``pairs`` adds the ``completion``, ``prompts`` nothing, ``kto`` a completion and its ``label``, which is
+            false for a reply that a person has replaced. ``dpo`` has the replaced replies alone: the person's is
+            ``chosen``, the model's ``rejected``.
     Raises:
-        DemoFileError: the source is faulty, or the output cannot be written.
+        DemoFileError: the source is faulty or has nothing for the form, or the output cannot be written.
     """
-    lines = [msgspec.json.encode(pair) for demo in demo_files.read(source) for pair in _pairs(demo)]
+    rows = (row for demo in demo_files.read(source) for row in _rows(demo, form))
+    if not (lines := [msgspec.json.encode(row) for row in rows]):
+        raise DemoFileError(f"{source} has no replies that a person replaced; correct some with w, at the wheel.")
     with demo_files.file_errors(f"{path} cannot be written", ADVICE):
         jsonl.replace_lines(path, lines)
     return len(lines)
@@ -50,10 +59,25 @@ def to_parquet(source: Path, path: Path) -> int:
     return len(rows)
 
 
-def _pairs(demo: Demonstration) -> Iterator[dict[str, Any]]:
-    for index, message in enumerate(demo.lesson):
-        if message["role"] == "assistant" and message.get("weight") != 0:
-            yield {"prompt": demo.messages[:index], "completion": [message]}
+def _rows(demo: Demonstration, form: Form) -> Iterator[dict[str, Any]]:
+    replies = [index for index, message in enumerate(demo.lesson) if message["role"] == "assistant"]
+    for turn, index in enumerate(replies):
+        message, prompt = demo.lesson[index], {"prompt": demo.messages[:index]}
+        own = demo.corrected.get(turn, message["content"])  # the model's, where a person acted in its place
+        replaced = [assistant(own)] if own != message["content"] else []
+        match form:
+            case _ if message.get("weight") == 0:
+                pass
+            case "prompts":
+                yield prompt
+            case "pairs":
+                yield {**prompt, "completion": [message]}
+            case "kto":
+                yield {**prompt, "completion": [message], "label": True}
+                if replaced:
+                    yield {**prompt, "completion": replaced, "label": False}
+            case "dpo" if replaced:
+                yield {**prompt, "chosen": [message], "rejected": replaced}
 
 
 def _row(demo: Demonstration) -> dict[str, Any]:

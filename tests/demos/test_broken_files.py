@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
             training_data(AGENT, path)
     if not torn:
         out = tmp_path / "out"
-        for use in (lambda: demo_files.merge([path], out), lambda: export.to_pairs(path, out)):
+        for use in (lambda: demo_files.merge([path], out), lambda: export.to_lines(path, out, "pairs")):
             with pytest.raises(DemoFileError, match="line 2: "):
                 use()
     shown(path)
@@ -141,7 +142,8 @@ def test_a_line_with_odd_values_is_shown_checked_and_exported_without_a_fall(tmp
     demo_files.summaries(path)
     assert all(len(fault.sentence) < 500 for fault in demo_files.check(path, AGENT))
     reworded(path, AGENT)
-    for use, first in ((training_data, AGENT), (export.to_pairs, path), (demo_files.merge, [path])):
+    to_pairs = partial(export.to_lines, form="pairs")
+    for use, first in ((training_data, AGENT), (to_pairs, path), (demo_files.merge, [path])):
         with contextlib.suppress(DemoFileError):
             use(first, path if use is training_data else tmp_path / "out.jsonl")
 

@@ -258,7 +258,7 @@ def test_only_the_persons_turns_of_a_correction_are_trained_on_and_exported_as_p
     path, demo = recorded(tmp_path, monkeypatch, TWO_TURNS)
     assert [message.get("weight") for message in demo.lesson] == [None, None, 0, None, None]
     assert all("weight" not in message for message in demo.messages)
-    assert export.to_pairs(path, tmp_path / "pairs.jsonl") == 1
+    assert export.to_lines(path, tmp_path / "pairs.jsonl", "pairs") == 1
 
 
 def test_an_unreadable_reply_of_the_model_around_a_correction_is_no_fault(tmp_path, monkeypatch) -> None:
