@@ -1,8 +1,13 @@
-"""Two past runs compared: curves of mean return in one chart, results, and the settings that differ."""
+"""Two past runs compared: curves of mean return in one chart, results, and the settings that differ.
 
+Each can stand for the runs that differ from it in seed only: their mean, with its standard error over the seeds.
+"""
+
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -11,8 +16,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import evaluated_return, signed, thinned, with_unit
-from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
+from llamagym_tui.returns import Point, averaged, evaluated_return, mean_return, signed, thinned, with_unit
+from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.numbers import plain
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
@@ -24,6 +29,9 @@ STYLES = ("$primary", "$warning")
 EVALUATED = "evaluated ±95%"
 LINES = ("━", "•")
 """How each curve is drawn, so that they differ without colour."""
+EDGES = ("·", ":")
+"""How the edges of the band around a mean over seeds are drawn."""
+SEEDS = "Each run alone, or the mean over all listed that differ from it in seed only."
 DOWN, UP = "Rows that have no room; pgdn and end, too.", "Rows above, home and pgup, too."
 
 
@@ -33,19 +41,17 @@ class CompareScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "scroll(1)", "More below", key_display="↓", priority=True, id="compare.down", tooltip=DOWN),
         Binding("up", "scroll(-1)", "Up", show=False, priority=True, id="compare.up", tooltip=UP),
+        Binding("s", "seeds", "Seeds", id="compare.seeds", tooltip=SEEDS),
         Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
         Binding("escape", "dismiss", "Back", id="compare.leave", tooltip="Back to the runs."),
     ]
 
-    def __init__(self, first: RunRow, second: RunRow) -> None:
-        """A comparison of two runs whose events have been read."""
+    def __init__(self, first: RunRow, second: RunRow, others: Iterable[RunRow] = ()) -> None:
+        """A comparison of two runs whose events have been read; `others` are those among which their seeds are."""
         super().__init__()
         self._rows = (first, second)
-
-    @property
-    def _summaries(self) -> tuple[RunSummary, RunSummary]:
-        first, second = (row.summary or RunSummary() for row in self._rows)
-        return first, second
+        self._alone = self._sides = ([first], [second])
+        self._seeds = (seeds_of(first, known := list(others)), seeds_of(second, known))
 
     def compose(self) -> ComposeResult:
         yield TooSmall()
@@ -62,7 +68,9 @@ class CompareScreen(Screen[None]):
         self.call_after_refresh(self._lay_out)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Rows can be scrolled where there are more than have room."""
+        """Rows can be scrolled where there are more than have room; two runs of one group are not two groups."""
+        if action == "seeds":
+            return True if max(map(len, self._seeds)) > 1 and self._seeds[0] != self._seeds[1] else None
         if action == "scroll":
             return any(facts.max_scroll_y > 0 for facts in self.query("#compare-facts"))
         return True
@@ -70,24 +78,31 @@ class CompareScreen(Screen[None]):
     def action_scroll(self, by: int) -> None:
         self.query_one("#compare-facts").scroll_relative(y=by, animate=False)
 
+    def action_seeds(self) -> None:
+        self._sides = self._seeds if self._sides is self._alone else self._alone
+        self._lay_out()
+
     def _lay_out(self) -> None:
         table = self.query_one("#compare-table", Static)
         width = table.size.width or self.app.size.width
         table.update(Content("\n").join([*self._heads(width), *self._rows_of_table(width)]))
         self.call_after_refresh(self.refresh_bindings)
         # The chart gets what the table leaves.
-        show = partial(self.query_one(Plot).show, self._rows, self._drawing, at_once=True)
+        show = partial(self.query_one(Plot).show, self._sides is self._alone, self._drawing, at_once=True)
         self.call_after_refresh(show)
 
     def _drawing(self) -> Drawing | None:
-        """Both curves, the first with two dots a cell, from the first episode on."""
+        """Both curves, the first with two dots a cell, from the first episode on; of several seeds in their band."""
         found = []
-        for index, summary in enumerate(self._summaries):
-            points = thinned(summary.curve, (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
+        for index, side in enumerate(self._sides):
+            points = thinned(curve_of(side), (2, 1)[index] * max(20, self.size.width - MARGIN_LEFT))
             color = STYLES[index].removeprefix("$")
+            for edge in (-1, 1) if len(side) > 1 else ():
+                found.append(Curve([(p.episode, p.mean_return + edge * p.stderr) for p in points], color, EDGES[index]))
             found.append(Curve([(p.episode, p.mean_return) for p in points], color, ("", LINES[1])[index]))
-        known = self._summaries[0].baselines  # of the same game
-        began = [summary.returns.start for summary in self._summaries if summary.returns.start]
+        summaries = _summaries(self._rows)
+        known = summaries[0].baselines  # of the same game
+        began = [summary.returns.start for summary in summaries if summary.returns.start]
         drawing = Drawing(found, levels=baseline_levels(known), marks=began, fitted=[*known.values()], left=0.0)
         return drawing if any(curve.points for curve in found) else None
 
@@ -96,26 +111,36 @@ class CompareScreen(Screen[None]):
             Content.assemble(
                 (f"{LINES[index]} {NAMES[index]} ", f"bold {STYLES[index]}"),
                 (f"{row.info.started_at:%d %b %H:%M} · {one_line(row.agent)} · {row.ending}", "bold"),
-                (f" · {one_line(row.info.run_dir.name)}", "$foreground 60%"),
+                (f" · {self._named(index)}", "$foreground 60%"),
             ).truncate(width, ellipsis=True)
             for index, row in enumerate(self._rows)
         ]
 
+    def _named(self, index: int) -> str:
+        """The folder of the run, or what its side is the mean of."""
+        side = self._sides[index]
+        if len(side) == 1:
+            return one_line(side[0].info.run_dir.name)
+        seeds = ", ".join(str(row.info.config.seed) for row in side)
+        return f"{len(side)} seeds: {seeds}; {EDGES[index]} ± standard error"
+
     def _rows_of_table(self, width: int) -> list[Content]:
         """How the runs went, and the settings that differ."""
-        first, second = self._summaries
+        first, second = _summaries(self._rows)
         configs = [row.info.config for row in self._rows]
         results = {
             "": NAMES,
-            "return at the end": (_at_end(first), _at_end(second)),
-            EVALUATED: (_evaluated(first), _evaluated(second)),
-            "played": (played_text(first), played_text(second)),
+            "return at the end": tuple(map(_at_end, self._sides)),
+            EVALUATED: tuple(map(_evaluated, self._sides)),
+            "played": tuple(map(_played, self._sides)),
         }
         if known := ", ".join(f"{name} {plain(value)}" for name, value in first.baselines.items()):
             results["baselines"] = (known, known)
         if first.evaluation is second.evaluation is None:
             del results[EVALUATED]
         different = differences(configs[0], configs[1], (first.changes, second.changes))
+        if self._sides is self._seeds:
+            different = {name: pair for name, pair in different.items() if name not in OF_A_SEED}
         title = "Settings that differ:" if different else "All settings are the same."
         names = max(len(name) for name in (*results, *different)) + 2
         room = max(8, (width - names - 2) // 2)
@@ -137,11 +162,40 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _at_end(summary: RunSummary) -> str:
-    mean = summary.mean_return
-    return "none" if mean is None else with_unit(signed(mean), summary.return_unit)
+def curve_of(side: Sequence[RunRow]) -> list[Point]:
+    """The curve of a run, or the mean of several runs' with its standard error over them."""
+    return averaged([row.curve for row in side]) if len(side) > 1 else side[0].curve
 
 
-def _evaluated(summary: RunSummary) -> str:
-    found = summary.evaluation
-    return "not evaluated" if found is None else with_unit(evaluated_return(found).text, summary.return_unit)
+def _at_end(side: Sequence[RunRow]) -> str:
+    """Where the curve ends; of several runs with the standard error over them."""
+    unit, curve = _summaries(side)[0].return_unit, curve_of(side)
+    if not curve:
+        return "none"
+    mean = signed(curve[-1].mean_return)
+    if len(side) == 1:
+        return with_unit(mean, unit)
+    return f"{with_unit(f'{mean} ± {curve[-1].stderr:,.3f}', unit)}, {len(side)} seeds, at {curve[-1].episode:,}"
+
+
+def _evaluated(side: Sequence[RunRow]) -> str:
+    """The last evaluation; of several runs the mean of theirs, with the standard error over them."""
+    unit = _summaries(side)[0].return_unit
+    found = [evaluated_return(each.evaluation) for each in _summaries(side) if each.evaluation is not None]
+    mean = mean_return([each.mean for each in found])
+    if mean is None:
+        return "not evaluated"
+    if len(found) == 1:
+        return with_unit(found[0].text, unit) + (", one seed" if len(side) > 1 else "")
+    return f"{with_unit(f'{signed(mean.mean)} ± {mean.stderr:,.3f}', unit)}, standard error, {mean.episodes} seeds"
+
+
+def _played(side: Sequence[RunRow]) -> str:
+    played = _summaries(side)
+    episodes, updates = sum(each.episodes for each in played), sum(each.updates for each in played)
+    total = replace(played[0], episodes=episodes, updates=updates, played_s=sum(each.played_s for each in played))
+    return played_text(total)
+
+
+def _summaries(side: Sequence[RunRow]) -> list[RunSummary]:
+    return [row.summary or RunSummary() for row in side]

@@ -9,10 +9,12 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.returns import Point, counted, signed
 from llamagym_tui.run_store import RunInfo
 from llamagym_tui.state.prompts import words
-from llamagym_tui.state.run_summary import RunSummary, summary_of
+from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
 
 ENDINGS = {"finished": "finished", "failed": "failed", "open": "interrupted"}
 """How a run that is not running ended, for people."""
+OF_A_SEED = ("seed", "episodes", "minutes")
+"""Settings in which runs of one group of seeds may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +144,20 @@ def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> l
     by_time = sorted(rows, key=_newest_first)
     order = next(column.order for column in COLUMNS if column.name == name)
     return sorted(by_time, key=order, reverse=backwards)
+
+
+def seeds_of(row: RunRow, rows: Iterable[RunRow]) -> list[RunRow]:
+    """A run that was read and those that differ from it in seed, folder and limits only, by their seeds; of runs with
+    one seed the first. What the first batch has decided in both may differ, too."""
+    one, found = row.info.config, {row.info.config.seed: row}
+    for other in rows:
+        if row.summary is None or other.summary is None or not (row.curve and other.curve):
+            continue
+        two = other.info.config
+        may = {*OF_A_SEED, "measured_threads", *(one.measured.keys() & two.measured)}
+        if differences(one, two, (row.summary.changes, other.summary.changes)).keys() <= may:
+            found.setdefault(two.seed, other)
+    return [found[seed] for seed in sorted(found)]
 
 
 def read_row(row: RunRow) -> RunRow:

@@ -157,7 +157,7 @@ class RunsScreen(Screen[None]):
         if first != second:  # their returns have no axis in common
             self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
         else:
-            self.app.push_screen(CompareScreen(*pair))
+            self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows.values()))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.returns import ReturnSeries
 from llamagym_tui.run_store import RunInfo
-from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, columns_at, in_order, played_text, read_row
+from llamagym_tui.screens.past_runs.run_table import (
+    COLUMNS,
+    RunRow,
+    columns_at,
+    in_order,
+    played_text,
+    read_row,
+    seeds_of,
+)
 from llamagym_tui.state.run_summary import RunSummary
 
 
@@ -92,3 +100,25 @@ def test_the_words_of_a_runs_prompt_stand_where_there_is_room() -> None:
     assert prompt.text(run) == ""
     config = structs.replace(run.info.config, system_prompt="Stick at 17 or more, else hit.")
     assert prompt.text(RunRow(info=replace(run.info, config=config))) == "“Stick at 17 or more, …”"
+
+
+def seeded(name: str, seed: int, returns: list[float] | None = None, **settings: object) -> RunRow:
+    made = row(name, 0, [1.0] if returns is None else returns)
+    return replace(made, info=replace(made.info, config=structs.replace(made.info.config, seed=seed, **settings)))
+
+
+def test_the_seeds_of_a_run_are_those_that_differ_from_it_in_seed_folder_and_limits_only():
+    why = {"ppo.gamma": "of the first batch"}
+    chosen = seeded("chosen", 2, measured=why)
+    longer = seeded("longer", 1, episodes=9, minutes=2.0, measured_threads=1, ppo=PPOConfig(gamma=0.5), measured=why)
+    others = [
+        seeded("given", 3, ppo=PPOConfig(gamma=0.5)),  # gamma was not measured there
+        seeded("twin", 2, measured=why),
+        seeded("wide", 4, n_envs=3, measured=why),
+        seeded("empty", 5, [], measured=why),
+        row("unread", 5),
+        longer,
+        chosen,
+    ]
+    assert seeds_of(chosen, others) == [longer, chosen]
+    assert seeds_of(row("unread", 5), others) == [row("unread", 5)]

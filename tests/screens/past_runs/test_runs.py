@@ -32,6 +32,13 @@ from tests.screens.steps import is_drawn, notices, sees, shown, stands_still, un
 from tests.screens.widgets.test_literal import NASTY, harmful
 
 SIZE = (100, 30)
+EVALUATED: dict[str, Any] = {
+    "episodes": 400,
+    "greedy": True,
+    "return_stderr": 0.0,
+    "parse_failure_rate": 0.0,
+    "elapsed_s": 2.0,
+}
 END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
 
 
@@ -188,6 +195,45 @@ async def test_a_branch_and_its_parent_are_in_one_chart_from_where_it_left_it_wi
         assert sorted(points[0][0] >= 512 for points in curves.values()) == [False, True]
         assert drawing.marks == [512]
         assert [level.y for level in drawing.levels] == [-0.396, -0.0466]
+
+
+async def test_a_side_stands_for_all_seeds_of_its_run_with_their_mean_and_its_error():
+    for seed, mean in ((1, 0.0), (2, 0.5), (3, 1.0)):
+        rolled = [fakes.counted([mean] * 64, 64), EvaluationFinished(**EVALUATED, mean_return=mean)]
+        record(runs_dir() / f"seed{seed}", [*fakes.opening_events(), *rolled], seed=seed)
+        os.utime(runs_dir() / f"seed{seed}" / "config.json", (1_767_355_200 + seed,) * 2)
+    other = [*fakes.opening_events(), fakes.counted([-1.0] * 64, 64)]
+    record(runs_dir() / "other", other, seed=1, ppo=PPOConfig(lr=1e-3))
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: len(app.screen.query_one(RunList).rows) == 4)
+        await sees(pilot, "+0.500")
+        await pilot.press("l", "space", "down", "c")
+        await sees(pilot, "return at the end")
+        # 'other' and seed 3 are the two latest.
+        await pilot.press("s")
+        await sees(pilot, "3 seeds: 1, 2, 3; ")
+        # Of 0, 1/2 and 1 the variance is 1/4: its error is 1/2 over the root of 3.
+        await sees(pilot, "+0.500 ± 0.289, 3 seeds, at 64")
+        await sees(pilot, "+0.500 ± 0.289, standard error")
+        screen = " ".join(shown(pilot).split())
+        assert "192 episodes" in screen
+        assert "Settings that differ: ppo.lr" in screen
+        heights = sorted({round(curve.points[-1][1], 3) for curve in app.screen._drawing().curves})
+        assert heights == [-1.0, 0.211, 0.5, 0.789]
+        await pilot.press("s")
+        await sees(pilot, "seed3")
+
+
+async def test_runs_of_one_group_of_seeds_have_no_groups_to_compare():
+    for seed in (1, 2):
+        run(f"seed{seed}", seed, 12, seed=seed)
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("space", "down", "c", "s")
+        await sees(pilot, "Settings that differ:")
+        assert "seeds:" not in shown(pilot)
 
 
 async def test_returns_that_are_compared_have_their_unit():
