@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from llamagym_tui.agent import Agent
 from llamagym_tui.config import GenerationConfig, PPOConfig, RunConfig, UpdateStats
@@ -21,6 +21,7 @@ from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import (
     ActionAwaited,
     EpisodeStarted,
+    EvaluationFinished,
     Event,
     PhaseChanged,
     TurnFinished,
@@ -84,16 +85,9 @@ def made_up_stats(**figures: Any) -> UpdateStats:
     return UpdateStats(**none | counts | {"mean_return": 0.5, "return_std": 0.5, "update_s": UPDATE_S} | figures)
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    episodes: int
-    mean_return: float = -0.25
-    return_stderr: float = 0.01
-    parse_failure_rate: float = 0.0
-    elapsed_s: float = 1.0
-    truncated: int = 0
-    dropped: int = 0
-    is_complete: bool = True
+def evaluated(episodes: int) -> EvaluationFinished:
+    figures = {"mean_return": -0.25, "return_stderr": 0.01, "parse_failure_rate": 0.0, "elapsed_s": 1.0}
+    return EvaluationFinished(episodes=episodes, greedy=True, **figures)
 
 
 @dataclass(frozen=True)
@@ -364,7 +358,8 @@ class FakeBuilders(Builders):
             self.clock.now += STEP_S
             done += 1
             arguments["progress"](done)
-        return Evaluated(episodes=done, is_complete=done == arguments["episodes"])
+        found = replace(evaluated(done), greedy=arguments["greedy"])
+        return found if done == arguments["episodes"] else None
 
     def warm_start(self, policy: Any, ppo: Any, conversations: Any, *, progress: Any, should_stop: Any) -> Any:
         self._fail("warm_start")

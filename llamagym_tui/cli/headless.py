@@ -30,12 +30,13 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.state.prompts import words
 
 if TYPE_CHECKING:
-    from llamagym_tui.trainer.rollout.evaluation import Evaluation
     from llamagym_tui.trainer.run import Run
 
 Kind = TypeVar("Kind", bound=events.Event)
 OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
 """Settings of a run in which an evaluation follows it if it plays the same agent."""
+EVALUATED = ("episodes", "mean_return", "return_stderr", "parse_failure_rate", "truncated", "dropped")
+"""Figures of an evaluation in its line of JSON."""
 
 
 class Report(Protocol):
@@ -73,10 +74,10 @@ def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: boo
     with quiet_progress(debug, episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
-    figures = {"agent": catalog.agent_name(config.agent), "model": config.model, **msgspec.to_builtins(found)}
-    del figures["is_complete"]
-    figures["elapsed_s"] = round(figures.pop("elapsed_s"), 3)  # the last one
-    echo_json(figures) if json_output else echo(_evaluation_sentence(found, greedy, player))
+    assert found is not None, "nothing stops it"
+    figures = {"agent": catalog.agent_name(config.agent), "model": config.model}
+    figures |= {name: getattr(found, name) for name in EVALUATED} | {"elapsed_s": round(found.elapsed_s, 3)}
+    echo_json(figures) if json_output else echo(_evaluation_sentence(found, player))
     return 0
 
 
@@ -261,7 +262,7 @@ class Player:
 
     def play(
         self, episodes: int, greedy: bool, shown: Callable[[int], None] = lambda done: None, **more: Any
-    ) -> Evaluation:
+    ) -> events.EvaluationFinished | None:
         """Episodes; `more` is of ``Builders.evaluate``."""
         self.policy.generation = self.config.generation
         return self._builders.evaluate(
@@ -337,11 +338,11 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     )
 
 
-def _evaluation_sentence(found: Evaluation, greedy: bool, player: Player) -> str:
-    mean = return_text(MeanReturn(found.mean_return, found.return_stderr, found.episodes), 4)
+def _evaluation_sentence(found: events.EvaluationFinished, player: Player) -> str:
+    mean = return_text(evaluated_return(found), 4)
     return (
         f"Mean return {with_unit(mean, player.agent.return_unit)} over {counted(found.episodes, 'episode')}, "
-        f"{'greedy' if greedy else 'sampled'}, prompt {words(player.prompt)}; "
+        f"{'greedy' if found.greedy else 'sampled'}, prompt {words(player.prompt)}; "
         f"{found.parse_failure_rate:.1%} of replies named no action; "
         f"{found.elapsed_s:.0f} s."
     )

@@ -129,10 +129,11 @@ def _read(
     **options: Any,
 ) -> dict[str, Any]:
     """Options by their names in `RunConfig`, in its types; None: not given."""
-    from llamagym_tui.setup.run_config import env_kwargs, prompt_text, word_or_number
+    from llamagym_tui.setup.run_config import env_kwargs, read_prompt, word_or_number
 
     count = word_or_number(threads, "auto", "--threads", least=1)
-    options |= {"system_prompt": prompt_text(prompt_file), "threads": None if count == "auto" else count}
+    options |= {"system_prompt": prompt_file and read_prompt(prompt_file).strip()}
+    options |= {"threads": None if count == "auto" else count}
     return options | {"env": env_kwargs(env), "history": word_or_number(history, "all", "--history", least=0)}
 
 

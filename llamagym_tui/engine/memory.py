@@ -109,22 +109,27 @@ def estimate_memory(
         learns: False: replies are sampled and nothing is updated.
         on_host: False: on an accelerator, whose allocator fills its gaps.
     """
-    weights, adapter = weight_bytes(shape, config.quantization, dtype_bytes), shape.adapter(config.lora) * FP32
+    b, weights = dtype_bytes, weight_bytes(shape, config.quantization, dtype_bytes)
+    adapter, whole = shape.adapter(config.lora) * FP32, workload.prefix + workload.longest
+    layer = workload.opening * (4 * shape.hidden + 3 * shape.inner) + whole * 2 * shape.queries
+    cached = max(workload.prefix, 64)
+    while cached < whole:
+        cached *= 2
     found = MemoryEstimate(
         base=base,
         weights=weights,
         training=0 if full else adapter,
-        cache=config.n_envs * _cache_columns(workload) * shape.layers * 2 * shape.keys * dtype_bytes,
-        rollout=_rollout_bytes(shape, config.n_envs, workload, dtype_bytes),
+        cache=config.n_envs * cached * shape.layers * 2 * shape.keys * b,
+        rollout=config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32),
         update=0,
     )
     if not learns:
         return found
     reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
-    columns, scored = _forward_of_an_update(shape, config, workload, dtype_bytes)
-    activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=dtype_bytes)
+    columns, scored = _forward_of_an_update(shape, config, workload, b)
+    activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
     trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
-    activations += trees * workload.prefix * shape.layers * 2 * shape.queries * dtype_bytes
+    activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
     return replace(
         found,
         training=3 * weights + reference if full else 4 * adapter,
@@ -139,21 +144,6 @@ def weight_bytes(shape: ModelShape, quantization: Quantization, dtype_bytes: int
     matrices = sum(inputs * outputs for _, inputs, outputs in shape.linears)
     each = {"8bit": 1.0, "4bit": 0.5 + FP32 / 64}[quantization]
     return int(matrices * each) + (shape.parameters - matrices) * 2
-
-
-def _cache_columns(workload: Workload) -> int:
-    """Columns of the rollout's cache; they double when a conversation outgrows them."""
-    columns = max(workload.prefix, 64)
-    while columns < workload.prefix + workload.longest:
-        columns *= 2
-    return columns
-
-
-def _rollout_bytes(shape: ModelShape, rows: int, workload: Workload, b: int) -> int:
-    """Bytes of a sampler's forward: one layer of the openings, keys and values for all heads, and logits."""
-    layer = workload.opening * (4 * shape.hidden + 3 * shape.inner)
-    heads = (workload.prefix + workload.longest) * 2 * shape.queries
-    return rows * ((layer + heads) * b + SAMPLING_COPIES * shape.vocabulary * FP32)
 
 
 def _forward_of_an_update(shape: ModelShape, config: RunConfig, workload: Workload, b: int) -> tuple[int, int]:

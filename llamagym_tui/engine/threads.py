@@ -6,7 +6,7 @@ an update takes too long, so the products of a wide layer are measured.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 
@@ -88,14 +88,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _counts(cores: int) -> Iterator[int]:
+def _counts(cores: int) -> list[int]:
     """Thread counts to try after one: doubling, up to all cores."""
-    count = 2
-    while count < cores:
-        yield count
-        count *= 2
-    if cores > 1:
-        yield cores
+    return sorted({min(2**power, cores) for power in range(1, cores.bit_length() + 1)} - {1})
 
 
 def _timed(step: Callable[[], object], threads: int) -> float:

@@ -9,8 +9,6 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -56,25 +54,19 @@ def _executed(path: Path) -> ModuleType:
         raise AgentFileError(f"{path}, line 1: Python cannot import a file of this name; end it in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
     try:
-        with _importable(path.parent):
-            # Not `spec.loader.exec_module`: a cached byte code of the same second and size would hide an edit.
-            exec(code, module.__dict__)
+        # Not `spec.loader.exec_module`: a cached byte code of the same second and size would hide an edit.
+        exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         line, message = _line_in(path, error), str(error) or "no message"
         raise AgentFileError(f"{path}, line {line}: {type(error).__name__}: {message.splitlines()[0]}") from error
-    return module
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
-    try:
-        yield
     finally:
-        if str(folder) in sys.path:
-            sys.path.remove(str(folder))
+        if folder in sys.path:
+            sys.path.remove(folder)
+    return module
 
 
 def _line_in(path: Path, error: BaseException) -> int:

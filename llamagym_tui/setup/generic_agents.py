@@ -1,36 +1,29 @@
 """Completes a generic agent by its environment: names of actions and numbers, ranges, rows and columns.
 
-What Gymnasium documents of its classic control and toy text stands in a table here; an agent's own names come first.
+What Gymnasium documents of its classic control and toy text stands in `known_environments.json`; an agent's own names
+come first.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from llamagym_tui.agents.generic import GenericAgent
 from llamagym_tui.errors import EnvError, UsageError, described
 from llamagym_tui.game.environment import MOST_COMBINATIONS, Env, decisions, few_actions, wrapped_env
 from llamagym_tui.game.observations import Range, ranges_of
+from llamagym_tui.user_files import file_content
 
 MAX_OBSERVATION_NUMBERS = 512
 """Numbers in an observation that still fit into a text; an image has thousands."""
-PADS = ("red", "green", "yellow", "blue")
-KNOWN: dict[str, dict[str, Any]] = {
-    "CartPole": {"action_names": ("left", "right"), "observation_names": ("position", "speed", "angle", "spin")},
-    "MountainCar": {"action_names": ("left", "wait", "right"), "observation_names": ("position", "speed")},
-    "Acrobot": {"action_names": ("clockwise", "wait", "counterclockwise"),
-        "observation_names": ("cos1", "sin1", "cos2", "sin2", "spin1", "spin2")},
-    "Pendulum": {"observation_names": ("x", "y", "spin")},
-    "Blackjack": {"action_names": ("stick", "hit"), "observation_names": ("total", "dealer", "ace")},
-    "FrozenLake": {"action_names": ("left", "down", "right", "up")},
-    "FrozenLake8x8": {"action_names": ("left", "down", "right", "up")},
-    "CliffWalking": {"action_names": ("up", "right", "down", "left")},
-    "CliffWalkingSlippery": {"action_names": ("up", "right", "down", "left")},
-    "Taxi": {"action_names": ("south", "north", "east", "west", "pick up", "drop off"),
-        "observation_names": ("row", "column", "passenger", "destination"), "observation_sizes": (5, 5, 5, 4),
-        "observation_values": {"passenger": (*PADS, "taxi"), "destination": PADS}},
-}  # fmt: skip
+KNOWN = msgspec.json.decode(
+    file_content(Path(__file__).with_name("known_environments.json")),
+    type=dict[str, dict[str, tuple[str | int, ...] | dict[str, tuple[str, ...]]]],
+)
 """Of Gymnasium's own environments, by their names without a version."""
 
 

@@ -152,11 +152,6 @@ def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
     return found or None
 
 
-def prompt_text(path: Path | None) -> str | None:
-    """The system prompt in a file, or None if no file was named. Raises what `read_prompt` raises."""
-    return None if path is None else read_prompt(path).strip()
-
-
 def read_prompt(path: Path) -> str:
     """The prompt in a file, without the line end at its end.
 

@@ -23,11 +23,11 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
-from llamagym_tui.protocol.events import Event
+from llamagym_tui.protocol.events import EvaluationFinished, Event
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
-from llamagym_tui.trainer.rollout.evaluation import Evaluation, evaluate
+from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 EVALUATION_SEED = 1_000_000
@@ -141,7 +141,7 @@ class Builders:
 
     def evaluate(
         self, agent: AgentBase, policy: Policy, *, episodes: int, seed: int | None = None, **more: Any
-    ) -> Evaluation:
+    ) -> EvaluationFinished | None:
         """Episodes in environments of their own, on seeds that training does not see; `more` is of `evaluate`."""
         return evaluate(
             agent,

@@ -1,18 +1,15 @@
 """Builds events from what other parts found: how the run began, an update, an evaluation, a failure."""
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import LlamaGymError, described
-from llamagym_tui.protocol.events import EvaluationFinished, RunStarted, SessionFailed
+from llamagym_tui.protocol.events import RunStarted, SessionFailed
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.collapse import Verdict
 from llamagym_tui.trainer.parts import Parts
-from llamagym_tui.trainer.rollout.evaluation import Evaluation
 
 
 def run_started(config: RunConfig, parts: Parts) -> RunStarted:
@@ -50,13 +47,6 @@ def update_stats(figures: UpdateStats, rollout_s: float, known_prompts: float = 
         tokens_per_s=figures.tokens / rollout_s if rollout_s else 0.0,
         episodes_per_s=figures.episodes / (rollout_s + figures.update_s) if rollout_s else 0.0,
     )
-
-
-def evaluation_finished(found: Evaluation, *, greedy: bool, **played_by: Any) -> EvaluationFinished:
-    """An evaluation as an event; `played_by` are its fields on policy and prompt."""
-    figures = dataclasses.asdict(found)
-    del figures["is_complete"]
-    return EvaluationFinished(greedy=greedy, **figures, **played_by)
 
 
 def session_failed(error: Exception, log_path: Path) -> SessionFailed:

@@ -374,13 +374,12 @@ class Session:
             log.error("the evaluation failed", exc_info=error)
             why = f"No evaluation: {event_builders.session_failed(error, self._store.log_path).message}"
         else:
-            played, is_ended = found.episodes, self._should_end_evaluation(run)
+            played, is_ended = len(ended), self._should_end_evaluation(run)
             returns = {episode.number: episode.episode_return for episode in ended}
             numbers = range(command.episodes if command.seed is not None else 0)
-            if played == command.episodes or (found.is_complete and played and not is_ended):
-                result = event_builders.evaluation_finished(
+            if found and (played == command.episodes or (played and not is_ended)):
+                result = msgspec.structs.replace(
                     found,
-                    greedy=command.greedy,
                     update=run.ppo.updates,
                     prompt_version=version,
                     system_prompt=text,

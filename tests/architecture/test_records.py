@@ -23,7 +23,6 @@ DEFAULTS = {
     "Demonstration": {"schema": 1},
     "EnvSlot": {"knows_last": True, "mode": "train"},
     "Evaluate": {"episodes": 1000, "greedy": True},
-    "Evaluation": {"is_complete": True},
     "Extremes": {"_highest": -math.inf, "_lowest": math.inf},
     "Lookahead": {"gain": 64.0},
     "ReturnSeries": {"group": 1},

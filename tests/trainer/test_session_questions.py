@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from llamagym_tui.protocol.events import (
     UpdateFinished,
 )
 from llamagym_tui.trainer.probes.action_probabilities import ActionProbes
-from tests.fake_parts import Stage
+from tests.fake_parts import Stage, evaluated
 
 QUESTION = WeighActions(ticket=7, messages=[user("Call.")])
 
@@ -80,7 +79,7 @@ def test_an_evaluation_cancelled_between_two_rounds_of_episodes_has_no_result(tm
     stage = Stage(tmp_path, episodes=8)
     stage.script = {2: [Evaluate(episodes=10**9), CancelEvaluation()]}
     evaluate = type(stage.builders).evaluate
-    none_is_under_way = lambda *parts, **settings: replace(evaluate(*parts, **settings), episodes=4, is_complete=True)  # noqa: E731
+    none_is_under_way = lambda *parts, **settings: evaluate(*parts, **settings) or evaluated(4)  # noqa: E731
     monkeypatch.setattr(type(stage.builders), "evaluate", none_is_under_way)
     stage.session.run()
     assert (stage.of(EvaluationFinished), len(stage.of(EvaluationCancelled))) == ([], 1)

@@ -75,18 +75,6 @@ class Move(NamedTuple):
     action: Any
 
 
-class Turn(NamedTuple):
-    """A move, and what that led to."""
-
-    move: Move
-    outcome: Outcome
-
-    @property
-    def names_none(self) -> bool:
-        """Whether the reply counts as one that names no action."""
-        return self.move.reading.failed or self.outcome.is_refused
-
-
 @dataclass(slots=True)
 class Shared:
     """What the environments of a rollout have in common."""
@@ -204,8 +192,8 @@ class EnvSlot:
             self.env.send(stepped, agent.env_id, action, reading.failed)
         return Move(reply, text, replaced, reading, action)
 
-    def turn(self, move: Move) -> Turn:
-        """Act by a move."""
+    def step(self, move: Move) -> Outcome:
+        """Act by a move; what that led to."""
         if move.replaced is None:
             self.under_way.reply(move.sampled)
         else:
@@ -214,22 +202,26 @@ class EnvSlot:
         outcome = self._call(stepped, self.shared.agent.env_id, move.action, move.reading.failed)
         if outcome.is_refused:
             self.shared.notices.of_refusal(move.reply)
-        return Turn(move, outcome)
+        return outcome
 
-    def add(self, turn: Turn) -> Ended | None:
+    def add(self, move: Move, outcome: Outcome) -> Ended | None:
         """Credit a turn and show what followed; None: the episode goes on."""
-        agent, move = self.shared.agent, turn.move
-        observation, reward, terminated, truncated, info, is_refused, steps = turn.outcome
+        agent = self.shared.agent
+        observation, reward, terminated, truncated, info, is_refused, steps = outcome
+        names_none = move.reading.failed or is_refused
         if not abs(self.episode_return + reward) <= LARGEST_RETURN:
             raise EpisodeFault(
                 f"the reward of {agent.env_id} is {reward:g}; it has to be a finite number, and no return beyond "
                 f"{LARGEST_RETURN:.0e}"
             )
         words = in_words(agent, self.shared.policy, observation, info)
-        self.under_way.reward(reward, parse_failed=turn.names_none, steps=steps)
+        self.under_way.reward(reward, parse_failed=names_none, steps=steps)
         self.episode_return += reward
-        self.parse_failures += turn.names_none
-        self._count(turn)
+        self.parse_failures += names_none
+        # Which action the policy's own reply named.
+        is_named = move.replaced is None and not names_none and isinstance(move.action, int)
+        if is_named and 0 <= move.action < len(self.actions):
+            self.actions[move.action] += 1
         self._show(
             events.TurnFinished(
                 episode=self.number,
@@ -256,12 +248,6 @@ class EnvSlot:
             return self._end("truncated")
         self._show_observation()
         return None
-
-    def _count(self, turn: Turn) -> None:
-        """Count which action the policy's own reply named."""
-        action, is_named = turn.move.action, turn.move.replaced is None and not turn.names_none
-        if is_named and isinstance(action, int) and 0 <= action < len(self.actions):
-            self.actions[action] += 1
 
     def _cut(self) -> str:
         """Why the episode cannot go on although its environment could; empty: it can."""

@@ -3,29 +3,15 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.protocol.events import Event, WarningRaised
+from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    episodes: int
-    mean_return: float
-    return_stderr: float
-    parse_failure_rate: float
-    elapsed_s: float
-    truncated: int = 0
-    dropped: int = 0
-    is_complete: bool = True
-    """Whether every episode that was begun has ended: without the long ones, the mean is another one."""
 
 
 def evaluate(
@@ -33,6 +19,7 @@ def evaluate(
     policy: Policy,
     *,
     episodes: int,
+    greedy: bool,
     seed: int,
     n_envs: int,
     system_prompt: str | None = None,
@@ -42,8 +29,10 @@ def evaluate(
     progress: Callable[[int], None] = lambda done: None,
     ended: list[EndedEpisode] | None = None,
     **more: Any,
-) -> Evaluation:
+) -> EvaluationFinished | None:
     """Play episodes in environments apart from any run; exactly `episodes` of them unless stopped or out of time.
+
+    None: it was stopped with episodes under way; without the long ones, the mean is another one.
 
     Args:
         policy: chooses replies; its own random state is left as it was.
@@ -70,6 +59,7 @@ def evaluate(
         batch_turns=1,
         seed=seed,
         emit=emit,
+        greedy=greedy,
         episode_limit=episodes,
         **more,
     )
@@ -83,15 +73,17 @@ def evaluate(
             progress(len(ended))
             if limit_s is not None and time.perf_counter() - began >= limit_s:
                 episodes = rollout.episode_limit = rollout.episodes + rollout.live
+    if rollout.live:
+        return None
     returns = np.array([episode.episode_return for episode in ended])
     turns = sum(episode.length for episode in ended)
-    return Evaluation(
+    return EvaluationFinished(
         episodes=len(ended),
+        greedy=greedy,
         mean_return=float(returns.mean()) if len(ended) else 0.0,
         return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
         parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
         elapsed_s=time.perf_counter() - began,
         truncated=sum(episode.is_truncated for episode in ended),
         dropped=rollout.failures.dropped,
-        is_complete=not rollout.live,
     )

@@ -418,9 +418,9 @@ class Rollout:
     def _turn(self, slot: EnvSlot, move: Move) -> EndedEpisode | None:
         """Act in one environment; what is counted if that ended its episode."""
         try:
-            turn = slot.turn(move)
+            outcome = slot.step(move)
             self.env_steps += 1
-            if (ended := slot.add(turn)) is None:
+            if (ended := slot.add(move, outcome)) is None:
                 return None
         except EpisodeFault as fault:
             self._drop(slot, fault)

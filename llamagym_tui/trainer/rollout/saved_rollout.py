@@ -106,7 +106,7 @@ def _repeats(slot: EnvSlot, saved: SavedEpisode) -> Generator[None, None, bool]:
             slot.episode.observe(slot.observation, slot.admissible)
             move = slot.move(reply, replaced=saved.replaced.get(number))
             yield
-            slot.add(slot.turn(move))
+            slot.add(move, slot.step(move))
         if slot.episode is not None:
             slot.episode.cut_at = saved.cut_at
             if saved_episode(slot) == saved:
