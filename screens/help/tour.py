@@ -1,6 +1,7 @@
 """Five hints at the first start. Once they were skipped or read to the end, they are never shown again."""
 
 import contextlib
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,13 +19,8 @@ from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 MARKER = "tour-seen"
 """Name of the file in the data folder that marks the hints as shown."""
-KEYS = {
-    "help": "?", "pause": "space", "mode": "t", "prompt": "p", "table": "h", "quit": "q", "policy_map": "g",
-    "pace.slower": "-", "pace.faster": "+", "advance.update": "u", "wheel": "w",
-}  # fmt: skip
-"""Default keys that the hints name, by the ids of their bindings."""
 HINTS = msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")), type=list[tuple[str, str]])
-"""Title and text of each."""
+"""Title and text of each; a binding's id and its usual key in braces stand for the key that it has."""
 
 
 def marker() -> Path:
@@ -81,7 +77,7 @@ class TourScreen(ModalScreen[None]):
 
     def _show(self) -> None:
         title, text = HINTS[self._index]
-        text = text.format(**{id.replace(".", "_"): key_of(self.app, id, usual) for id, usual in KEYS.items()})
+        text = re.sub(r"\{(\S+) (\S+)\}", lambda named: key_of(self.app, named[1], named[2]), text)
         self.query_one("#tour-text", Static).update(Content.assemble((f"{title}. ", "bold $primary"), text))
         self.query_one("#tour").border_subtitle = Content(f"{self._index + 1} of {len(HINTS)}")
         self.refresh_bindings()
