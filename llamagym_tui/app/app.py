@@ -130,7 +130,9 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         gc.enable()
         if self.config is not None:
             self._begin(self.config)
-        if self._tour:
+        if self.lesson is not None:
+            self.action_lesson()
+        elif self._tour:
             self.show_tour()
 
     def open_run(self, config: RunConfig) -> None:
@@ -276,9 +278,11 @@ def _trainer_process() -> TrainerClient:
     return TrainerClient()
 
 
-def open_playground(config: RunConfig) -> int:
-    """Open the playground of a run; the exit code, 0 unless the run failed."""
-    return run_app(LlamaGymApp(config, tour=True))
+def open_playground(config: RunConfig, lesson: str | None = None) -> int:
+    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
+    app = LlamaGymApp(config, tour=True)
+    app.lesson = lesson
+    return run_app(app)
 
 
 def open_home() -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from textual import work
+from textual.content import Content
 from textual.screen import Screen
 from textual.worker import Worker
 
@@ -35,6 +37,8 @@ class PastRunActions(PersonalApp):
     open_run: Callable[[RunConfig], None]
     is_newcomer = False
     """Whether this is the first start, whose first run begins at a pace to watch."""
+    lesson: str | None = None
+    """Name of the lesson that is played."""
     _recalling: Worker[None] | None = None
     """Reads the history of a resumed run."""
 
@@ -54,6 +58,8 @@ class PastRunActions(PersonalApp):
         return screen
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "lesson":
+            return self.lesson is not None
         if action in NEED_A_RUN and self.run_state is not None and self.run_state.recorded:
             return None
         return super().check_action(action, parameters)
@@ -62,6 +68,40 @@ class PastRunActions(PersonalApp):
         from llamagym_tui.screens.past_runs.runs import RunsScreen
 
         self.push_screen(RunsScreen(run_is_open=self.run_state is not None))
+
+    def action_lessons(self) -> None:
+        from llamagym_tui.setup.lessons import lessons
+
+        with self.errors_shown():
+            listed = enumerate(lessons().items(), 1)
+            rows = [(f"{at}. {known.title}", partial(self._offer, name), known.shows) for at, (name, known) in listed]
+            self.search_commands(rows, "Lessons: short guided experiments")
+
+    def _offer(self, name: str) -> None:
+        from llamagym_tui.setup.lessons import begun
+
+        def play() -> None:
+            with self.errors_shown():
+                config = begun(name)
+                self.lesson = name
+                self.open_run(config)
+
+        self._read_lesson(name, play, yes="play it", no="leave it")
+
+    def action_lesson(self, answer: bool = False) -> None:
+        """Of the lesson that is played: what to do, or the answer; either leads to the other."""
+        yes = "back to the lesson" if answer else "show the answer"
+        then = partial(self.action_lesson, not answer)
+        self._read_lesson(str(self.lesson), then, answer=answer, yes=yes, no="go on")
+
+    def _read_lesson(self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str) -> None:
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+        from llamagym_tui.screens.widgets.key_bar import moved_key
+        from llamagym_tui.setup.lessons import lessons
+
+        lesson = lessons()[name]
+        text = lesson.answer if answer else lesson.text(partial(moved_key, self))
+        ConfirmDialog(lesson.title, Content(text), **words).ask(self, then)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:
         from llamagym_tui.screens.past_runs.branch import BranchDialog

@@ -290,6 +290,37 @@ def compare(
 
 
 @app.command()
+def lessons(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name or number. Not given: list them.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run it, and its control run, and measure its claims.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """List the lessons, short guided experiments; open one, or check what it claims."""
+    from llamagym_tui.setup import lessons as known
+
+    found = known.lessons()
+    if name is None:
+        for at, (each, lesson) in enumerate(found.items(), 1):
+            echo(f"{at:>2}  {each:<20} {lesson.minutes:g} min  {lesson.title}")
+        echo("Open one with `llamagym-tui lessons NAME`; --check runs it and measures what it claims.", to=sys.stderr)
+        return
+    name = {str(at): each for at, each in enumerate(found, 1)}.get(name, name)
+    if name not in found:
+        raise UsageError(f"There is no lesson {name!r}; there are {', '.join(found)}.")
+    if check:
+        from llamagym_tui.cli.lessons import check as checked
+
+        raise typer.Exit(checked(name, found[name], debug=debug))
+    echo(f"{found[name].title}\n\n{found[name].text()}", lines=True)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from llamagym_tui.app.app import open_playground
+
+        raise typer.Exit(open_playground(known.begun(name), lesson=name))
+
+
+@app.command()
 def agents() -> None:
     """List the agents that ship."""
     from llamagym_tui.setup import catalog

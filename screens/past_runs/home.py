@@ -29,6 +29,7 @@ class HomeScreen(Fitted[None]):
     BINDING_GROUP_TITLE = "Home"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="To the next list."),
+        Binding("L", "app.lessons", "Lessons", id="home.lessons", tooltip="A dozen short guided experiments."),
         Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
         Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="The chosen agent's."),
         Binding("slash", "filter('')", "Filter, ./file.py", key_display="/", id="home.filter", tooltip=FILTER),

@@ -1,0 +1,128 @@
+"""Lessons: short guided experiments, one TOML file each in `llamagym_tui/lessons`.
+
+A file names an agent, the settings of its run and of the control run that it is compared with, what to do, what to look
+at, and the checks: statements on figures that the runs record. What was measured stands in a comment, with its command.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from llamagym_tui.config import RunConfig
+from llamagym_tui.errors import ConfigError, UsageError
+from llamagym_tui.protocol.events import EvaluationFinished, UpdateStats
+from llamagym_tui.run_store import ABOUT_FILE
+from llamagym_tui.setup.assignments import settings
+from llamagym_tui.setup.run_config import run_config, with_run_dir
+from llamagym_tui.user_files import file_text, replace_file
+
+FOLDER = Path(__file__).parents[1] / "lessons"
+FIGURES = {"updates": UpdateStats, "evaluations": EvaluationFinished}
+KEY = re.compile(r"\{([\w.]+)\|(\S+?)\}")
+"""How a text names a key: ``{id|key}``, a binding's id and the key that it has unless a person has moved it."""
+
+
+class Recorded(NamedTuple):
+    """What a run leaves for the checks, in order."""
+
+    updates: Sequence[UpdateStats]
+    evaluations: Sequence[EvaluationFinished] = ()
+
+
+class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A statement on a run: a figure is above or below a number."""
+
+    figure: str
+    """A field of `UpdateStats`, or of the evaluation at the end."""
+    of: Literal["updates", "evaluations"] = "updates"
+    last: int = 5
+    """How many of them, at the end, the mean is taken over; of evaluations there is one, at the end of the run."""
+    less_control: bool = False
+    """Whether the same figure of the control run is subtracted."""
+    holds: Literal["above", "below"]
+    bound: float
+
+    def __post_init__(self) -> None:
+        if self.figure not in FIGURES[self.of].__struct_fields__:
+            raise ValueError(f"{self.figure!r} is no figure of the {self.of}")
+
+    def measured(self, run: Recorded, control: Recorded) -> float:
+        """The figure; NaN where a run recorded none, of which no statement holds."""
+        return self._of(run) - (self._of(control) if self.less_control else 0.0)
+
+    def _of(self, run: Recorded) -> float:
+        values = [getattr(each, self.figure) for each in getattr(run, self.of)[-self.last :]]
+        return sum(values) / len(values) if values else float("nan")
+
+    def is_true(self, measured: float) -> bool:
+        return measured > self.bound if self.holds == "above" else measured < self.bound
+
+    @property
+    def statement(self) -> str:
+        over = f"mean of the last {self.last} updates" if self.of == "updates" else "evaluation at the end"
+        less = ", less the control run's" if self.less_control else ""
+        return f"{self.figure.replace('_', ' ')} ({over}{less}) is {self.holds} {self.bound:g}"
+
+
+class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: str
+    shows: str
+    """In one sentence."""
+    agent: str
+    minutes: float
+    """That its check takes on a laptop, both runs together."""
+    episodes: int
+    """After which each of both runs ends when it is checked."""
+    settings: list[str]
+    """NAME=VALUE, as ``--set`` takes them; a prompt is ``system_prompt=…``."""
+    control: list[str] = []
+    """Those of the control run; none: the agent's own settings."""
+    steps: list[str]
+    look: str
+    question: str
+    answer: str
+    checks: list[Check]
+
+    def __post_init__(self) -> None:
+        settings(self.settings)
+        settings(self.control)
+
+    def text(self, key_of: Callable[[str, str], str] = lambda id, usual: usual) -> str:
+        """For people, without the answer; `key_of` names the key that a binding has now."""
+        steps = "\n".join(f"{at}. {step}" for at, step in enumerate(self.steps, 1))
+        text = f"{self.shows}\n\n{steps}\n\nLook at: {self.look}\n\nQuestion: {self.question}"
+        return KEY.sub(lambda match: key_of(match[1], match[2]), text)
+
+
+def read_lesson(path: Path) -> Lesson:
+    """A lesson from its file.
+
+    Raises:
+        ConfigError: it has a fault.
+    """
+    try:
+        return msgspec.toml.decode(file_text(path), type=Lesson)
+    except (OSError, ValueError, UsageError) as error:
+        raise ConfigError(f"The lesson {path} has a fault, to be repaired there: {error}") from error
+
+
+@cache
+def lessons() -> dict[str, Lesson]:
+    """By name, in the order of their files' numbers."""
+    return {path.stem.partition("-")[2]: read_lesson(path) for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def begun(name: str, *, control: bool = False, episodes: int | None = None) -> RunConfig:
+    """Settings of a new run of a lesson, whose folder is made and named for it; None: without an end."""
+    lesson = lessons()[name]
+    chosen = lesson.control if control else lesson.settings
+    config = run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, episodes=episodes)
+    config = with_run_dir(config)
+    about = f"{name}{', control' * control}: {lesson.title}"
+    replace_file(Path(config.run_dir) / ABOUT_FILE, about.encode())
+    return config

@@ -1,0 +1,134 @@
+"""Lessons: every file is valid and names what there is; checks on figures worked by hand; slow: every lesson holds."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from llamagym_tui import run_store, user_files
+from llamagym_tui.errors import ConfigError
+from llamagym_tui.screens.playground.keys import KEYS
+from llamagym_tui.setup import catalog, lessons
+from llamagym_tui.setup.lessons import KEY, Check, Recorded, begun, read_lesson
+
+NAMES = list(lessons.lessons())
+PRESSED = {"full_stop": ".", "plus": "+", "minus": "-", "question_mark": "?", "space": "space"}
+TOML = """
+title = "T"
+shows = "S."
+agent = "blackjack"
+minutes = 1
+episodes = 10
+settings = ["ppo.lr=1e-3"]
+steps = ["{metrics|m} shows figures."]
+look = "L."
+question = "Q?"
+answer = "A."
+[[checks]]
+figure = "entropy"
+holds = "below"
+bound = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "data"
+    monkeypatch.setenv("LLAMAGYM_TUI_DATA", str(folder))
+    return folder
+
+
+def updates(**figures: list[float]) -> Any:
+    rows = zip(*figures.values(), strict=True)
+    return [SimpleNamespace(**dict(zip(figures, row, strict=True))) for row in rows]
+
+
+def test_there_are_twelve_in_the_order_of_their_files() -> None:
+    assert len(NAMES) == 12
+    assert NAMES[0] == "learning-rate"
+    assert [path.name[:2] for path in sorted(lessons.FOLDER.glob("*.toml"))] == [f"{at:02}" for at in range(1, 13)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_begins_runs_of_its_settings_named_for_it(name: str) -> None:
+    lesson = lessons.lessons()[name]
+    config, control = begun(name), begun(name, control=True, episodes=lesson.episodes)
+    assert (config.episodes, control.episodes) == (None, lesson.episodes)
+    assert catalog.agent_name(config.agent) == lesson.agent
+    assert config != control, "something is changed"
+    abouts = [(Path(each.run_dir) / run_store.ABOUT_FILE).read_text() for each in (config, control)]
+    assert abouts == [f"{name}: {lesson.title}", f"{name}, control: {lesson.title}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_keys_that_a_lesson_names_are_those_of_the_playground(name: str) -> None:
+    lesson = lessons.lessons()[name]
+    bound = {(binding.id, PRESSED.get(key, key)) for binding in KEYS for key in binding.key.split(",")}  # type: ignore[union-attr]
+    named = KEY.findall(" ".join(lesson.steps))
+    assert named
+    assert set(named) <= bound
+    assert "{" not in lesson.text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lesson_is_short_and_states_what_was_measured(name: str) -> None:
+    lesson = lessons.lessons()[name]
+    assert lesson.minutes <= 5
+    assert lesson.checks
+    assert len(lesson.title) <= 40
+    rows = [textwrap.wrap(line, 66) or [""] for line in lesson.text().splitlines()]
+    assert sum(map(len, rows)) <= 16, "in 80 columns and 24 rows nothing of it is hidden"
+    path = next(lessons.FOLDER.glob(f"*-{name}.toml"))
+    assert f"llamagym-tui lessons {name} --check" in user_files.file_text(path)
+
+
+def test_a_check_is_the_mean_of_the_last_updates_less_that_of_the_control_run() -> None:
+    run = Recorded(updates(mean_return=[9.0, 1.0, 2.0]))  # (1 + 2) / 2 = 1.5
+    control = Recorded(updates(mean_return=[9.0, 0.5, 0.0]))  # 0.25
+    alone = Check(figure="mean_return", last=2, holds="above", bound=1.4)
+    less = Check(figure="mean_return", last=2, less_control=True, holds="below", bound=1.25)
+    assert alone.measured(run, control) == 1.5
+    assert less.measured(run, control) == 1.25
+    assert alone.is_true(1.5)
+    assert not less.is_true(1.25), "as large as the bound is not below it"
+    assert not alone.is_true(1.4)
+
+
+def test_of_the_evaluation_at_the_end_there_is_one() -> None:
+    run = Recorded(updates(mean_return=[9.0]), updates(mean_return=[0.25]))
+    assert Check(figure="mean_return", of="evaluations", holds="above", bound=0).measured(run, run) == 0.25
+
+
+@pytest.mark.parametrize("holds", ["above", "below"])
+def test_no_statement_holds_of_a_run_that_recorded_nothing(holds: Any) -> None:
+    check = Check(figure="mean_return", holds=holds, bound=0)
+    assert not check.is_true(check.measured(Recorded([]), Recorded([])))
+
+
+def test_a_check_reads_as_a_sentence() -> None:
+    check = Check(figure="kl_ref", last=3, less_control=True, holds="above", bound=0.1)
+    assert check.statement == "kl ref (mean of the last 3 updates, less the control run's) is above 0.1"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "fault"),
+    [
+        ('"entropy"', '"enthalpy"', "'enthalpy' is no figure of the updates"),
+        ('"below"', '"beneath"', "Invalid enum value 'beneath'"),
+        ("ppo.lr", "ppo.l", "--set knows no 'ppo.l'"),
+        ("minutes = 1", 'minutes = "1"', "Expected `float`, got `str`"),
+        ("look =", "looks =", "unknown field `looks`"),
+        ('title = "T"', "title = ", "Invalid value"),
+    ],
+)
+def test_a_faulty_file_is_refused_in_a_sentence(tmp_path: Path, right: str, wrong: str, fault: str) -> None:
+    path = tmp_path / "01-a.toml"
+    path.write_text(TOML)
+    assert read_lesson(path).text(lambda id, usual: f"<{id}>").startswith("S.\n\n1. <metrics> shows figures.")
+    path.write_text(TOML.replace(right, wrong, 1))
+    with pytest.raises(ConfigError, match=fault):
+        read_lesson(path)
