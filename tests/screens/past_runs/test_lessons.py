@@ -20,7 +20,7 @@ async def test_home_lists_the_lessons_and_plays_one():
         await sees(pilot, "L Lessons")
         await pilot.press("L")
         await sees(pilot, f"1. {LESSON.title}")
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await sees(pilot, "Question")
         assert app.config is None, "it is only read yet"
         await pilot.press("y")
@@ -43,7 +43,7 @@ async def test_a_lesson_that_is_left_begins_nothing():
         await sees(pilot, "L Lessons")
         await pilot.press("L")
         await sees(pilot, f"1. {LESSON.title}")
-        await pilot.press("down", "enter")
+        await pilot.press("enter")
         await sees(pilot, "Question")
         await pilot.press("n")
         await until(pilot, lambda: len(app.screen_stack) == 1)
