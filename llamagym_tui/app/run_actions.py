@@ -82,9 +82,8 @@ class PastRunActions(PersonalApp):
 
         def play() -> None:
             with self.errors_shown():
-                config = begun(name)
+                self.open_run(begun(name))
                 self.lesson = name
-                self.open_run(config)
 
         self._read_lesson(name, play, yes="play it", no="leave it")
 
@@ -96,11 +95,11 @@ class PastRunActions(PersonalApp):
 
     def _read_lesson(self, name: str, then: Callable[[], None], *, answer: bool = False, **words: str) -> None:
         from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-        from llamagym_tui.screens.widgets.key_bar import moved_key
+        from llamagym_tui.screens.widgets.key_bar import key_of
         from llamagym_tui.setup.lessons import lessons
 
         lesson = lessons()[name]
-        text = lesson.answer if answer else lesson.text(partial(moved_key, self))
+        text = lesson.answer if answer else lesson.text(partial(key_of, self))
         ConfirmDialog(lesson.title, Content(text), **words).ask(self, then)
 
     def on_run_list_requested(self, message: RunList.Requested) -> None:

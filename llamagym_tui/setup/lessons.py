@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from llamagym_tui.config import RunConfig
+from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.protocol.events import EvaluationFinished, UpdateStats
+from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.run_store import ABOUT_FILE
 from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config, with_run_dir
@@ -89,8 +89,7 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checks: list[Check]
 
     def __post_init__(self) -> None:
-        settings(self.settings)
-        settings(self.control)
+        settings([*self.settings, *self.control])
 
     def text(self, key_of: Callable[[str, str], str] = lambda id, usual: usual) -> str:
         """For people, without the answer; `key_of` names the key that a binding has now."""
