@@ -8,55 +8,45 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import ConfigError, UsageError
-from llamagym_tui.protocol.events import EvaluationFinished
 from llamagym_tui.run_store import ABOUT_FILE
 from llamagym_tui.setup.assignments import settings
 from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
 FOLDER = Path(__file__).parents[1] / "lessons"
-FIGURES = {"updates": UpdateStats, "evaluations": EvaluationFinished}
 KEY = re.compile(r"\{([\w.]+)\|(\S+?)\}")
 """How a text names a key: ``{id|key}``, a binding's id and the key that it has unless a person has moved it."""
 
 
-class Recorded(NamedTuple):
-    """What a run leaves for the checks, in order."""
-
-    updates: Sequence[UpdateStats]
-    evaluations: Sequence[EvaluationFinished] = ()
-
-
 class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A statement on a run: a figure is above or below a number."""
+    """A statement on a run: a figure of its updates is above or below a number."""
 
     figure: str
-    """A field of `UpdateStats`, or of the evaluation at the end."""
-    of: Literal["updates", "evaluations"] = "updates"
+    """A field of `UpdateStats`."""
     last: int = 5
-    """How many of them, at the end, the mean is taken over; of evaluations there is one, at the end of the run."""
+    """Updates at the end over which the mean is taken."""
     less_control: bool = False
     """Whether the same figure of the control run is subtracted."""
     holds: Literal["above", "below"]
     bound: float
 
     def __post_init__(self) -> None:
-        if self.figure not in FIGURES[self.of].__struct_fields__:
-            raise ValueError(f"{self.figure!r} is no figure of the {self.of}")
+        if self.figure not in UpdateStats.__struct_fields__:
+            raise ValueError(f"{self.figure!r} is no figure of an update")
 
-    def measured(self, run: Recorded, control: Recorded) -> float:
-        """The figure; NaN where a run recorded none, of which no statement holds."""
-        return self._of(run) - (self._of(control) if self.less_control else 0.0)
+    def measured(self, run: Sequence[UpdateStats], control: Sequence[UpdateStats]) -> float:
+        """The figure, by the updates of both runs; NaN where there were none, of which no statement holds."""
+        return self._mean(run) - (self._mean(control) if self.less_control else 0.0)
 
-    def _of(self, run: Recorded) -> float:
-        values = [getattr(each, self.figure) for each in getattr(run, self.of)[-self.last :]]
+    def _mean(self, run: Sequence[UpdateStats]) -> float:
+        values = [getattr(stats, self.figure) for stats in run[-self.last :]]
         return sum(values) / len(values) if values else float("nan")
 
     def is_true(self, measured: float) -> bool:
@@ -64,7 +54,7 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def statement(self) -> str:
-        over = f"mean of the last {self.last} updates" if self.of == "updates" else "evaluation at the end"
+        over = f"mean of the last {self.last} updates" if self.last > 1 else "last update"
         less = ", less the control run's" if self.less_control else ""
         return f"{self.figure.replace('_', ' ')} ({over}{less}) is {self.holds} {self.bound:g}"
 
@@ -116,12 +106,11 @@ def lessons() -> dict[str, Lesson]:
     return {path.stem.partition("-")[2]: read_lesson(path) for path in sorted(FOLDER.glob("*.toml"))}
 
 
-def begun(name: str, *, control: bool = False, episodes: int | None = None) -> RunConfig:
-    """Settings of a new run of a lesson, whose folder is made and named for it; None: without an end."""
+def begun(name: str, *, control: bool = False, **options: Any) -> RunConfig:
+    """Settings of a new run of a lesson, whose folder is made and named for it; `options` as `run_config` has them."""
     lesson = lessons()[name]
     chosen = lesson.control if control else lesson.settings
-    config = run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, episodes=episodes)
-    config = with_run_dir(config)
+    config = with_run_dir(run_config(agent=lesson.agent, run_dir=None, resume=False, assignments=chosen, **options))
     about = f"{name}{', control' * control}: {lesson.title}"
     replace_file(Path(config.run_dir) / ABOUT_FILE, about.encode())
     return config

@@ -79,7 +79,7 @@ def test_check_ends_with_0_where_all_holds_and_runs_no_control_that_nothing_comp
     check = Check(figure="entropy", last=1, holds="below", bound=0.2)
     assert command.check("learning-rate", replace(lessons()["learning-rate"], checks=[check])) == 0
     assert len(trained) == 1
-    assert capsys.readouterr().out == "holds: entropy (mean of the last 1 updates) is below 0.2: 0.125\n"
+    assert capsys.readouterr().out == "holds: entropy (last update) is below 0.2: 0.125\n"
 
 
 @pytest.mark.slow
