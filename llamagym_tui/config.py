@@ -1,4 +1,4 @@
-"""Every setting of a run, frozen, with unit, range and default; validated once, by `validated`. And the figures of an
+"""Every setting of a run, frozen, with unit, range and default; validated once, by `from_dict`. And the figures of an
 update, which the engine computes and every screen shows.
 
 Knows nothing of torch: the UI process reads and shows these too. `msgspec` carries them over the wire and into
@@ -294,15 +294,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 C = TypeVar("C", bound=Struct)
 
 
-def validated(config: C) -> C:
-    """The same settings, checked.
-
-    Raises:
-        ConfigError: a setting is outside its range; the message names it.
-    """
-    return from_dict(type(config), msgspec.to_builtins(config))
-
-
 def from_dict(kind: type[C], values: dict[str, Any]) -> C:
     """Settings of a kind from a plain dictionary.
 
@@ -428,11 +419,6 @@ def with_measured(config: RunConfig, values: Mapping[str, Value], reasons: Mappi
 def turns_kept(history: History, own: int | None) -> int | None:
     """Turns before the present one that a prompt has, None for all, by a run's setting and the agent's own number."""
     return {"own": own, "all": None}[history] if isinstance(history, str) else history
-
-
-def begins_new_batch(before: RunConfig, now: RunConfig) -> bool:
-    """Whether a batch cannot hold episodes of both settings."""
-    return (before.generation, before.n_envs) != (now.generation, now.n_envs)
 
 
 @cache

@@ -84,10 +84,6 @@ class RunStoreError(LlamaGymError):
     """A run folder could not be made, read or resumed."""
 
 
-class ShapeMismatch(LlamaGymError):
-    """Tensors that belong together differ in shape."""
-
-
 class NoModelError(LlamaGymError):
     """An agent made without a model was to act."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig, from_dict, validated
+from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig, from_dict
 from llamagym_tui.errors import ConfigError, UsageError
 
 
@@ -16,7 +16,7 @@ def a_run(**settings: Any) -> RunConfig:
 
 
 def test_defaults_are_within_their_own_ranges() -> None:
-    assert validated(a_run()) == a_run()
+    assert from_dict(RunConfig, msgspec.to_builtins(a_run())) == a_run()
 
 
 def test_a_run_needs_an_agent_and_a_folder() -> None:
@@ -47,7 +47,7 @@ def test_a_run_needs_an_agent_and_a_folder() -> None:
 def test_a_setting_outside_its_range_is_refused_by_name(settings: dict[str, Any]) -> None:
     (name,) = settings
     with pytest.raises(ConfigError, match=name):
-        validated(a_run(**settings))
+        from_dict(RunConfig, msgspec.to_builtins(a_run(**settings)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from llamagym_tui.config import (
     GenerationConfig,
     PPOConfig,
     RunConfig,
-    begins_new_batch,
     changed,
     changes_since,
     changes_to_restore,
@@ -54,12 +53,6 @@ def test_a_setting_on_a_line_stands_still_once_it_is_changed() -> None:
 def test_a_change_that_may_not_be_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         changed(CONFIG, changes)
-
-
-def test_only_what_decides_the_distribution_or_the_environments_begins_a_new_batch() -> None:
-    assert begins_new_batch(CONFIG, changed(CONFIG, {"generation.temperature": 0.5}))
-    assert begins_new_batch(CONFIG, changed(CONFIG, {"n_envs": 8}))
-    assert not begins_new_batch(CONFIG, changed(CONFIG, {"ppo.lr": 1e-5}))
 
 
 def test_a_resumed_run_takes_back_what_was_not_said_anew() -> None:

@@ -19,7 +19,7 @@ import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress
-from llamagym_tui.config import Quantization, RunConfig, from_dict, validated
+from llamagym_tui.config import Quantization, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -303,7 +303,8 @@ def evaluated_config(
     given = {name: value for name, value in settings.items() if value is not None}
     if temperature is not None:
         given["generation"] = msgspec.structs.replace(known.generation, temperature=temperature)
-    return validated(msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given))
+    config = msgspec.structs.replace(known, env={**known.env, **(env or {})}, **given)
+    return from_dict(RunConfig, msgspec.to_builtins(config))
 
 
 def _settings_of(agent_spec: str, model: str, quantization: Quantization | None, own: dict[str, Any]) -> RunConfig:

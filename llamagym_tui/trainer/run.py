@@ -15,7 +15,6 @@ from llamagym_tui.config import (
     Mode,
     RunConfig,
     Value,
-    begins_new_batch,
     changed,
     changes_since,
     changes_to_restore,
@@ -237,7 +236,7 @@ class Run:
 
     def _apply(self, config: RunConfig) -> None:
         before, self.config = self.config, config
-        if begins_new_batch(before, config):
+        if (before.generation, before.n_envs) != (config.generation, config.n_envs):  # a batch is of one of both
             self.rollout.restart()
             self._begin_batch()
         if before.generation != config.generation:

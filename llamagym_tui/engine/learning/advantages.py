@@ -9,8 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from llamagym_tui.errors import ShapeMismatch
-
 
 class Advantages(NamedTuple):
     advantages: Tensor
@@ -45,11 +43,11 @@ def batch_advantages(
         lam: lambda per turn.
         trained: (T,) bool: the steps that the policy made. None: all.
     Raises:
-        ShapeMismatch: `rewards`, `values` and `lengths` are not of as many steps.
+        ValueError: `rewards`, `values` and `lengths` are not of as many steps.
     Source: arXiv:1506.02438, eq. 16; the cut trace: arXiv:1802.01561, eq. 1; several steps: arXiv:2401.14151.
     """
     if not len(rewards) == len(values) == len(moves) == sum(lengths):
-        raise ShapeMismatch(
+        raise ValueError(
             f"{len(rewards)} rewards and {len(values)} values of {sum(lengths)} steps: each step has one of both."
         )
     own = [True] * len(values) if trained is None else trained.tolist()

@@ -7,7 +7,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted
@@ -38,12 +37,8 @@ class EndedEpisode:
     """Index from 0, from which its environment's seed follows."""
 
 
-class Kind(NamedTuple):
-    """What episodes must have in common to be counted in one event."""
-
-    mode: Mode
-    prompt_version: int
-    policy_version: int
+Kind = tuple[Mode, int, int]
+"""Mode, versions of prompt and policy: what episodes must have in common to be counted in one event."""
 
 
 class Stopwatch:
@@ -92,7 +87,7 @@ class EpisodeCounter:
 
     def add(self, ended: Iterable[EndedEpisode]) -> None:
         for episode in ended:
-            kind = Kind(episode.mode, episode.prompt_version, episode.policy_version)
+            kind = (episode.mode, episode.prompt_version, episode.policy_version)
             self._waiting.setdefault(kind, []).append(episode)
             if episode.mode == "train" and not episode.is_corrected:
                 self._recent.append(episode.episode_return)
@@ -125,14 +120,15 @@ class EpisodeCounter:
     ) -> EpisodesCounted:
         self._reported += len(episodes)
         own = [episode for episode in episodes if not episode.is_corrected]
+        mode, prompt_version, policy_version = kind
         return EpisodesCounted(
             returns=[episode.episode_return for episode in own],
             lengths=[episode.length for episode in own],
             parse_failures=sum(episode.parse_failures for episode in own),
             actions=[sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)],
-            mode=kind.mode,
-            prompt_version=kind.prompt_version,
-            policy_version=kind.policy_version,
+            mode=mode,
+            prompt_version=prompt_version,
+            policy_version=policy_version,
             episodes=self._reported,
             corrected=len(episodes) - len(own),
             env_steps=env_steps,

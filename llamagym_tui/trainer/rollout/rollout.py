@@ -6,7 +6,7 @@ so that none is favoured either. A `Spectator` observes every episode and emits 
 While a person has the wheel, a step waits between replies and actions until they have chosen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -31,7 +31,6 @@ from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures
 from llamagym_tui.trainer.rollout.notices import Notices
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
-from llamagym_tui.trainer.rollout.text_stream import TextStream
 from llamagym_tui.trainer.rollout.wheel import Wheel
 
 FIRST_LENGTH = 100
@@ -401,10 +400,10 @@ class Rollout:
         env = self.spectator.env
         if env is None or env not in live or env == self.wheel.env:
             return None
-        watched, at, stream = self.slots[env], live.index(env), TextStream(self.policy.chat.text)
+        watched, at, stream = self.slots[env], live.index(env), streamed_text(self.policy.chat.text)
 
         def on_token(index: int, token: int) -> None:
-            if index == at and (text := stream.push(token)):
+            if index == at and (text := stream(token)):
                 self._emit(events.TokensStreamed(episode=watched.number, turn=watched.length, text=text))
 
         return on_token
@@ -442,3 +441,20 @@ class Rollout:
         slot.drop(fault)
         where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
         self.failures.add(slot.number, where, fault)
+
+
+def streamed_text(decode: Callable[[Sequence[int]], str]) -> Callable[[int], str]:
+    """The new text after each token of a reply: pieces that join to the whole, never half a character."""
+    ids: list[int] = []
+    shown = ""
+
+    def push(token: int) -> str:
+        nonlocal shown
+        ids.append(token)
+        text = decode(ids)
+        if text.endswith("\N{REPLACEMENT CHARACTER}") or not text.startswith(shown):
+            return ""
+        new, shown = text[len(shown) :], text
+        return new
+
+    return push

@@ -15,8 +15,7 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.rollout.evaluation import evaluate
-from llamagym_tui.trainer.rollout.rollout import Rollout
-from llamagym_tui.trainer.rollout.text_stream import TextStream
+from llamagym_tui.trainer.rollout.rollout import Rollout, streamed_text
 from tests.toy_env import CountAgent, CountEnv, EndlessAgent, FaultyEnv
 
 
@@ -228,8 +227,8 @@ def test_streamed_pieces_join_to_the_reply(make_rollout):
 
 def test_a_character_of_several_tokens_is_streamed_whole():
     parts = {(1,): "\N{REPLACEMENT CHARACTER}", (1, 2): "é", (1, 2, 3): "é!"}
-    stream = TextStream(lambda ids: parts[tuple(ids)])
-    assert [stream.push(token) for token in (1, 2, 3)] == ["", "é", "!"]
+    stream = streamed_text(lambda ids: parts[tuple(ids)])
+    assert [stream(token) for token in (1, 2, 3)] == ["", "é", "!"]
 
 
 def test_a_reply_that_names_no_action_stays_in_the_batch_with_the_fallback_action(make_rollout):
