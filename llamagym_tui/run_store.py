@@ -304,11 +304,12 @@ def _runs() -> Iterator[RunInfo]:
             started_at=_written_at(folder / CONFIG_FILE),
             has_checkpoint=has_checkpoint(folder),
             is_running=is_held(folder),
-            about=_about(folder),
+            about=about(folder),
         )
 
 
-def _about(folder: Path) -> str:
+def about(folder: Path) -> str:
+    """What the owner of a run says of it, empty if that is nothing."""
     try:
         return file_content(folder / ABOUT_FILE, most=10_000).decode("utf-8", "replace")
     except OSError:

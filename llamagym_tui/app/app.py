@@ -30,7 +30,7 @@ from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
-from llamagym_tui.protocol.events import ObservationsDistinguished, RunStarted
+from llamagym_tui.protocol.events import ObservationsDistinguished, RunFinished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import extra
@@ -166,7 +166,11 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
                         if self.is_newcomer:
                             self.is_newcomer = False
                             self.post_message(CommandAsked(SetPace(turn_s=TURN_S[2])))
+                    at_limit = isinstance(event, RunFinished) and not self._state.stopping
                     self._take_in(reduce(self._state, event))
+                    if at_limit and isinstance(self.screen, PlaygroundScreen):
+                        self._paint()  # the card shows the run as the screen does
+                        self.screen.action_card()
                     self._collect(event)
                     if isinstance(event, ObservationsDistinguished) and event.are_few:
                         self.notify(distinguished_text(event), severity="warning", timeout=30)

@@ -84,6 +84,11 @@ class WatchingActions(Screen[None]):
         self._keep(drawing=on)
         self.show_drawing()
 
+    def action_card(self) -> None:
+        from llamagym_tui.screens.playground.run_card import RunCard
+
+        self.app.push_screen(RunCard(self._state))
+
     def action_figures(self) -> None:
         """Show all figures, or three; so it stays in later runs."""
         from llamagym_tui.screens.playground.figures import ALL, FiguresColumn, FiguresStrip

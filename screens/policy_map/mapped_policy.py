@@ -102,12 +102,12 @@ def side_by_side(layout: PolicyMapLaidOut | None, maps: Sequence[PolicyMapped]) 
         yield from ("", f"{title:<{names}}  {'A':<{wide}}  {'B':<{wide}}  where B differs")
         for row, label in enumerate(labels):
             spots = [Spot(number, row, column) for column in range(len(panel.columns))]
-            a, b = ([_sign(layout, policy.cells.get(spot)) for spot in spots] for policy in both)
+            a, b = ([sign(layout, policy.cells.get(spot)) for spot in spots] for policy in both)
             other = [there if here != there or there == " " else "·" for here, there in zip(a, b, strict=True)]
             yield "  ".join([label.rjust(names), *(" ".join(signs) for signs in (a, b, other))])
 
 
-def _sign(layout: PolicyMapLaidOut, cell: MappedCell | None) -> str:
+def sign(layout: PolicyMapLaidOut, cell: MappedCell | None) -> str:
     if cell is None:
         return " "
     return one_line(cell.cell.sign or ("?" if cell.choice is None else layout.signs[cell.choice]))
