@@ -1,7 +1,8 @@
 """Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
 
-More threads must win clearly at an update's own work, measured alternately with the best count so far. For large models
-an update takes too long, so the products of a wide layer are measured.
+A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own work,
+measured alternately with the best count so far. For large models an update takes too long, so the products of a wide
+layer are measured.
 """
 
 import os
@@ -20,6 +21,9 @@ TRIAL_ROWS, TRIAL_LENGTH, TRIAL_REPLY = 16, 24, 8
 """A small minibatch: updates are where the time goes."""
 WIDTH, LAYERS = 2048, 8
 """Of the products that are measured for a large model."""
+PROBES, SLOWER, THREADS_START_S = 24, 3, 0.005
+"""Probes of a count: enough not to fit into one lucky moment in which all threads run; how many times as long as on one
+thread they may take, and what starting the threads takes at most, which the first of them does."""
 REPEATS = 2
 """Further measurements of each count, alternating with the best one so far; the fastest counts."""
 MARGIN = 0.1
@@ -39,7 +43,7 @@ def calibrate_threads(step: Callable[[], object], *, budget_s: float = 0.5) -> i
     _timed(step, 1)
     best, best_s = 1, _timed(step, 1)
     for count in _counts(cores()):
-        if time.perf_counter() - began > budget_s:
+        if time.perf_counter() - began > budget_s or _waits(count):
             break
         here_s = _timed(step, count)
         for _ in range(REPEATS):
@@ -82,6 +86,22 @@ def wide_step() -> Callable[[], object]:
     """Products of a small minibatch's rows with the weights of wide layers."""
     rows, weight = torch.ones(TRIAL_LENGTH, WIDTH), torch.ones(WIDTH, WIDTH)
     return lambda: [rows @ weight for _ in range(LAYERS)]
+
+
+def products() -> None:
+    square = torch.ones(256, 256)
+    for _ in range(4):
+        square @ square
+
+
+def _waits(threads: int) -> bool:
+    """Whether small products, each of which needs all threads at once, wait for a core that is busy."""
+    left_s = SLOWER * PROBES * min(_timed(products, 1) for _ in range(3)) + THREADS_START_S
+    for _ in range(PROBES):
+        left_s -= _timed(products, threads)
+        if left_s < 0:
+            return True
+    return False
 
 
 def cores() -> int:

@@ -17,6 +17,11 @@ def _one_thread_afterwards():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _threads_run_at_once(monkeypatch):
+    monkeypatch.setattr(threads, "products", lambda: None)
+
+
 def work_that_takes(seconds_by_threads: dict[int, float], tried: list[int]):
     def work() -> None:
         tried.append(torch.get_num_threads())
@@ -50,6 +55,14 @@ def test_a_count_that_is_much_slower_is_tried_once(monkeypatch):
     tried: list[int] = []
     assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.1}, tried)) == 1
     assert tried.count(2) == 1
+
+
+def test_threads_that_wait_for_each_other_in_small_products_never_get_the_step(monkeypatch):
+    on_cores(monkeypatch, 2)
+    tried, probed = [], []
+    monkeypatch.setattr(threads, "products", work_that_takes({1: 0.0, 2: 0.1}, probed))
+    assert calibrate_threads(work_that_takes({1: 0.01, 2: 0.001}, tried)) == 1
+    assert (tried.count(2), probed.count(2)) == (0, 1)
 
 
 def test_once_the_time_is_up_no_further_count_is_tried(monkeypatch):
