@@ -1,8 +1,8 @@
 """Choosing torch's intra-op threads by measurement: on a busy machine, as many as cores can be far slower than one.
 
-A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own work,
-measured alternately with the best count so far. For large models an update takes too long, so the products of a wide
-layer are measured.
+A few small products reveal a busy machine in little time. Elsewhere more threads must win clearly at an update's own
+work, measured alternately with the best count so far. For large models an update takes too long, so the products of a
+wide layer are measured.
 """
 
 import os
