@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rich.style import Style
 from textual.content import Content
+from textual.renderables.digits import Digits
 
 from llamagym_tui.protocol.events import PolicyMapped, UpdateStats
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import smoothing_window
+from llamagym_tui.returns import signed, smoothing_window
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark
@@ -155,3 +157,23 @@ class FiguresStrip(StateText):
                 gap = ""
             rows[-1] = rows[-1] + gap + cell
         return rows
+
+
+class LargeFigures(StateText):
+    """Mean return, updates and parse failures, to be read from far away: shown with the theme for projectors."""
+
+    def content_at(self, width: int) -> Content:
+        state, mean = self.state, self.state.recent_mean
+        figures = [Figure("mean return", "" if mean is None else signed(mean.mean, 2 if abs(mean.mean) < 100 else 0))]
+        if state.stats is not None:
+            failing = Figure("% parse fail", f"{100 * state.stats.parse_failure_rate:.0f}")
+            figures += [Figure("updates", f"{state.updates:,}"), failing]
+        parts = [[figure.name, *_large(figure.value)] for figure in figures]
+        rows = ["".join(f"{cell:<{width // 3}}" for cell in cells) for cells in zip(*parts, strict=True)]
+        return Content.assemble((rows[0], NAME), "\n", ("\n".join(rows[1:]), VALUE))
+
+
+def _large(figure: str) -> list[str]:
+    """A figure in three lines."""
+    segments = Digits(figure.replace("\N{MINUS SIGN}", "-")).render(Style(bold=True))
+    return "".join(segment.text for segment in segments).split("\n")[:3]

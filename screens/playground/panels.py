@@ -4,7 +4,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from llamagym_tui.screens.playground.banner import Banner
-from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip, FirstSight
+from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip, FirstSight, LargeFigures
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.return_chart import ReturnChart
 from llamagym_tui.screens.playground.state_drawing import DrawingPlaces, StateDrawing
@@ -25,6 +25,7 @@ class SidePanel(Vertical):
     def compose(self) -> ComposeResult:
         yield FirstSight(self._state, id="first-sight")
         yield ReturnChart()
+        yield LargeFigures(self._state, id="large-column")
         yield FiguresColumn(self._state, id="figures-column")
         yield ComparisonColumn(self._state, id="comparison-column")
         yield self._drawing
@@ -45,4 +46,4 @@ class Panels:
         self.banner, self.watch_line, self.drawing = Banner(), WatchLine(), DrawingPlaces(state)
         self.side = SidePanel(state, self.drawing.side)
         strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
-        self.below = (FirstSight(state, id="strip-sight"), strip, comparison)
+        self.below = (FirstSight(state, id="strip-sight"), strip, LargeFigures(state, id="large-strip"), comparison)

@@ -34,6 +34,22 @@ THEME = Theme(
     },
 )
 
+PROJECTOR = Theme(
+    name="projector",
+    dark=False,
+    primary="#0033cc",
+    secondary="#4d7dff",
+    accent="#7a00b8",
+    success="#006b1f",
+    warning="#a34700",
+    error="#c00000",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#f2f2f2",
+    panel="#dcdcdc",
+)
+"""Strong colours for a lit room; with it the playground has large figures and few words."""
+
 
 def plot_colors(variables: Mapping[str, str]) -> dict[str, str]:
     """The colours of a theme as Rich names them, for charts."""
