@@ -22,7 +22,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.key_bar import extra
 from llamagym_tui.screens.widgets.literal import LiteralLines
-from llamagym_tui.screens.widgets.look import PROJECTOR, THEME
+from llamagym_tui.screens.widgets.look import THEMES
 
 COLOURLESS = "ansi-dark"
 LONGEST_NOTICE = 600
@@ -44,10 +44,10 @@ class PersonalApp(App[None]):
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None, **settings)
         self._config_dir = user_files.config_dir()
-        self.register_theme(THEME)
-        self.register_theme(PROJECTOR)
+        for theme in THEMES:
+            self.register_theme(theme)
         kept = user_files.load_preferences(self._config_dir).theme
-        self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEME.name
+        self.theme = COLOURLESS if self.no_color else kept if kept in self.available_themes else THEMES[0].name
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._keep_theme)

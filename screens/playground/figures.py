@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
 from textual.renderables.digits import Digits
@@ -176,4 +177,4 @@ class LargeFigures(StateText):
 def _large(figure: str) -> list[str]:
     """A figure in three lines."""
     segments = Digits(figure.replace("\N{MINUS SIGN}", "-")).render(Style(bold=True))
-    return "".join(segment.text for segment in segments).split("\n")[:3]
+    return "".join(each.text for each in segments if isinstance(each, Segment)).split("\n")[:3]
