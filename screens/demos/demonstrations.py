@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -28,7 +28,7 @@ from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.rows import COLUMNS, Row, matching, misread, ordered, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, extra, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 
@@ -38,18 +38,7 @@ FILTER = "Show only some: return>=1, turns<3, faulty, other-prompt, a source, an
 class DemonstrationsScreen(Screen[None]):
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        extra("slash", "filter", "Filter", FILTER, "demos.filter", shown="/"),
-        Binding("s", "sort", "Sort", tooltip="Sort by the next column.", id="demos.sort"),
-        Binding("r", "reverse", "Reverse", tooltip="Reverse the order.", id="demos.reverse"),
-        Binding("e", "edit", "Edit", tooltip="Edit a reply of this episode.", id="demos.edit"),
-        Binding("x,delete", "delete", "Delete", tooltip="Delete this episode; u brings it back.", id="demos.delete"),
-        extra("X", "delete_shown", "Delete shown", "Delete all shown, once confirmed.", "demos.delete_shown"),
-        Binding("u", "undo", "Undo", tooltip="Undo the last deletion or edit.", id="demos.undo"),
-        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("f", "app.warm_start", "Warm start", tooltip="Train the model on demonstrations.", id="demos.train"),
-        Binding("escape,q", "leave", "Back", tooltip="Clear the filter, or go back.", id="demos.leave"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
         """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""

@@ -20,7 +20,7 @@ from textual.widgets import Input, TextArea
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.past_runs.time_slider import TimeSlider
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.key_bar import extra
+from llamagym_tui.screens.widgets.key_bar import extra, own_keys
 from llamagym_tui.state.replay import Player, Recording
 from llamagym_tui.state.run import RunState
 
@@ -46,19 +46,7 @@ class ReplayScreen(PlaygroundScreen):
     BINDING_GROUP_TITLE = "Replay"
     SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        _key("space", "play", "Play/pause", "Play or pause.", shown="space"),
-        _key("right", "jump(1)", "Jump", "Five seconds; home and end.", shown="← →"),
-        _key("left", "jump(-1)", "Jump back", "Five seconds back."),
-        _key("home", "to(0)", "Beginning", "To the beginning of the recording."),
-        _key("end", "to(1)", "End", "To the end of the recording."),
-        _key("plus", "speed(1)", "Speed", "Twice as fast, or half as fast.", shown="− +"),
-        _key("equals_sign", "speed(1)", "Faster", "Twice as fast."),
-        _key("minus", "speed(-1)", "Slower", "Half as fast."),
-        extra("i", "inspect", "Inspect tokens", INSPECT, "inspect"),
-        Binding("q", "app.quit", "Quit", tooltip="Leave the program.", id="quit"),
-        Binding("escape", "app.leave_replay", "Back", id="replay.leave", tooltip="Leave the replay."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     @dataclass
     class Shown(Message):

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widgets import Input, Static
 
 from llamagym_tui.demos.human_game import MATCH, HumanGame, Match
@@ -24,7 +24,7 @@ from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.policy_hint import PolicyHint
 from llamagym_tui.screens.play.table_texts import choices_text, header_text, hint_text, saved_text, score_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -36,18 +36,7 @@ MAKING = "making the environment …"
 class HumanTableScreen(ChoosingScreen[None]):
     CSS_PATH = "table.tcss"
     BINDING_GROUP_TITLE = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "end_reason", "Done", tooltip="Leave the sentence.", priority=True, id="table.done"),
-        Binding("enter", "next", "Next", tooltip="Begin the next episode.", priority=True, id="table.next"),
-        Binding("space", "next", "Next", tooltip="Begin the next episode.", show=False),
-        Binding("backspace", "discard", "Discard", tooltip="Take the episode out of your file.", id="table.discard"),
-        Binding("backspace", "keep", "Keep", tooltip="Keep the episode after all.", id="table.keep"),
-        Binding("tab", "reason", "Say why", tooltip="Add a sentence that the reply begins with.", id="table.reason"),
-        Binding("ctrl+e", "hint", "Hint", tooltip="Show or hide what policy and expert would do.", id="table.hint"),
-        Binding("ctrl+g", "match", "Against the model", tooltip="Both play the same 20 episodes.", id="table.match"),
-        Binding("ctrl+s", "save", "Save again", tooltip="Write the episodes that are not on disk.", id="table.save"),
-        Binding("escape", "leave", "Back", tooltip="Back to the playground; the table stays.", id="table.leave"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -31,7 +31,7 @@ from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.setup.run_config import read_prompt
@@ -61,18 +61,7 @@ class PromptEditor(ModalScreen[str | None]):
 
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
     BINDING_GROUP_TITLE = "Prompt"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+s", "apply", "Apply", id="prompt.apply", tooltip="Episodes that begin from now on have this prompt."
-        ),
-        Binding("f2", "diff", "Diff", id="prompt.diff", tooltip="Compare the draft with the chosen version."),
-        Binding("f3", "ask('load')", "Load", id="prompt.load", tooltip="Replace the draft by a file."),
-        Binding("f4", "ask('save')", "Save", id="prompt.save", tooltip="Write the draft to a file."),
-        Binding("f5", "external", "Editor", id="prompt.editor", tooltip="Edit the draft in $EDITOR."),
-        Binding("f6", "sentences", "Sentences", id="prompt.sentences", tooltip="What it follows.", priority=True),
-        Binding("ctrl+r", "revert", "Revert", id="prompt.revert", tooltip="Put the prompt in place of the draft."),
-        Binding("escape", "leave", "Back", id="prompt.leave", tooltip="Keep the prompt, and the draft for later."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
         super().__init__()
