@@ -337,11 +337,12 @@ def _noted(state: RunState, text: str) -> RunState:
 
 
 def _marked(state: RunState, label: str, meaning: str) -> RunState:
-    """A notice and a mark; the recent mean begins again, because the play has changed."""
+    """A notice and a mark; the recent mean and its words begin again, because the play has changed."""
     label, meaning = clipped(label), clipped(meaning)
     return replace(
         state,
         recent=(),
+        described="",
         marks=(*state.marks, Mark(state.episodes, label, state.updates))[-MAX_MARKS:],
         transcript=state.transcript.note(f"{label}: {meaning}"),
     )

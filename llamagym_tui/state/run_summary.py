@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from llamagym_tui.config import RunConfig, Value, flat
 from llamagym_tui.protocol import event_log, events
-from llamagym_tui.returns import MAX_GROUPS, Point, ReturnSeries, smoothing_window
+from llamagym_tui.returns import MAX_GROUPS, RECENT, MeanReturn, Point, ReturnSeries, smoothing_window
 from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
@@ -51,9 +51,16 @@ class RunSummary(Struct, frozen=True, kw_only=True):
         return self.returns.trailing(smoothing_window(self.returns.episodes))
 
     @property
+    def recent(self) -> MeanReturn | None:
+        """Over the last `RECENT` episodes, as a run's end has it, rounded up to groups; None without an episode."""
+        if not self.returns.sums:
+            return None
+        point = self.returns.trailing(RECENT)[-1]
+        return MeanReturn(point.mean_return, point.stderr, min(RECENT, self.returns.episodes))
+
+    @property
     def mean_return(self) -> float | None:
-        """Where the curve ends; None without an episode."""
-        return self.curve[-1].mean_return if self.returns.sums else None
+        return self.recent and self.recent.mean
 
 
 def summary_of(run_dir: Path) -> RunSummary:

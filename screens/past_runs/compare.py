@@ -169,13 +169,13 @@ def curve_of(side: Sequence[RunRow]) -> list[Point]:
 
 def _at_end(side: Sequence[RunRow]) -> str:
     """Where the curve ends; of several runs with the standard error over them."""
-    unit, curve = _summaries(side)[0].return_unit, curve_of(side)
-    if not curve:
+    unit, recent, curve = _summaries(side)[0].return_unit, _summaries(side)[0].recent, curve_of(side)
+    if recent is None or not curve:
         return "none"
-    mean = signed(curve[-1].mean_return)
     if len(side) == 1:
-        return with_unit(mean, unit)
-    return f"{with_unit(f'{mean} ± {curve[-1].stderr:,.3f}', unit)}, {len(side)} seeds, at {curve[-1].episode:,}"
+        return f"{with_unit(recent.text, unit)} over {recent.episodes:,}"
+    mean = f"{signed(curve[-1].mean_return)} ± {curve[-1].stderr:,.3f}"
+    return f"{with_unit(mean, unit)}, {len(side)} seeds, at {curve[-1].episode:,}"
 
 
 def _evaluated(side: Sequence[RunRow]) -> str:

@@ -69,23 +69,30 @@ def _of_map(state: RunState) -> Iterator[Content]:
         yield Content.styled(waits if layout and layout.panels else why_no_map(state), ASIDE)
         return
     before, after = state.film[-2:]
-    both = [MappedPolicy(layout, mapped).cells.values() for mapped in (before, after)]
-    found = [(was, now, now.choice) for was, now in zip(*both, strict=True)]
-    shifts = [(was.shares[at], now.shares[at], was, now) for was, now, at in found if at is not None and was.shares]
+    was, now = (MappedPolicy(layout, mapped).cells for mapped in (before, after))
+    found = [(spot, now[spot].choice) for spot in was if was[spot].shares]
+    shifts = [(was[spot].shares[at], now[spot].shares[at], spot) for spot, at in found if at is not None]
     shifts.sort(key=lambda shift: shift[0] - shift[1])
-    others = [shift for shift in shifts if shift[2].choice != shift[3].choice]
-    verdicts = [(was.agrees, now.agrees) for *_, was, now in others]
+    others = [shift for shift in shifts if was[shift[2]].choice != now[shift[2]].choice]
+    verdicts = [(was[spot].agrees, now[spot].agrees) for *_, spot in others]
+    shown = others or [shift for shift in shifts[:5] if shift[1] - shift[0] >= 0.005]
     better, worse = verdicts.count((False, True)), verdicts.count((True, False))
-    best = f": {better:,} now as is best, {worse:,} no longer" if better + worse else ""
+    best = f"{better:,} of them now as is best, {worse:,} no longer." if better + worse else ""
     first = f"s {before.update + 1:,} to" if after.update > before.update + 1 else ""
     other = "" if before.prompt_version == after.prompt_version else " and another prompt"
     head = f"Update{first} {after.update:,}{other}: another action leads in {len(others):,} of {len(shifts):,} "
-    yield Content.styled(f"{head}{one_line(layout.noun) or 'states'}{best}{'.' if others else '; moved most:'}", "bold")
-    for before_it, after_it, was, now in others or [shift for shift in shifts[:5] if shift[1] - shift[0] >= 0.005]:
-        names = dict.fromkeys(one_line(layout.action_names[cell.choice or 0]) for cell in (was, now))
-        lead = f"{DIFFERS if now.agrees is False else ' '} {' → '.join(names):<13}"
+    yield Content.styled(
+        f"{head}{one_line(layout.noun) or 'states'}{'; moved most:' if shown and not others else '.'}", "bold"
+    )
+    if best:
+        yield Content(best)
+    for before_it, after_it, spot in shown:
+        names = dict.fromkeys(one_line(layout.action_names[cell.choice or 0]) for cell in (was[spot], now[spot]))
+        lead = f"{DIFFERS if now[spot].agrees is False else ' '} {' → '.join(names):<13}"
         shares = f" p({[*names][-1]}) {share(before_it, 0):>4} → {share(after_it, 0):>4}  "
-        yield Content.assemble((lead, "bold"), shares, (one_line(now.cell.words), ASIDE))
+        panel = layout.panels[spot.panel]
+        place = one_line(f"{panel.title} {panel.rows[spot.row]}, {panel.columns[spot.column]}").strip()
+        yield Content.assemble((lead, "bold"), f"{shares}{place:<14}", (one_line(now[spot].cell.words), ASIDE))
 
 
 def _of_episode(moved: MovedEpisode | None, update: int) -> Iterator[Content]:

@@ -83,7 +83,7 @@ def test_pairs_have_the_conversation_up_to_each_reply(tmp_path: Path) -> None:
     demo = next(demo for demo in played("blackjack", 50, 0) if demo.length == 2)
     demo_files.write(path, [demo])
     pairs = tmp_path / "made.pairs.jsonl"
-    assert CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout == f"{pairs}: 2 turns\n"
+    assert CliRunner().invoke(app, ["demos", "export", str(path), "--to", "pairs"]).stdout == f"{pairs}: 2 lines\n"
     lines = [json.loads(line) for line in pairs.read_text(encoding="utf-8").splitlines()]
     assert [line["prompt"] + line["completion"] for line in lines] == [demo.messages[:3], demo.messages]
 

@@ -334,3 +334,10 @@ def test_it_is_said_what_a_warm_start_trains_on():
     )
     note = "A warm start trains on 1,234 episodes, 2,345 turns: demos.jsonl"
     assert started(read).transcript.entries[-1].fact == Notice(note)
+
+
+def test_what_was_earned_under_another_prompt_is_no_longer_in_words():
+    state = started(structs.replace(fakes.counted([1.0] * 4, 4), words="wins all"))
+    assert state.described == "wins all"
+    changed = reduce(state, PromptChanged(prompt_version=state.prompt_version + 1, system_prompt="Stick."))
+    assert changed.described == ""

@@ -21,7 +21,7 @@ from llamagym_tui.protocol.events import (
     WarmStartFinished,
     WarmStartUndone,
 )
-from llamagym_tui.returns import MAX_GROUPS, Point
+from llamagym_tui.returns import MAX_GROUPS
 from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
@@ -46,10 +46,11 @@ def test_a_run_is_told_in_a_few_figures(tmp_path: Path):
     assert summary.baselines == {"random": -0.396, "optimal": -0.0466}
 
 
-def test_the_mean_is_where_the_curve_ends(tmp_path: Path):
+def test_the_mean_is_of_the_last_thousand_episodes_as_at_the_end_of_a_run(tmp_path: Path):
     summary = summary_of(record(tmp_path, [fakes.counted([1.0, 0.0, -1.0, -1.0], 4)]))
     assert summary.mean_return == -0.25
-    assert summary.curve[-1][:2] == Point(4, -0.25)[:2]
+    assert summary.recent is not None
+    assert summary.recent.episodes == 4
 
 
 def test_a_run_without_an_episode_has_no_mean(tmp_path: Path):

@@ -28,7 +28,9 @@ async def test_states_in_which_another_action_leads_are_named_with_their_probabi
         client.emit(hitting(15.6, update=13))
         await pilot.press("U")
         # Hits at 15 too: right hard against 7 to ace (5), wrong against 2 to 6 (5); soft right against all (10).
-        await sees(pilot, "Update 13: another action leads in 20 of 280 hands: 15 now as is best, 5 no longer.")
+        await sees(pilot, "Update 13: another action leads in 20 of 280 hands.")
+        await sees(pilot, "15 of them now as is best, 5 no longer.")
+        await sees(pilot, "hard 15, 7")  # in sight also where the words are cut
         assert shown(pilot).count("stick → hit") == 20
         assert shown(pilot).count("× stick → hit") == 5
         await sees(pilot, "p(hit)  44% →  56%")  # .99 of .5 + .11 x -.5 and + .11 x .6
