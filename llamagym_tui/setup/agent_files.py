@@ -4,6 +4,7 @@ Every fault of the file becomes an `AgentFileError` that names file and line: sy
 it is imported, no agent or several in it, a missing method or `env_id`. Which file is meant is up to the catalog.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
@@ -101,7 +102,10 @@ def _offer(path: Path, classes: dict[str, type[AgentBase]]) -> str:
 
 
 def _require_complete(agent_class: type[AgentBase], path: Path) -> None:
-    where = f"{path}, line {inspect.getsourcelines(agent_class)[1]}: {agent_class.__name__}"
+    line = 1
+    with contextlib.suppress(OSError):  # there is no class statement
+        line = inspect.getsourcelines(agent_class)[1]
+    where = f"{path}, line {line}: {agent_class.__name__}"
     missing = sorted(agent_class.__abstractmethods__)
     if missing:
         raise AgentFileError(f"{where} lacks {', '.join(missing)}; an agent has both methods.")

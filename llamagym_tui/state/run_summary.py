@@ -53,10 +53,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
     @property
     def recent(self) -> MeanReturn | None:
         """Over the last `RECENT` episodes, as a run's end has it, rounded up to groups; None without an episode."""
-        if not self.returns.sums:
-            return None
-        point = self.returns.trailing(RECENT)[-1]
-        return MeanReturn(point.mean_return, point.stderr, min(RECENT, self.returns.episodes))
+        last, episodes = self.returns.trailing(RECENT)[-1:], min(RECENT, self.returns.episodes)
+        return MeanReturn(last[0].mean_return, last[0].stderr, episodes) if last else None
 
     @property
     def mean_return(self) -> float | None:

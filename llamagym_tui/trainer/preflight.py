@@ -139,7 +139,7 @@ def conversations(
     history, reply, prefix = turns_kept(config.history, agent.history), config.generation.max_new_tokens, 0
     episodes: list[list[int]] = []
     for observations in play:
-        openings = [chat.opening(system, text) for text in observations]
+        openings = [chat.opening(system, text) for text in (observations[:1] if history is None else observations)]
         first, prefix = [len(opening.rest) for opening in openings], len(openings[0].prefix)
         later = [len(chat.continuation(text, ended=False)) for text in observations]
         if history is None:

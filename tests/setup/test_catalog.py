@@ -140,6 +140,20 @@ def test_a_faulty_file_is_refused_with_file_and_line(write: Write, source: str, 
     assert "\n" not in str(caught.value)
 
 
+MADE = """
+from llamagym_tui import Agent
+
+PARTS = {"get_system_prompt": lambda self: "Drive.", "format_observation": lambda self, at: str(at)}
+MadeAgent = type("MadeAgent", (Agent,), {"env_id": "Taxi-v4", "__module__": __name__, **PARTS})
+"""
+
+
+def test_an_agent_that_no_class_statement_made_is_found_and_its_faults_are_sentences(write: Write) -> None:
+    assert catalog.find_agent(str(write(MADE))).env_id == "Taxi-v4"
+    with pytest.raises(AgentFileError, match="line 1: MadeAgent names no environment"):
+        catalog.find_agent(str(write(MADE.replace('"Taxi-v4"', '""'))))
+
+
 def test_a_file_without_an_agent_is_refused(write: Write) -> None:
     with pytest.raises(AgentFileError, match="defines no agent"):
         catalog.find_agent(str(write("x = 1\n")))
