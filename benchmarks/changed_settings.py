@@ -1,6 +1,6 @@
 """What changed settings cost and bring: a run with the defaults and one with the changes, in turn, update by update.
 
-    python -m benchmarks.changed_settings --agent frozen_lake --updates 16 --seeds 1 ppo.replay_episodes=256
+    python -m benchmarks.changed_settings --agent frozen_lake --updates 16 --seeds 1 ppo.exploration_coef=0.1
     python -m benchmarks.changed_settings --both n_envs=128 --both ppo.batch_size=512 precision=bf16
 
 Times are processor seconds of one thread per turn of an episode, so that other work on the machine weighs less. A
@@ -28,7 +28,7 @@ class Update(NamedTuple):
 
 
 def main(
-    changes: Annotated[list[str], typer.Argument(help="Settings of the second run, as ppo.replay_episodes=256.")],
+    changes: Annotated[list[str], typer.Argument(help="Settings of the second run, as ppo.epochs=4.")],
     agent: Annotated[str, typer.Option(help="As of train.")] = "blackjack",
     model: Annotated[str, typer.Option(help="As of train.")] = "bundled",
     both: Annotated[list[str] | None, typer.Option(help="A setting of both runs.")] = None,
@@ -50,7 +50,7 @@ def main(
                 f"seed {seed} {name:<8} {' '.join(f'{update.stats.mean_return:+.2f}' for update in made)} | "
                 f"rollout {1e3 * median(update.rollout_s for update in made[1:]):.2f} ms, "
                 f"update {1e3 * median(update.update_s for update in made[1:]):.2f} ms a turn; "
-                f"{last.replay_episodes} replay episodes, action entropy {last.action_entropy:.2f}, "
+                f"action entropy {last.action_entropy:.2f}, "
                 f"first ratio {last.first_ratio:.5f}"
             )
         for part in ("rollout_s", "update_s"):

@@ -144,20 +144,6 @@ class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether advantages get mean 0 and standard deviation 1 over the whole batch."""
     critic_warmup_updates: Annotated[int, Meta(ge=0)] = 1
     """Updates at the start that train the value head alone."""
-    replay_episodes: Annotated[int, Meta(ge=0)] = 0
-    """Recent successful episodes that are kept, each different one once, and imitated in every update next to PPO's
-    loss: each step takes as many turns of them as it has of the batch, at most. 0: none. Where luck decides, lucky
-    bad play is imitated too: a return says how an episode ended, not how well it was played. Empty after a roll
-    back."""
-    replay_min_return: Number = 1.0
-    """Undiscounted return from which on an episode is successful, the environment's alone; else unused."""
-    replay_coef: NonNegative = 0.1
-    """Weight of the cross-entropy of the kept replies in the loss, its mean over turns; else unused."""
-
-    @property
-    def cuts_episodes(self) -> bool:
-        """Whether batches end in the middle of episodes: what is replayed are whole ones."""
-        return not self.whole_episodes and not self.replay_episodes
 
     def __post_init__(self) -> None:
         """Refuse what no single setting shows.
@@ -288,10 +274,13 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def cuts_episodes(self) -> bool:
         """Whether batches end in the middle of episodes; the first one that is measured never does."""
-        return self.ppo.cuts_episodes and all(self.measured.values())
+        return not self.ppo.whole_episodes and all(self.measured.values())
 
 
 C = TypeVar("C", bound=Struct)
+
+REMOVED = ("replay_episodes", "replay_min_return", "replay_coef")
+"""Settings of PPO in the ``config.json`` of earlier runs, which nothing goes by any more."""
 
 
 def from_dict(kind: type[C], values: dict[str, Any]) -> C:
@@ -504,7 +493,3 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Mean over the batch's turns of what is added to their reward for reaching observations that were seldom seen."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""
-    replay_loss: float = 0.0
-    """Nats per turn: cross-entropy of the replies in the replay buffer; 0 where nothing was imitated."""
-    replay_episodes: int = 0
-    """Successful episodes in the replay buffer."""

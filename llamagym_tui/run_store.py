@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from llamagym_tui.config import RunConfig, changed
+from llamagym_tui.config import REMOVED, RunConfig, changed
 from llamagym_tui.errors import RunStoreError, UsageError
 from llamagym_tui.protocol.events import AnyEvent, Event, PromptChanged, RunStarted, SettingsChanged
 from llamagym_tui.user_files import file_content, growing_file, make_folder, regular_file, replace_file, runs_dir
@@ -249,7 +249,10 @@ def read_config(run_dir: str | Path) -> RunConfig:
     """
     path = Path(run_dir) / CONFIG_FILE
     try:
-        return msgspec.json.decode(file_content(path), type=RunConfig)
+        settings = msgspec.json.decode(file_content(path), type=dict[str, Any])
+        if isinstance(ppo := settings.get("ppo"), dict):
+            settings["ppo"] = {name: value for name, value in ppo.items() if name not in REMOVED}
+        return msgspec.convert(settings, RunConfig)
     except OSError as error:
         raise RunStoreError(
             f"{run_dir} holds no run ({CONFIG_FILE}: {error.strerror or error}); `llamagym-tui runs` lists them."

@@ -44,11 +44,7 @@ FIGURES = msgspec.json.decode(file_text(Path(__file__).with_name("figures.json")
 """By field of `UpdateStats`, the most telling first."""
 OF_ENDED = ("mean_return", "return_std")
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
-NEEDS = {
-    "exploration_bonus": "exploration_coef",
-    "replay_loss": "replay_episodes",
-    "replay_episodes": "replay_episodes",
-}
+NEEDS = {"exploration_bonus": "exploration_coef"}
 """Figures that mean something only with a setting of PPO, and that."""
 
 CHARTED = tuple(FIGURES)[:12]

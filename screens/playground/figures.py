@@ -27,7 +27,7 @@ PPO = (
 )
 SHOWN: dict[str, Callable[[float], str]] = {
     **dict.fromkeys(("clip_fraction", "parse_failure_rate"), share),
-    **dict.fromkeys(("tokens_per_s", "turns", "replay_episodes"), "{:,.0f}".format),
+    **dict.fromkeys(("tokens_per_s", "turns"), "{:,.0f}".format),
 }
 """How a figure is written, where not as all others."""
 NAME = "$foreground 60%"
@@ -43,8 +43,7 @@ class Figure(NamedTuple):
 
 def ppo_figures(stats: UpdateStats) -> list[Figure]:
     """What an update measured, the most telling first; an even number of figures."""
-    fields = [*PPO, *(("replay_loss", "replay_episodes") if stats.replay_episodes else ())]
-    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in fields]
+    return [Figure(FIGURES[field].short, SHOWN.get(field, plain)(getattr(stats, field))) for field in PPO]
 
 
 def recent_text(state: RunState) -> str:

@@ -31,7 +31,7 @@ TENSORS, STATE = "learner.safetensors", "learner.msgpack"
 STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
 """What version 0.1.0 wrote in their places."""
 MOST_STATE = 2**30
-"""Bytes of a learner's state without its tensors; most of it are the episodes that are replayed."""
+"""Bytes of a learner's state without its tensors; most of it are the episodes under way."""
 GENERATOR = "generator"
 WORDS = {folders.LATEST: "latest checkpoint", folders.PREVIOUS: "one before it", folders.GOOD: "last good one"}
 
@@ -159,9 +159,7 @@ def _read_kept(place: Path, policy: Policy, ppo: PPO) -> Saved:
 
 
 def _go_back(saved: Saved, policy: Policy, ppo: PPO) -> None:
-    now = ppo.state
-    kept = replace(saved.ppo, random=now.random, replay_random=now.replay_random, replay=[])
-    _put(saved._replace(ppo=kept), policy, ppo)
+    _put(saved._replace(ppo=replace(saved.ppo, random=ppo.state.random)), policy, ppo)
     policy.version += 1
 
 

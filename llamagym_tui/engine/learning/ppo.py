@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,6 @@ from llamagym_tui.engine.learning.inspection import UsedBatch
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
 from llamagym_tui.engine.learning.moved import moved_most
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.replay_buffer import ReplayBuffer
 from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
 from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
@@ -49,19 +48,14 @@ class PPOState(Struct, frozen=True, kw_only=True):
 
     updates: int
     random: RandomState
-    replay_random: RandomState | None = None
-    """None: of an older version."""
     return_moments: ReturnMoments
     adapted_kl_coef: float | None
     adapted_entropy_coef: float | None = None
     observation_counts: dict[int, int] = {}
-    replay: list[Trajectory] = []
-    """Episodes of the replay buffer, oldest first."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError: the states are of no `random.Random`."""
-        for state in (self.random, self.replay_random or self.random):
-            random.Random().setstate(state)
+        """Raises ValueError: the state is of no `random.Random`."""
+        random.Random().setstate(self.random)
 
 
 def random_state(rng: random.Random) -> RandomState:
@@ -87,11 +81,9 @@ class PPO:
         """What the last updates trained on, the newest last, for the inspector."""
         self.moved: dict[str, Any] | None = None
         """The episode that the last update moved most, as `moved.moved_most` has it."""
-        self.replay = ReplayBuffer()
-        """Successful episodes that updates imitate; empty unless `replay_episodes` is set."""
         self._adapted_kl_coef: float | None = None
         self._adapted_entropy_coef: float | None = None
-        self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
+        self._rng = random.Random(seed)
         self._trunk = [p for p in policy.model.pretrained_model.parameters() if p.requires_grad]
         self._head = list(policy.model.v_head.parameters())
         groups = [{"params": self._trunk, "lr": config.lr}, {"params": self._head, "lr": config.value_lr}]
@@ -121,7 +113,6 @@ class PPO:
         counts, coef = self.observation_counts, self.config.exploration_coef
         bonuses = turn_bonuses(self.policy.chat, trajectories, counts, coef=coef) if coef else None
         targets = self.targets(trajectories, rows, bonuses)
-        self.replay.add(trajectories, min_return=self.config.replay_min_return, size=self.config.replay_episodes)
         # 2. Epochs of minibatches, until all are done, the KL to the sampling policy exceeds its target, or a stop.
         lr = learning_rate(self.config, self.updates)
         for group, rate in zip(self.optimizer.param_groups, (lr, self.config.value_lr), strict=True):
@@ -153,7 +144,6 @@ class PPO:
             entropy_coef=self.entropy_coef,
             reward_scale=self.reward_scale,
             exploration_bonus=0.0 if bonuses is None else float(bonuses.mean()),
-            replay_episodes=len(self.replay),
         )
         self._adapt_kl_coef(stats.kl_ref)
         self._adapt_entropy_coef(stats.action_entropy if sums.branches else math.nan)
@@ -230,28 +220,23 @@ class PPO:
         return PPOState(
             updates=self.updates,
             random=random_state(self._rng),
-            replay_random=random_state(self._replay_rng),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
             adapted_entropy_coef=self._adapted_entropy_coef,
             observation_counts=dict(self.observation_counts),
-            replay=list(self.replay.kept.values()),
         )
 
     def reseed(self, seed: int) -> None:
         """Draw minibatches from another seed on."""
-        self._rng, self._replay_rng = random.Random(seed), random.Random(seed)
+        self._rng = random.Random(seed)
 
     def restore(self, state: PPOState) -> None:
         """Go on from a state; what the last updates used is not known then."""
         self.updates, self.return_moments = state.updates, state.return_moments
         self._rng.setstate(state.random)
-        if state.replay_random is not None:
-            self._replay_rng.setstate(state.replay_random)
         self._adapted_kl_coef = state.adapted_kl_coef
         self._adapted_entropy_coef = state.adapted_entropy_coef
         self.observation_counts = Counter(state.observation_counts)
-        self.replay.restore(state.replay)
         self.used.clear()  # a roll back undid these updates
 
     def _scheduled(self, start: float, final: float) -> float:
@@ -285,24 +270,19 @@ class PPO:
         """Train on all rows once, unless stopped; the share of the epoch that was made."""
         sums.begin_epoch()
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
-        steps = range(0, len(parts), self.config.gradient_accumulation_steps)
-        turns_a_step = self.config.mini_batch_size * self.config.gradient_accumulation_steps
-        imitated = self.replay.parts(len(steps), turns_a_step, self._replay_rng)
-        for at, kept in zip(steps, imitated, strict=True):
+        for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0
             if not is_first and should_stop():
                 return at / len(parts)
             together = parts[at : at + self.config.gradient_accumulation_steps]
             # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
-            turns = _trained_turns(row for part in together for row in part)
+            turns = sum(turn.is_trained for part in together for row in part for turn in row.segment.turns)
             self.optimizer.zero_grad(set_to_none=True)
             for minibatch in together:
                 progress()
                 for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
                     (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
-            if self._imitates:
-                self._imitate(kept, sums)
-            if turns or (kept and self._imitates):
+            if turns:
                 self._step(sums)
         return 1.0
 
@@ -340,19 +320,6 @@ class PPO:
         sums.add(policy, critic, scored, len(part.turns), is_first=is_first)
         return loss
 
-    @property
-    def _imitates(self) -> bool:
-        return self.config.replay_coef > 0 and not self.is_warming_up
-
-    def _imitate(self, rows: Sequence[Row], sums: UpdateSums) -> None:
-        """Add the gradient of kept replies' cross-entropy, its mean over turns, at the sampling temperature."""
-        turns = _trained_turns(rows)
-        for part in forwards(rows, **self.limits._asdict(), device=self.policy.model.backbone.device):
-            encoded = part.encode(self.policy.model.backbone)
-            loss = -part.score(encoded, self.policy.generation.temperature).logprobs.sum()
-            (self.config.replay_coef * loss / turns).backward()
-            sums.add_replay(loss, len(part.turns))
-
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
@@ -364,7 +331,3 @@ class PPO:
             return
         sums.grad_norms.append(trunk)
         self.optimizer.step()
-
-
-def _trained_turns(rows: Iterable[Row]) -> int:
-    return sum(turn.is_trained for row in rows for turn in row.segment.turns)

@@ -34,8 +34,6 @@ class UpdateSums:
     branches: int = 0
     grad_norms: list[Tensor | float] = field(default_factory=list)
     skipped: int = 0
-    replay_loss: Tensor | float = 0.0
-    replay_turns: int = 0
     log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Of each forward: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
 
@@ -66,11 +64,6 @@ class UpdateSums:
             # Unlike max(), it keeps a NaN.
             self.first_ratio = policy.largest_deviation.clamp(min=self.first_ratio)
 
-    def add_replay(self, loss: Tensor, turns: int) -> None:
-        """Count one forward over kept episodes; () loss is their cross-entropy, summed over turns."""
-        self.replay_loss += loss.detach()
-        self.replay_turns += turns
-
 
 def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: UpdateSums, **known: Any) -> UpdateStats:
     """Figures of an update but for those of its rollout; `known` are those that the learner has itself."""
@@ -98,6 +91,5 @@ def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: Upd
         shortened=sum(trajectory.shortened for trajectory in trajectories),
         tokens=tokens,
         skipped_steps=sums.skipped,
-        replay_loss=float(sums.replay_loss) / max(sums.replay_turns, 1),
         **known,
     )

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 import torch
 from msgspec.structs import replace as replaced
@@ -394,6 +395,20 @@ def test_with_a_checkpoint_of_an_update_the_reference_of_its_time_is_kept(make_p
     save_start(tmp_path, policy)
     kept = {file.name: file.read_bytes() for file in (tmp_path / "update-1" / "start").iterdir()}
     assert kept == start != {file.name: file.read_bytes() for file in (tmp_path / "start").iterdir()}
+
+
+def test_a_checkpoint_that_holds_a_replay_buffer_is_read_without(make_policy, tmp_path):
+    policy = make_policy(seed=1)
+    ppo = PPO(policy, QUICK, seed=1)
+    batch = collect(policy)
+    ppo.update(batch)
+    state = save_checkpoint(tmp_path, policy, ppo, {}) / "learner.msgpack"
+    kept = msgspec.msgpack.decode(state.read_bytes())
+    kept["ppo"] |= {"replay_random": kept["ppo"]["random"], "replay": msgspec.to_builtins(batch)}
+    state.write_bytes(msgspec.msgpack.encode(kept))
+    resumed = PPO(policy, QUICK, seed=2)
+    assert load_checkpoint(tmp_path, policy, resumed).note == ""
+    assert resumed.state == ppo.state
 
 
 def test_a_kept_checkpoint_that_a_crash_has_left_aside_returns(make_policy, tmp_path):

@@ -581,9 +581,9 @@ def test_an_update_in_whose_episodes_a_person_acted_has_no_mean_return(make_poli
 def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
     turn = Turn(0, 1, (-0.5,), 0.25, 2.0, parse_failed=True)
     one, known = torch.ones(n), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.5)
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.25, "replay_episodes": 7}
+    known |= {"reward_scale": 1.0, "exploration_bonus": 0.25}
     targets = Targets(one, one, one, one, one.bool(), 0.125 * one, None)
-    sums = UpdateSums(grad_norms=[3.0] * n, replay_loss=4.0 * n, replay_turns=n)
+    sums = UpdateSums(grad_norms=[3.0] * n)
     found = PolicyLoss(torch.tensor(5.0), torch.tensor(6.0), torch.tensor(1.0), torch.tensor(0.25))
     for at in range(n):
         scored = Decisions(torch.ones(1), torch.tensor([8.0]), torch.tensor([9.0]))
@@ -595,14 +595,14 @@ def test_the_figures_of_turns_that_are_alike_are_those_of_each(n):
         "mean_return": 2.0, "return_std": 0.0, "policy_loss": 5.0, "value_loss": 7.0, "approx_kl": 6.0, "kl_ref": 0.125,
         "entropy": 8.0, "action_entropy": 9.0, "clip_fraction": 1.0, "explained_variance": pytest.approx(0.0),
         "first_ratio": 0.25, "grad_norm": 3.0, "parse_failure_rate": 1.0, "episodes": n, "turns": n, "tokens": n,
-        "shortened": 2 * n, "skipped_steps": 0, "replay_loss": 4.0,
+        "shortened": 2 * n, "skipped_steps": 0,
     }  # fmt: skip
 
 
 def test_the_figures_of_an_update_of_nothing_are_zero():
     none, known = torch.zeros(0), dict.fromkeys(("update_s", "epochs", "lr", "kl_coef", "entropy_coef"), 0.0)
     targets = Targets(none, none, none, none, none.bool(), none, None)
-    known |= {"reward_scale": 1.0, "exploration_bonus": 0.0, "replay_episodes": 0}
+    known |= {"reward_scale": 1.0, "exploration_bonus": 0.0}
     found = asdict(update_stats([], targets, UpdateSums(), **known))
     assert {name for name, value in found.items() if value} == {"mean_return", "return_std", "reward_scale"}
     assert UpdateSums().kl_of_epoch == 0.0

@@ -87,15 +87,8 @@ def test_a_peak_and_a_rise_are_measured_by_the_run_itself():
     assert health("entropy", stats, [0.3, 0.7]).ok is True
 
 
-def test_figures_of_a_replay_buffer_and_of_exploration_are_shown_where_there_is_one():
+def test_figures_of_exploration_are_shown_where_there_is_some():
     without = fakes.config(Path("run"))
-    replays = replace(without, ppo=replace(without.ppo, replay_episodes=64))
-    assert set(shown_figures(replays)) - set(shown_figures(without)) == {"replay_loss", "replay_episodes"}
     explores = replace(without, ppo=replace(without.ppo, exploration_coef=0.1))
     assert set(shown_figures(explores)) - set(shown_figures(without)) == {"exploration_bonus"}
-    assert {*shown_figures(replays), *shown_figures(explores)} == set(FIGURES)
-
-
-def test_updates_of_before_there_was_a_replay_buffer_are_read():
-    old = {k: v for k, v in msgspec.to_builtins(fakes.STATS).items() if not k.startswith("replay")}
-    assert msgspec.convert(old, UpdateStats) == fakes.STATS
+    assert set(shown_figures(explores)) == set(FIGURES)

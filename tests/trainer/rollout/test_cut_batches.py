@@ -114,12 +114,6 @@ def test_what_is_left_of_inference_mode_holds_up_no_cut(cutting):
     assert len(batch_of(rollout)[0].earlier) == 6
 
 
-def test_what_is_replayed_is_never_cut():
-    assert PPOConfig(whole_episodes=False).cuts_episodes
-    assert not PPOConfig(whole_episodes=False, replay_episodes=8).cuts_episodes
-    assert not PPOConfig().cuts_episodes
-
-
 def test_a_persons_turn_in_an_earlier_batch_keeps_an_episode_out_of_the_mean():
     turns = [Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=reward) for reward in (1.0, 2.0)]
     persons = Turn(start=0, end=1, logprobs=(0.0,), value=0.0, reward=4.0, is_trained=False)
