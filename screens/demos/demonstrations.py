@@ -15,7 +15,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, Static
 
 from llamagym_tui.demos import edits
 from llamagym_tui.demos.demonstration import Demonstration, encode
@@ -23,9 +23,9 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
-from llamagym_tui.screens.demos.episode_list import EpisodeList, titles_text
+from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
-from llamagym_tui.screens.demos.rows import COLUMNS, Row, matching, misread, ordered, read_rows
+from llamagym_tui.screens.demos.rows import Row, matching, misread, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
@@ -45,9 +45,6 @@ class DemonstrationsScreen(Screen[None]):
         super().__init__()
         self._path, self._agent, self._title, self._prompt = path, agent, title, prompt
         self._rows: list[Row] = []
-        self._shown: list[Row] = []
-        self._sort = "line"
-        self._descending = False
         self._undo: list[tuple[str, Callable[[], None]]] = []
         self._status = ""
         self._fault = ""
@@ -61,8 +58,9 @@ class DemonstrationsScreen(Screen[None]):
         yield Static(id="demos-summary", markup=False)
         with Container(id="demos-body"):
             with Vertical(id="demos-list"):
-                yield Static(id="episode-titles", markup=False)
-                yield EpisodeList(id="episodes", markup=False)
+                episodes = EpisodeList(id="episodes")
+                yield episodes.heading
+                yield episodes
             with VerticalScroll(id="episode"):
                 yield Static(id="episode-text", markup=False)
         yield SentenceInput(
@@ -91,7 +89,7 @@ class DemonstrationsScreen(Screen[None]):
 
     @property
     def _chosen(self) -> Row | None:
-        return self.query_one(EpisodeList).row if self.is_mounted else None
+        return self.query_one(EpisodeList).chosen if self.is_mounted else None
 
     # Reading
 
@@ -120,18 +118,11 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_status()
 
     def action_sort(self) -> None:
-        titles = [column.title for column in COLUMNS]
-        self.action_sort_by(titles[(titles.index(self._sort) + 1) % len(titles)])
+        self.query_one(EpisodeList).sort_by_next()
 
     def action_reverse(self) -> None:
-        self.action_sort_by(self._sort)
-
-    def action_sort_by(self, by: str) -> None:
-        """Sort by a column; if it is sorted already, reverse its order."""
-        if by == self._sort:
-            self._descending = not self._descending
-        self._sort = by
-        self._draw()
+        episodes = self.query_one(EpisodeList)
+        episodes.sort(episodes.sorted_by)
 
     # Changing
 
@@ -140,7 +131,7 @@ class DemonstrationsScreen(Screen[None]):
             self._delete([self._chosen])
 
     def action_delete_shown(self) -> None:
-        shown = list(self._shown)
+        shown = list(self.query_one(EpisodeList).rows)
         kept = edits.trash_path(self._path).name
         question = f"{_counts(shown)} of {self._path.name} will be deleted, and kept in {kept}."
         ConfirmDialog("delete all shown?", question, yes="delete", no="keep").ask(self.app, lambda: self._delete(shown))
@@ -206,21 +197,18 @@ class DemonstrationsScreen(Screen[None]):
         if not self.app.is_running or self not in self.app.screen_stack:
             return  # It was left, or the app, while a thread was at work.
         words = self.query_one(SentenceInput).value
-        self._shown = ordered(matching(self._rows, words), self._sort, descending=self._descending)
-        titles = titles_text(self._sort, descending=self._descending)
-        self.query_one("#episode-titles", Static).update(titles)
-        self.query_one(EpisodeList).show(self._shown, placeholder=self._nothing(words))
-        self._show_chosen()
-        self.query_one("#demos-summary", Static).update(summary_text(self._shown, self._agent))
-        of = f" of {len(self._rows):,}" if len(self._shown) != len(self._rows) else ""
-        count = sum(bool(row.faults) for row in self._shown)
+        shown = matching(self._rows, words)
+        self.query_one(EpisodeList).show(shown, empty=self._nothing(words))
+        self.query_one("#demos-summary", Static).update(summary_text(shown, self._agent))
+        of = f" of {len(self._rows):,}" if len(shown) != len(self._rows) else ""
+        count = sum(bool(row.faults) for row in shown)
         faulty = f" · ✗ {count:,} faulty" if count else ""
-        other = sum(row.other_prompt for row in self._shown)
+        other = sum(row.other_prompt for row in shown)
         faulty += f" · ≠ {other:,} other-prompt" if other else ""
         header = Content.assemble(
             (" DEMONSTRATIONS ", "bold $background on $accent"),
             (f" {one_line(self._title)}", "bold"),
-            (f" · {len(self._shown):,}{of} episode{'' if len(self._rows) == 1 else 's'}{faulty}", ASIDE),
+            (f" · {len(shown):,}{of} episode{'' if len(self._rows) == 1 else 's'}{faulty}", ASIDE),
         )
         self.query_one("#demos-header", Static).update(header)
         self._draw_status()
@@ -244,7 +232,7 @@ class DemonstrationsScreen(Screen[None]):
         status.set_class(bool(fault), "-fault")
         self.refresh_bindings()
 
-    @on(OptionList.OptionHighlighted)
+    @on(EpisodeList.Changed)
     def _show_chosen(self) -> None:
         self._draw_episode()
         self.query_one("#episode", VerticalScroll).scroll_home(animate=False)

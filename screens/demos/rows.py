@@ -1,19 +1,23 @@
-"""A file of demonstrations as rows: episodes with their faults, sorted and filtered.
+"""A file of demonstrations as rows: episodes with their faults, filtered; and the columns of their table.
 
 Reads only; `edits` changes the file, and the file is read again.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from operator import eq, ge, gt, le, lt
+from operator import attrgetter, eq, ge, gt, le, lt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.screens.widgets.numbers import number
+from llamagym_tui.screens.widgets.table_list import Column
 
+SHOWN_OF_TEXT = 200
+"""Characters of an observation that a line begins to show, at most."""
 COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
 _COMPARISON = re.compile(r"(?:return|turns)[<>=]")
 _COMPARED = re.compile(r"(return|turns)(<=|>=|<|>|=)(-?[0-9]+(?:\.[0-9]+)?)")
@@ -32,20 +36,20 @@ class Row(NamedTuple):
     """Whether it was recorded under another prompt than the present one."""
 
 
-class Column(NamedTuple):
-    title: str
-    width: int
-    """Cells, the gap after it included."""
-    value: Callable[[Row, Demonstration], Any]
-    """By which it sorts."""
+def _column(title: str, width: int, text: Callable[[Demonstration], str], by: str = "") -> Column[Row]:
+    """A column of what a demonstration has; `by`: the attribute by which it sorts."""
+    return Column(
+        title, width, lambda row: text(row.demo) if row.demo else "", attrgetter(f"demo.{by}") if by else None
+    )
 
 
-COLUMNS = (
-    Column("line", 7, lambda row, demo: row.line),
-    Column("return", 9, lambda row, demo: demo.episode_return),
-    Column("turns", 7, lambda row, demo: demo.length),
-    Column("source", 12, lambda row, demo: demo.source),
-    Column("recorded", 18, lambda row, demo: demo.recorded_at),
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("line", 5, lambda row: f"{row.line:,}", attrgetter("line")),
+    _column("return", 7, lambda demo: number(demo.episode_return), "episode_return"),
+    _column("turns", 5, lambda demo: f"{demo.length:,}", "length"),
+    _column("source", 10, lambda demo: demo.source, "source"),
+    _column("recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"),
+    _column("first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]),
 )
 
 
@@ -75,14 +79,6 @@ def misread(words: str) -> str:
         if _COMPARISON.match(word) and not _COMPARED.fullmatch(word):
             return f"{word} compares with no number; write it as return>=1 or turns<3."
     return ""
-
-
-def ordered(rows: Sequence[Row], by: str, *, descending: bool) -> list[Row]:
-    """Rows sorted by a column (stable); lines that are no demonstration come last."""
-    whole = [(row, row.demo) for row in rows if row.demo is not None]
-    value = next(column.value for column in COLUMNS if column.title == by)
-    whole.sort(key=lambda pair: value(*pair), reverse=descending)
-    return [row for row, _ in whole] + [row for row in rows if row.demo is None]
 
 
 def _matches(row: Row, word: str) -> bool:

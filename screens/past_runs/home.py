@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import Resize, ScreenResume
+from textual.events import ScreenResume
 from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
-from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
+from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
@@ -67,7 +67,7 @@ class HomeScreen(Fitted[None]):
         with Vertical(id="home-runs") as frame:
             frame.border_title = "recent runs"
             runs = RunList(at_most=RECENT_RUNS, id="runs")
-            yield RunHeading(runs)
+            yield runs.heading
             yield Static("looking for runs …", id="no-runs", markup=False)
             yield runs
         yield SentenceInput(id="home-filter", placeholder="a name, ./file.py or a Gymnasium id", select_on_focus=False)
@@ -80,18 +80,12 @@ class HomeScreen(Fitted[None]):
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 
-    def on_resize(self, event: Resize) -> None:
-        """Titles are laid out by width."""
-        self.call_after_refresh(self.show_runs)
-
     @on(RunList.Changed)
     def show_runs(self) -> None:
-        """The titles of the runs, or that there are none."""
-        runs = self.query_one(RunList)
-        self.query_one(RunHeading).update(runs.heading())
-        empty = self.query_one("#no-runs", Static)
+        """The runs, or that there are none."""
+        runs, empty = self.query_one(RunList), self.query_one("#no-runs", Static)
         empty.display = not runs.rows
-        runs.display = self.query_one(RunHeading).display = bool(runs.rows)
+        runs.display = runs.heading.display = bool(runs.rows)
         if runs.loaded and not runs.rows:
             empty.update("None yet: enter on an agent begins the first.")
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import ScreenResume
 from textual.message import Message
 from textual.widgets import Input, TextArea
@@ -20,7 +20,7 @@ from textual.widgets import Input, TextArea
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.screens.past_runs.time_slider import TimeSlider
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.widgets.key_bar import extra, own_keys
+from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.state.replay import Player, Recording
 from llamagym_tui.state.run import RunState
 
@@ -32,13 +32,6 @@ FIRST = ("play", "jump", "to", "speed")
 """Actions that move time, in the order of their keys in the row, before all others."""
 LAST = ("app.quit", "app.help", "app.leave_replay")
 """Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
-INSPECT = "The reply that was inspected last while this was recorded; others would need the run's trainer."
-
-
-def _key(key: str, action: str, name: str, tooltip: str, *, shown: str | None = None) -> Binding:
-    """A key that moves time, before any that a focused widget has; `shown` None: another key's cell names it too."""
-    id = f"replay.{action.replace('(', '').replace(')', '')}"
-    return extra(key, action, name, tooltip, id, shown=shown, priority=True)
 
 
 class ReplayScreen(PlaygroundScreen):

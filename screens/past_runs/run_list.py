@@ -11,30 +11,25 @@ from typing import ClassVar, Literal
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import Click, Resize
 from textual.message import Message
-from textual.style import Style
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import OptionList
 
-from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.run_store import list_runs
-from llamagym_tui.screens.past_runs.run_table import GAP, Column, RunRow, columns_at, in_order, read_row
-from llamagym_tui.screens.widgets.look import own_styles
+from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
 from llamagym_tui.screens.widgets.numbers import spark
+from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
 
 MARK, BRANCH = "●", "↳"
 PAINT_S = 0.2
 """Seconds between two paintings while runs are read, at least: a painting takes as long as reading many of them."""
-DIM = "$foreground 60%"
 ENDING_STYLES = {"finished": "$success", "failed": "$error"}
 
 
-class RunList(OptionList):
+class RunList(TableList[RunRow]):
     """Past runs, the newest first unless sorted otherwise."""
 
-    DEFAULT_CSS = own_styles(__file__)
+    COLUMNS = COLUMNS
     BINDING_GROUP_TITLE = "Runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
@@ -55,28 +50,16 @@ class RunList(OptionList):
         row: RunRow
         what: Literal["replay", "resume", "branch"]
 
-    class Changed(Message):
-        """Rows, order, marks or the cursor are others now."""
-
     def __init__(self, *, at_most: int | None = None, run_is_open: bool = False, id: str | None = None) -> None:
         """The latest runs, or all; while one is open, none may be replayed or resumed."""
-        super().__init__(id=id, markup=False)
+        super().__init__(id=id)
         self._at_most = at_most
         self._run_is_open = run_is_open
-        self.rows: dict[str, RunRow] = {}
-        """By their folders, in the order shown."""
         self.marked: list[str] = []
         """Folders of the marked ones, the latest mark last."""
-        self.sorted_by = "when"
-        self.backwards = False
         self._words = ""  # in the names of all that are listed, in lower case
         self.loaded = False
         """Whether the runs have been looked for."""
-
-    @property
-    def chosen(self) -> RunRow | None:
-        rows = list(self.rows.values())
-        return rows[self.highlighted] if self.highlighted is not None and self.highlighted < len(rows) else None
 
     def on_mount(self) -> None:
         self.read()
@@ -85,24 +68,17 @@ class RunList(OptionList):
     async def read(self) -> None:
         """Look for runs once more, and read what is new of them."""
         infos = await asyncio.to_thread(list_runs)
-        known = self.rows
+        known = {row.key: row.summary for row in self.rows}
         rows = [row for info in infos if self._words in (row := RunRow(info=info)).names][: self._at_most]
         self.loaded = True
-        self._show([replace(row, summary=known[row.key].summary) if row.key in known else row for row in rows])
-        while rows:
-            read = await asyncio.to_thread(_read_some, rows)
-            rows = rows[len(read) :]
-            for row in read:
-                self.rows[row.key] = row
-                self._draw(row)
-        if self.sorted_by != "when":
-            self.sort(self.sorted_by, backwards=self.backwards)
-        self.post_message(self.Changed())
-
-    def sort(self, name: str, *, backwards: bool = False) -> None:
-        """Put the runs into the order of a column; the cursor stays on its run."""
-        self.sorted_by, self.backwards = name, backwards
-        self._show(list(self.rows.values()))
+        rows = [replace(row, summary=known.get(row.key)) for row in rows]
+        self.show(rows)
+        read = 0
+        while read < len(rows):
+            some = await asyncio.to_thread(_read_some, rows[read:])
+            rows[read : read + len(some)] = some
+            read += len(some)
+            self.show(rows)
 
     def filter(self, words: str) -> None:
         self._words = words.lower()
@@ -113,10 +89,8 @@ class RunList(OptionList):
         if (row := self.chosen) is None:
             return
         others = [key for key in self.marked if key != row.key]
-        before, self.marked = self.marked, others if row.key in self.marked else [*others, row.key][-2:]
-        for key in {*before, *self.marked} & self.rows.keys():
-            self._draw(self.rows[key])
-        self.post_message(self.Changed())
+        self.marked = others if row.key in self.marked else [*others, row.key][-2:]
+        self.show_again()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A run can be resumed from its checkpoint, and replayed unless it cannot be read."""
@@ -140,75 +114,19 @@ class RunList(OptionList):
         if (row := self.chosen) is not None and not row.fault and not self._run_is_open:
             self.post_message(self.Requested(row, "replay"))
 
-    @on(OptionList.OptionHighlighted)
-    def follow_cursor(self, event: OptionList.OptionHighlighted) -> None:
-        """Other keys may do something now."""
-        event.stop()
-        self.refresh_bindings()
-        self.post_message(self.Changed())
+    def key(self, row: RunRow) -> str:
+        return row.key
 
-    def on_resize(self, event: Resize) -> None:
-        """Lines are laid out by width."""
-        for row in self.rows.values():
-            self._draw(row)
+    def mark_of(self, row: RunRow) -> str:
+        return MARK if row.key in self.marked else BRANCH if row.info.config.parent else ""
 
-    def heading(self) -> Content:
-        """The titles of the columns, the sorted one with an arrow; a click on one sorts."""
-        cells: dict[str, Content] = {}
-        for column in columns_at(self._width):
-            arrow = ("▲" if self.backwards else "▼") if column.name == self.sorted_by else ""
-            title = _fitted(column.name + arrow, column, "bold" if arrow else DIM)
-            cells[column.name] = title.stylize(Style.from_meta({"sort": column.name}))
-        return Content("  ") + _row(cells, Content.styled(f"{'curve':<{self._curve_width}}", DIM))
-
-    def _show(self, rows: list[RunRow]) -> None:
-        chosen = self.chosen
-        self.rows = {row.key: row for row in in_order(rows, self.sorted_by, backwards=self.backwards)}
-        self.set_options([Option(self._line(row), id=key) for key, row in self.rows.items()])
-        keys = list(self.rows)
-        self.highlighted = keys.index(chosen.key) if chosen and chosen.key in keys else (0 if keys else None)
-        self.refresh_bindings()
-        self.post_message(self.Changed())
-
-    def _draw(self, row: RunRow) -> None:
-        if row.key in self.rows:
-            self.replace_option_prompt(row.key, self._line(row))
-
-    @property
-    def _width(self) -> int:
-        return self.scrollable_content_region.width or self.app.size.width
-
-    @property
-    def _curve_width(self) -> int:
-        columns = columns_at(self._width)
-        return max(4, self._width - 2 - sum(column.width + GAP for column in columns))
-
-    def _line(self, row: RunRow) -> Content:
-        cells = {column.name: _cell(row, column) for column in columns_at(self._width)}
-        width = self._curve_width
-        bars = ""
-        if points := row.curve:
-            values = [point.mean_return for point in points]
-            bars = spark(points, width, min(values), max(values))
-        curve = Content.styled(f"{bars:<{width}}", "$primary")
-        branch = BRANCH if row.info.config.parent else " "
-        mark = Content.styled(f"{MARK if row.key in self.marked else branch} ", "bold $accent")
-        return mark + _row(cells, curve)
-
-
-class RunHeading(Static):
-    """The titles of a list's columns; a click sorts by one, and once more the other way."""
-
-    ALLOW_SELECT = False
-    DEFAULT_CSS = "RunHeading { height: 1; text-wrap: nowrap; }"
-
-    def __init__(self, runs: RunList) -> None:
-        super().__init__(id="runs-heading", markup=False)
-        self._runs = runs
-
-    def on_click(self, event: Click) -> None:
-        if column := event.style.meta.get("sort"):
-            self._runs.sort(column, backwards=column == self._runs.sorted_by and not self._runs.backwards)
+    def cell(self, row: RunRow, column: Column[RunRow], width: int) -> Content:
+        if column.title == "ended" and row.ending in ENDING_STYLES:
+            return Content.styled(row.ending, ENDING_STYLES[row.ending])
+        if column.title == "curve" and row.curve:
+            values = [point.mean_return for point in row.curve]
+            return Content.styled(spark(row.curve, width, min(values), max(values)), column.style)
+        return super().cell(row, column, width)
 
 
 def _read_some(rows: list[RunRow]) -> list[RunRow]:
@@ -217,22 +135,3 @@ def _read_some(rows: list[RunRow]) -> list[RunRow]:
     while len(read) < len(rows) and (not read or time.monotonic() - began < PAINT_S):
         read.append(read_row(rows[len(read)]))
     return read
-
-
-def _row(cells: dict[str, Content], curve: Content) -> Content:
-    """Cells by their columns, with the curve after the return and its unit."""
-    last = "in" if "in" in cells else "return"
-    placed = [part for name, cell in cells.items() for part in ((cell, curve) if name == last else (cell,))]
-    return Content(" " * GAP).join(placed)
-
-
-def _cell(row: RunRow, column: Column) -> Content:
-    style = {"ended": ENDING_STYLES.get(row.ending, DIM), "when": DIM, "in": DIM, "return": "bold"}.get(column.name, "")
-    return _fitted(one_line(column.text(row)), column, style)
-
-
-def _fitted(text: str, column: Column, style: str) -> Content:
-    """A text in the cells of its column."""
-    cut = Content.styled(text, style).truncate(column.width, ellipsis=True)
-    room = column.width - cut.cell_length
-    return cut.pad_left(room) if column.right else cut.pad_right(room)

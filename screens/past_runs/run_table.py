@@ -1,13 +1,16 @@
 """Past runs as a table: its columns, the text in each, and the orders in which it can stand. Draws nothing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import PurePath
 
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.returns import Point, counted, signed
 from llamagym_tui.run_store import RunInfo
+from llamagym_tui.screens.widgets.look import ASIDE
+from llamagym_tui.screens.widgets.table_list import Column
 from llamagym_tui.state.prompts import words
 from llamagym_tui.state.run_summary import RunSummary, differences, summary_of
 
@@ -66,19 +69,6 @@ class RunRow:
         return ENDINGS[self.summary.ending]
 
 
-@dataclass(frozen=True)
-class Column:
-    name: str
-    """Its title, too."""
-    width: int
-    """Cells, the gap before the next column not counted."""
-    text: Callable[[RunRow], str]
-    order: Callable[[RunRow], str | float]
-    needs: int = 0
-    """Cells that the table has at least where the column is shown."""
-    right: bool = False
-
-
 def _mean_text(row: RunRow) -> str:
     """At most seven cells up to a million, which is the column's width."""
     if (mean := row.mean) is None:
@@ -97,53 +87,49 @@ def _unit(row: RunRow) -> str:
     return row.summary.return_unit if row.summary else ""
 
 
-def _newest_first(row: RunRow) -> float:
-    return -row.info.started_at.timestamp()
+def _count(row: RunRow, name: str) -> int:
+    """A count in the summary."""
+    return getattr(row.summary, name, 0)
 
 
-def _counts(name: str, width: int, needs: int) -> Column:
-    """The column of a count in the summary, the largest first."""
-
-    def count(row: RunRow) -> int:
-        return getattr(row.summary, name, 0)
-
+def _counts(name: str, width: int, needs: int) -> Column[RunRow]:
     return Column(
-        name, width, lambda row: f"{count(row):,}" if row.summary else "", lambda row: -count(row), needs, right=True
+        name,
+        width,
+        lambda row: f"{_count(row, name):,}" if row.summary else "",
+        lambda row: _count(row, name),
+        falls=True,
+        needs=needs,
+        right=True,
     )
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", _newest_first),
+COLUMNS: tuple[Column[RunRow], ...] = (
+    Column(
+        "when", 12, lambda row: f"{row.info.started_at:%d %b %H:%M}", lambda row: row.info.started_at, True, style=ASIDE
+    ),
     Column("agent", 13, lambda row: row.info.name or row.agent, lambda row: (row.info.name or row.agent).lower()),
     Column(
-        "model", 22, lambda row: PurePath(row.info.config.model).name, lambda row: row.info.config.model.lower(), 100
+        "model",
+        22,
+        lambda row: PurePath(row.info.config.model).name,
+        lambda row: row.info.config.model.lower(),
+        needs=100,
     ),
-    Column("prompt", 28, _prompt_text, _prompt_text, 140),
+    Column("prompt", 28, _prompt_text, _prompt_text, needs=140),
     _counts("episodes", 9, 64),
     _counts("updates", 7, 100),
-    Column("return", 7, _mean_text, lambda row: float("inf") if row.mean is None else -row.mean, right=True),
-    Column("in", 12, _unit, _unit, 150),
-    Column("ended", 11, lambda row: row.ending, lambda row: row.ending, 64),
+    Column("return", 7, _mean_text, lambda row: -inf if row.mean is None else row.mean, True, right=True, style="bold"),
+    Column("in", 12, _unit, _unit, needs=150, style=ASIDE),
+    Column("curve", 0, lambda row: "", style="$primary"),
+    Column("ended", 11, lambda row: row.ending, lambda row: row.ending, needs=64, style=ASIDE),
 )
-"""From left to right; the curve stands after the return and its unit, and has what is left."""
-GAP = 2
+"""From left to right; `RunList` draws the curve, which has what is left."""
 
 
 def played_text(summary: RunSummary) -> str:
     episodes, updates = counted(summary.episodes, "episode"), counted(summary.updates, "update")
     return f"{episodes}, {updates}, {summary.played_s / 60:,.1f} min"
-
-
-def columns_at(width: int) -> list[Column]:
-    """The columns that a table of some cells has room for."""
-    return [column for column in COLUMNS if width >= column.needs]
-
-
-def in_order(rows: Iterable[RunRow], name: str, *, backwards: bool = False) -> list[RunRow]:
-    """Rows by a column, the latest, longest and best first; equal ones by time."""
-    by_time = sorted(rows, key=_newest_first)
-    order = next(column.order for column in COLUMNS if column.name == name)
-    return sorted(by_time, key=order, reverse=backwards)
 
 
 def seeds_of(row: RunRow, rows: Iterable[RunRow]) -> list[RunRow]:

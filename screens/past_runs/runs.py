@@ -17,8 +17,8 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import evaluated_return, with_unit
 from llamagym_tui.run_store import ABOUT_FILE, is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
-from llamagym_tui.screens.past_runs.run_list import RunHeading, RunList
-from llamagym_tui.screens.past_runs.run_table import RunRow, columns_at, played_text
+from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -53,7 +53,7 @@ class RunsScreen(Screen[None]):
         yield TooSmall()
         yield Static(id="runs-header", markup=False)
         runs = RunList(id="runs", run_is_open=self._run_is_open)
-        yield RunHeading(runs)
+        yield runs.heading
         yield runs
         yield Static(id="runs-chosen", markup=False)
         yield SentenceInput(id="runs-name", placeholder="name: note", max_length=LONGEST, select_on_focus=False)
@@ -67,18 +67,14 @@ class RunsScreen(Screen[None]):
         if (runs := self.query_one(RunList)).loaded:
             runs.read()
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self.describe)
-
     @on(RunList.Changed)
     def describe(self) -> None:
-        """Titles, how many runs there are, and all that is known of the chosen one."""
+        """How many runs there are, and all that is known of the chosen one."""
         runs = self.query_one(RunList)
         count = f" {len(runs.rows):,} in {one_line(str(runs_dir()))}" if runs.loaded else ""
         only = " to look at and compare while a run is open ·" if self._run_is_open else ""
         header = Content.assemble((" RUNS ", "bold $background on $accent"), (only + count, "$foreground 60%"))
         self.query_one("#runs-header", Static).update(header)
-        self.query_one(RunHeading).update(runs.heading())
         self.query_one("#runs-chosen", Static).update(_chosen_text(runs))
         self.refresh_bindings()
 
@@ -97,14 +93,11 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).mark()
 
     def action_sort(self) -> None:
-        runs = self.query_one(RunList)
-        names = [column.name for column in columns_at(runs.size.width)]
-        index = names.index(runs.sorted_by) if runs.sorted_by in names else -1
-        runs.sort(names[(index + 1) % len(names)])
+        self.query_one(RunList).sort_by_next()
 
     def action_reverse(self) -> None:
         runs = self.query_one(RunList)
-        runs.sort(runs.sorted_by, backwards=not runs.backwards)
+        runs.sort(runs.sorted_by)
 
     def action_name(self) -> None:
         if (row := self.query_one(RunList).chosen) is not None:
@@ -157,7 +150,7 @@ class RunsScreen(Screen[None]):
         if first != second:  # their returns have no axis in common
             self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
         else:
-            self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows.values()))
+            self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""
@@ -165,7 +158,8 @@ class RunsScreen(Screen[None]):
         keys = [*runs.marked]
         if len(keys) == 1 and runs.chosen is not None and runs.chosen.key not in keys:
             keys.append(runs.chosen.key)
-        rows = [runs.rows[key] for key in keys if key in runs.rows and runs.rows[key].summary is not None]
+        by_key = {row.key: row for row in runs.rows if row.summary is not None}
+        rows = [by_key[key] for key in keys if key in by_key]
         return (rows[0], rows[1]) if len(rows) == 2 else None
 
 

@@ -217,7 +217,7 @@ def looked_at(folder: Path) -> None:
     for info in run_store.list_runs():
         row = read_row(RunRow(info=info))
         for column in COLUMNS:
-            column.text(row), column.order(row)
+            column.text(row), column.order and column.order(row)
         if row.summary is not None:
             played_text(row.summary)
             values = [point.mean_return for point in row.curve] or [0.0]

@@ -21,8 +21,8 @@ from llamagym_tui.demos.wording import reworded
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, user
-from llamagym_tui.screens.demos.episode_list import line_text
-from llamagym_tui.screens.demos.rows import matching, ordered, read_rows
+from llamagym_tui.screens.demos.episode_list import EpisodeList
+from llamagym_tui.screens.demos.rows import matching, read_rows
 from llamagym_tui.screens.demos.texts import episode_text, summary_text
 from tests.demos.test_files import a_demo
 
@@ -94,8 +94,9 @@ ODD: dict[str, bytes] = {
 def shown(path: Path) -> None:
     """Everything that the screen of demonstrations draws of a file."""
     rows = read_rows(path, AGENT)
-    for row in ordered(matching(rows, ""), "return", descending=True):
-        assert "\n" not in line_text(row)
+    episodes = EpisodeList()
+    for row in episodes.ordered(matching(rows, "")):
+        assert "\n" not in episodes.line(row, 200).plain
         assert len(str(episode_text(row, AGENT, 80))) < 2_000_000
     summary_text(rows, AGENT)
 

@@ -31,6 +31,7 @@ from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.table_list import TableHeading
 from tests import fakes
 from tests.demos.test_broken_files import UNREADABLE
 from tests.demos.test_files import a_demo
@@ -66,7 +67,7 @@ async def opened(pilot: Any) -> DemonstrationsScreen:
 
 
 def cursor_line(screen: DemonstrationsScreen) -> int | None:
-    row = screen.query_one(EpisodeList).row
+    row = screen.query_one(EpisodeList).chosen
     return row.line if row else None
 
 
@@ -113,7 +114,7 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         await until(pilot, lambda: [row.line for row in screen.query_one(EpisodeList).rows] == [2, 1, 3])
         await pilot.click(EpisodeList, offset=(4, 2))
         assert cursor_line(screen) == 3
-        await pilot.click("#episode-titles", offset=(26, 0))
+        await pilot.click(TableHeading, offset=(26, 0))
         await until(
             pilot,
             lambda: (
@@ -123,7 +124,7 @@ async def test_a_filter_shows_some_and_sorting_orders_them(make_app: MakeApp, pa
         )
         await sees(pilot, "source▲")
         assert cursor_line(screen) == 3, "the cursor stays on its episode"
-        await pilot.click("#episode-titles", offset=(26, 0))
+        await pilot.click(TableHeading, offset=(26, 0))
         await sees(pilot, "source▼")
 
 

@@ -9,7 +9,8 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import system
-from llamagym_tui.screens.demos.rows import Row, matching, misread, ordered, read_rows
+from llamagym_tui.screens.demos.episode_list import EpisodeList
+from llamagym_tui.screens.demos.rows import Row, matching, misread, read_rows
 from llamagym_tui.screens.demos.texts import summary_text
 from tests.demos.test_files import a_demo
 
@@ -77,10 +78,15 @@ def test_a_comparison_without_a_number_is_named(word: str) -> None:
 
 
 def test_rows_are_sorted_and_broken_lines_come_last(rows: list[Row]) -> None:
-    assert lines(ordered(rows, "return", descending=False)) == [2, 1, 4, 3]
-    assert lines(ordered(rows, "return", descending=True)) == [1, 4, 2, 3]
-    assert lines(ordered(rows, "recorded", descending=True)) == [4, 1, 2, 3]
-    assert lines(ordered(rows, "line", descending=True)) == [4, 2, 1, 3]
+    def order(by: str, *, backwards: bool) -> list[int]:
+        episodes = EpisodeList()
+        episodes.sorted_by, episodes.backwards = by, backwards
+        return lines(episodes.ordered(rows))
+
+    assert order("return", backwards=False) == [2, 1, 4, 3]
+    assert order("return", backwards=True) == [1, 4, 2, 3]
+    assert order("recorded", backwards=True) == [4, 1, 2, 3]
+    assert order("line", backwards=True) == [4, 2, 1, 3]
 
 
 def test_episodes_sources_returns_and_actions_are_counted(rows: list[Row]) -> None:

@@ -52,7 +52,7 @@ def at_home() -> LlamaGymApp:
 def all_found(pilot: Pilot[None]) -> bool:
     """Whether all that is looked for in threads has been found."""
     screen = pilot.app.screen
-    rows = [row for runs in screen.query(RunList) for row in runs.rows.values()]
+    rows = [row for runs in screen.query(RunList) for row in runs.rows]
     models_found = all(len(models.here) == len(ENTRIES) for models in screen.query(ModelList))
     return len(rows) == 3 and all(row.summary for row in rows) and models_found
 
@@ -114,7 +114,7 @@ def test_tour(snap_compare: Any, size: tuple[int, int]):
         home = pilot.app.screen_stack[0]
         await until(pilot, lambda: len(home.query_one(ModelList).here) == len(ENTRIES))
         await until(pilot, lambda: home.query_one(RunList).rows)
-        await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows.values()))
+        await until(pilot, lambda: all(row.summary for row in home.query_one(RunList).rows))
 
     app = LlamaGymApp(client_factory=fakes.FakeClient, tour=True)
     assert snap_compare(app, terminal_size=size, run_before=settled)

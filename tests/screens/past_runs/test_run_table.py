@@ -12,15 +12,8 @@ from msgspec import structs
 from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.returns import ReturnSeries
 from llamagym_tui.run_store import RunInfo
-from llamagym_tui.screens.past_runs.run_table import (
-    COLUMNS,
-    RunRow,
-    columns_at,
-    in_order,
-    played_text,
-    read_row,
-    seeds_of,
-)
+from llamagym_tui.screens.past_runs.run_list import RunList
+from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, played_text, read_row, seeds_of
 from llamagym_tui.state.run_summary import RunSummary
 
 
@@ -38,11 +31,18 @@ def row(name: str, minute: int, returns: list[float] | None = None, agent: str =
 
 
 ROWS = [
-    row("old", 0, [1.0, 1.0]),
     row("new", 9, [-1.0], agent="/home/me/cliff.py"),
-    row("unread", 5),
     row("twin", 7, [1.0, 1.0]),
+    row("unread", 5),
+    row("old", 0, [1.0, 1.0]),
 ]
+"""The latest first, as they are listed."""
+
+
+def order(by: str, *, backwards: bool = False) -> list[str]:
+    runs = RunList()
+    runs.sorted_by, runs.backwards = by, backwards
+    return [row.key for row in runs.ordered(ROWS)]
 
 
 @pytest.mark.parametrize(
@@ -55,32 +55,32 @@ ROWS = [
     ],
 )
 def test_the_latest_best_and_longest_come_first_and_equal_ones_by_time(column: str, expected: list[str]):
-    assert [row.key for row in in_order(ROWS, column)] == expected
+    assert order(column) == expected
 
 
 def test_backwards_the_oldest_comes_first():
-    assert [row.key for row in in_order(ROWS, "when", backwards=True)] == ["old", "unread", "twin", "new"]
+    assert order("when", backwards=True) == ["old", "unread", "twin", "new"]
 
 
 def test_a_row_says_what_is_known():
-    texts = {column.name: column.text(ROWS[1]) for column in COLUMNS}
+    texts = {column.title: column.text(ROWS[0]) for column in COLUMNS}
     assert (texts["when"], texts["agent"], texts["return"]) == ("02 Jan 12:09", "cliff.py", "−1.000")
-    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == [*[""] * 5, "…"]
+    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == [*[""] * 6, "…"]
 
 
 @pytest.mark.parametrize(
     ("mean", "text"), [(28.3531, "+28.353"), (-123.456, "−123.5"), (-3135.44, "−3135.4"), (-31354.4, "−31354")]
 )
 def test_a_large_return_fits_its_column(mean: float, text: str):
-    column = next(column for column in COLUMNS if column.name == "return")
+    column = next(column for column in COLUMNS if column.title == "return")
     assert column.text(row("far", 0, [mean])) == text
     assert len(text) <= column.width
 
 
 def test_a_narrow_table_leaves_columns_out():
-    assert [column.name for column in columns_at(56)] == ["when", "agent", "return"]
-    assert columns_at(100) == [column for column in COLUMNS if column.name not in ("prompt", "in")]
-    assert columns_at(150) == list(COLUMNS)
+    assert [column.title for column in RunList.columns_at(56)] == ["when", "agent", "return", "curve"]
+    assert RunList.columns_at(100) == [column for column in COLUMNS if column.title not in ("prompt", "in")]
+    assert RunList.columns_at(150) == list(COLUMNS)
 
 
 def test_a_run_that_cannot_be_read_keeps_its_row(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_one_of_a_kind_is_told_as_one():
 
 
 def test_the_words_of_a_runs_prompt_stand_where_there_is_room() -> None:
-    (prompt,) = (column for column in columns_at(140) if column.name == "prompt")
+    (prompt,) = (column for column in RunList.columns_at(140) if column.title == "prompt")
     run = row("own words", 1)
     assert prompt.text(run) == ""
     config = structs.replace(run.info.config, system_prompt="Stick at 17 or more, else hit.")

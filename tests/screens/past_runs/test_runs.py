@@ -24,6 +24,7 @@ from llamagym_tui.screens.past_runs.replay import ReplayScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.runs import RunsScreen, discard_run
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
+from llamagym_tui.screens.widgets.table_list import TableHeading
 from llamagym_tui.user_files import runs_dir
 from tests import fakes
 from tests.recorded_run import record
@@ -58,7 +59,7 @@ def three_runs() -> None:
 
 
 def names(app: LlamaGymApp) -> list[str]:
-    return [Path(key).name for key in app.screen.query_one(RunList).rows]
+    return [row.info.run_dir.name for row in app.screen.query_one(RunList).rows]
 
 
 async def runs_screen(pilot: Pilot[None]) -> RunList:
@@ -146,7 +147,7 @@ async def test_keys_and_clicks_sort():
         assert names(app) == ["early", "late", "middle"]
         await pilot.press("s")
         assert runs.sorted_by == "return"
-        await pilot.click("#runs-heading", offset=(5, 0))
+        await pilot.click(TableHeading, offset=(5, 0))
         await until(pilot, lambda: (runs.sorted_by, names(app)) == ("when", ["late", "middle", "early"]))
 
 
