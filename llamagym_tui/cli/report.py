@@ -1,18 +1,20 @@
 """``llamagym-tui report``: a run as one HTML file to share, and its figures as CSV.
 
-The page needs no network and no script, and forbids both. Every text of a prompt, a model, an environment or a setting
-gets into it through `safe`. The events are read by the reducer that the screens have.
+The page, ``report.html``, needs no network and no script, and forbids both. Every text that gets into it, of a prompt,
+a model, an environment or a setting, is escaped there, and steers no terminal. The events are read by the reducer that
+the screens have.
 """
 
 import csv
 import io
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from llamagym_tui import __version__
 from llamagym_tui.config import RunConfig, flat
@@ -39,7 +41,13 @@ from llamagym_tui.user_files import file_text, replace_file
 
 WIDTH, HEIGHT, LEFT, TOP = 860, 300, 64, 24
 """Of the inside of the chart, and its margins."""
-HEAD = file_text(Path(__file__).with_name("report.html"))
+TEMPLATE = Environment(
+    autoescape=True,
+    finalize=lambda value: value if isinstance(value, Markup) else literal(str(value)),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+).from_string(file_text(Path(__file__).with_name("report.html")))
 
 
 class Story(NamedTuple):
@@ -100,27 +108,28 @@ def figures(updates: Sequence[events.UpdateFinished]) -> str:
     return text.getvalue()
 
 
-def safe(text: object) -> str:
-    """A text as text of the page, without what could control a terminal."""
-    return escape(literal(str(text)))
-
-
 def page(story: Story, name: str) -> str:
     """The report of a run of some name."""
-    state, title = story.state, f"{safe(story.state.agent)} · {safe(story.state.model)}"
-    sections = {
-        "Return": chart(state),
-        "Prompts": _prompts(state),
-        "What the policy does": _maps(state) or "<p>No policy map was recorded.",
-        "Episodes": _episodes(story),
-        "Settings": _settings(state),
-        "To reproduce": _reproduced(state),
-    }
-    head = f"{HEAD}<title>{title}</title><h1>{title}</h1><p>{safe(name)}{_summary(story)}"
-    return head + "".join(f"\n<h2>{heading}</h2>\n{content}" for heading, content in sections.items())
+    state, config = story.state, story.state.config
+    active = {state.prompt_version: "active"}
+    layout, shown = state.map_layout or events.PolicyMapLaidOut(), [*state.film[:1], *state.film[1:][-1:]]
+    of = "After update {0.update:,}, prompt v{0.prompt_version}"
+    maps = [film_svg([MappedPolicy(layout, each)], [of.format(each)]) for each in shown]
+    return TEMPLATE.render(
+        name=name,
+        state=state,
+        summary=_summary(story),
+        chart=_chart(state),
+        prompts=[(version_line(known, "", active.get(known.version, "")).plain, known.text) for known in state.prompts],
+        maps=[Markup(each.replace(' xmlns="http://www.w3.org/2000/svg"', "")) for each in maps],
+        episodes=[*zip(("The best", "The worst"), map(_talk, reversed(story.extremes)), strict=False)],
+        settings=differences(config, _usual(config), (state.settings, {})),
+        command=command(state),
+        version=__version__,
+    )
 
 
-def _summary(story: Story) -> str:
+def _summary(story: Story) -> list[str]:
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
     if (mean := state.recent_mean) is not None:
@@ -129,106 +138,46 @@ def _summary(story: Story) -> str:
         over = f"{found.episodes:,} {'greedy' if found.greedy else 'sampled'} episodes"
         of = played_by(found, state.prompts) + (f" ({found.outdated})" if found.outdated else "")
         lines.append(f"evaluated {evaluated_return(found).text} over {over}{of}")
-    return f"<ul><li>{'<li>'.join(map(safe, lines))}</ul><p>± is half the 95 % confidence interval."
+    return lines
 
 
-def chart(state: RunState) -> str:
-    """The curve of mean return with its band, baselines and marks."""
+def _chart(state: RunState) -> dict[str, Any] | None:
+    """The curve of mean return with its band, baselines and marks, by the template's names; None: too few episodes."""
     window = smoothing_window(state.returns.episodes)
     points, known = thinned(state.returns.trailing(window), WIDTH), baselines(state)
     if len(points) < 2:
-        return "<p>There were too few episodes for a curve."
+        return None
     curve = [(point.episode, point.mean_return) for point in points]
     below, above = ([(p.episode, p.mean_return + side * margin(p.stderr)) for p in points] for side in (-1, 1))
     # The band of the first few episodes is as wide as the returns are: it may leave the chart.
     sure = len(points) // 4
     values = [*known.values(), *(value for _, value in [*curve, *below[sure:], *above[sure:]])]
     pad = 0.06 * (max(values) - min(values)) or 0.5
-    draw = Pen(curve[0][0], curve[-1][0], min(values) - pad, max(values) + pad)
-    marks = [mark for mark in state.marks if draw.first <= mark.episode <= draw.last]
-    parts = [draw.line("band", [*above, *below[::-1]], "polygon"), *_axes(draw, known)]
-    for episode in dict.fromkeys(mark.episode for mark in marks):
-        numbers = ",".join(str(number) for number, mark in enumerate(marks, 1) if mark.episode == episode)
-        parts.append(draw.line("mark", [(episode, draw.low), (episode, draw.high)]))
-        parts.append(draw.label(episode, draw.high, numbers, "middle", 0, -8))
-    parts.append(draw.line("curve", curve))
-    changes = "".join(f"<li>at episode {m.episode:,}, update {m.update:,}: {safe(m.label)}" for m in marks)
-    size = f"0 0 {LEFT + WIDTH + 12} {TOP + HEIGHT + 24}"
-    return (
-        f'<svg role="img" aria-label="mean return" viewBox="{size}">{"".join(parts)}</svg><p>Mean return of the last '
-        f"{window:,} episodes, over episodes; shaded: 95 % confidence interval.<ol>{changes}</ol>"
-    )
+    low, high, first, last = min(values) - pad, max(values) + pad, curve[0][0], curve[-1][0]
 
-
-class Pen(NamedTuple):
-    """Draws in a chart of some bounds, in which a place is an episode and a return."""
-
-    first: float
-    last: float
-    low: float
-    high: float
-
-    def place(self, episode: float, value: float) -> tuple[float, float]:
-        up = (self.high - min(max(value, self.low), self.high)) / (self.high - self.low)
-        across = (episode - self.first) / (self.last - self.first)
+    def at(episode: float, value: float) -> tuple[float, float]:
+        """Where an episode and a return are in the picture."""
+        up, across = (high - min(max(value, low), high)) / (high - low), (episode - first) / (last - first)
         return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * up, 1)
 
-    def line(self, kind: str, places: Sequence[tuple[float, float]], shape: str = "polyline") -> str:
-        points = " ".join(f"{x},{y}" for x, y in (self.place(*each) for each in places))
-        return f'<{shape} class="{kind}" points="{points}"/>'
-
-    def label(self, episode: float, value: float, text: str, anchor: str, dx: int, dy: int) -> str:
-        x, y = self.place(episode, value)
-        return f'<text x="{x}" y="{y}" dx="{dx}" dy="{dy}" text-anchor="{anchor}">{safe(text)}</text>'
-
-
-def _axes(draw: Pen, known: Mapping[str, float]) -> Iterator[str]:
-    """Both axes, and the baselines."""
-    ups, acrosses = nice_ticks(draw.low, draw.high, 5), nice_ticks(draw.first, draw.last, 6)
-    rows = [("axis", value, text, draw.first, -8, 4) for value, text in zip(ups, tick_labels(ups), strict=True)]
-    rows += [("level", value, f"{name} {plain(value)}", draw.last, 0, -4) for name, value in known.items()]
-    for kind, value, text, at, dx, dy in rows:
-        yield draw.line(kind, [(draw.first, value), (draw.last, value)])
-        yield draw.label(at, value, text, "end", dx, dy)
-    for at, text in zip(acrosses, tick_labels(acrosses), strict=True):
-        yield draw.label(at, draw.low, text, "middle", 0, 18)
+    ups, acrosses = nice_ticks(low, high, 5), nice_ticks(first, last, 6)
+    return {
+        "at": at, "window": window, "curve": curve, "band": [*above, *below[::-1]],
+        "low": low, "high": high, "first": first, "last": last,
+        "ups": zip(ups, tick_labels(ups), strict=True), "acrosses": zip(acrosses, tick_labels(acrosses), strict=True),
+        "levels": [(f"{name} {plain(value)}", value) for name, value in known.items()],
+        "marks": list(enumerate((mark for mark in state.marks if first <= mark.episode <= last), 1)),
+    }  # fmt: skip
 
 
-def _prompts(state: RunState) -> str:
-    marks = {state.prompt_version: "active"}
-    lines = [(version_line(known, "", marks.get(known.version, "")), known.text) for known in state.prompts]
-    return "".join(f"<p>{safe(line.plain)}<pre>{safe(text) or '(none)'}</pre>" for line, text in lines)
-
-
-def _maps(state: RunState) -> str:
-    """The first and the last policy map."""
-    layout, shown = state.map_layout or events.PolicyMapLaidOut(), [*state.film[:1], *state.film[1:][-1:]]
-    of = "After update {0.update:,}, prompt v{0.prompt_version}"
-    pictures = [film_svg([MappedPolicy(layout, each)], [of.format(each)]) for each in shown]
-    return "".join(pictures).replace(' xmlns="http://www.w3.org/2000/svg"', "")
-
-
-def _episodes(story: Story) -> str:
-    shown = zip(("The best", "The worst"), reversed(story.extremes), strict=False)
-    parts = [f"<h3>{title} that was recorded</h3><pre>{_talk(each)}</pre>" for title, each in shown]
-    return "".join(parts) or "<p>No whole conversation was recorded."
-
-
-def _talk(episode: WatchedEpisode) -> str:
+def _talk(episode: WatchedEpisode) -> list[tuple[str, str]]:
+    """The paragraphs of an episode, each with its label."""
     facts: list[Fact] = [episode.started]
     for text, turn in zip(episode.observations, episode.turns, strict=True):
         shown = events.ObservationShown(episode=turn.episode, turn=turn.turn, text=text)
         facts += [shown, Reply(turn.episode, turn.turn, turn.reply, done=True), turn]
     parts = [part for fact in [*facts, episode.finished] if fact for part in paragraphs(fact, prompt_is_new=False)]
-    return "\n".join(
-        f"<b>{safe(part.label):<7}</b>{safe(''.join(piece.text for piece in part.pieces))}" for part in parts
-    )
-
-
-def _settings(state: RunState) -> str:
-    changed = differences(state.config, _usual(state.config), (state.settings, {}))
-    rows = "".join(f"<tr><td>{safe(name)}<td>{safe(own)}<td>{safe(usual)}" for name, (own, usual) in changed.items())
-    return f"<table><tr><th>setting<th>here<th>default{rows}</table><p>All others have their defaults."
+    return [(part.label, "".join(piece.text for piece in part.pieces)) for part in parts]
 
 
 def _usual(config: RunConfig) -> RunConfig:
@@ -250,11 +199,3 @@ def command(state: RunState) -> str:
             words += ["--set", f"{name}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"]
     limit = ["--episodes", str(max(1, state.episodes))] if config.episodes is config.minutes is None else []
     return shlex.join([*words, *limit])
-
-
-def _reproduced(state: RunState) -> str:
-    on = f"Played on {state.run.device}; w" if state.run is not None else "W"
-    prompt = " prompt.txt holds the first prompt above." if state.config.system_prompt is not None else ""
-    changes = " The command repeats none of the changes that are marked in the chart." if state.marks else ""
-    notes = f"{on}ritten by llamagym-tui {__version__}.{prompt}{changes}"
-    return f"<pre>{safe(command(state))}</pre><p>{safe(notes)}"

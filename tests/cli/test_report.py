@@ -91,7 +91,7 @@ def test_a_report_shows_curve_marks_prompts_maps_and_episodes(here: Path) -> Non
 
 def test_the_chart_is_drawn_in_its_bounds(here: Path) -> None:
     reported(here)
-    svg = ElementTree.fromstring(re.search("<svg.*?</svg>", (here / "one.html").read_text())[0])  # type: ignore[index]
+    svg = ElementTree.fromstring(re.search("<svg.*?</svg>", (here / "one.html").read_text(), re.DOTALL)[0])  # type: ignore[index]
     lines = {line.get("class"): line.get("points") for line in svg.iter() if line.get("points")}
     assert lines.keys() == {"band", "axis", "level", "mark", "curve"}
     curve = [tuple(map(float, place.split(","))) for place in lines["curve"].split()]
