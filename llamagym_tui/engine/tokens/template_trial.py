@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 RENDER_S, START_S = 2, 60
@@ -44,39 +45,30 @@ def _tried(request: str) -> str | None:
     return "it does not end" if done.returncode < 0 else FAULTS.get(done.returncode)
 
 
-def _render_under_limits(request: str) -> int:
-    """Render what `ChatTokenizer` does, and longer; an exit code."""
+def _render(templates: list[str], special: dict[str, str]) -> int:
+    """Render what `ChatTokenizer` does, and longer, where the system can under limits; an exit code."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    templates, special = json.loads(request)
-    _limit()
-    turns = [{"role": role, "content": "one two"} for role in ("user", "assistant") * 4]
-    for template in templates:
-        for chat in ([{"role": "system", "content": "a"}, *turns[:1]], turns[:1], turns[:2], turns[:7], turns):
-            for prompt in (True, False):
-                try:
-                    found, _ = render_jinja_template([chat], None, None, template, False, False, prompt, **special)
-                except RecursionError:
-                    return 5
-                except MemoryError:
-                    return 4
-                except Exception:
-                    continue
-                if len(found[0]) > MOST_CHARACTERS:
-                    return 3
-    return 0
-
-
-def _limit() -> None:
-    """Limit what follows, where the system can: a timer of processor time kills, whatever is computed."""
     if sys.platform != "win32":
         import resource
         import signal
 
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        signal.setitimer(signal.ITIMER_PROF, RENDER_S)
+        signal.setitimer(signal.ITIMER_PROF, RENDER_S)  # it kills, whatever is computed
+    turns = [{"role": role, "content": "one two"} for role in ("user", "assistant") * 4]
+    chats = ([{"role": "system", "content": "a"}, *turns[:1]], turns[:1], turns[:2], turns[:7], turns)
+    for template, chat, prompt in product(templates, chats, (True, False)):
+        try:
+            found, _ = render_jinja_template([chat], None, None, template, False, False, prompt, **special)
+        except (RecursionError, MemoryError) as error:
+            return 4 if isinstance(error, MemoryError) else 5
+        except Exception:
+            continue
+        if len(found[0]) > MOST_CHARACTERS:
+            return 3
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(_render_under_limits(sys.stdin.read()))
+    sys.exit(_render(*json.load(sys.stdin)))
