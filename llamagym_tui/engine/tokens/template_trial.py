@@ -71,4 +71,4 @@ def _render(templates: list[str], special: dict[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_render(*json.load(sys.stdin)))
+    sys.exit(_render(*json.loads(sys.stdin.read())))
