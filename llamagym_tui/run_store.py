@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -291,24 +292,20 @@ def last_settings(run_dir: str | Path) -> RunConfig:
 
 def list_runs() -> list[RunInfo]:
     """Runs in the user's data folder, the latest first; folders that hold no readable run are left out."""
-    return sorted(_runs(), key=lambda run: run.started_at, reverse=True)
-
-
-def _runs() -> Iterator[RunInfo]:
-    folders = runs_dir().iterdir() if runs_dir().is_dir() else ()
-    for folder in folders:
-        try:
-            config = read_config(folder)
-        except RunStoreError:
-            continue
-        yield RunInfo(
-            run_dir=folder,
-            config=config,
-            started_at=_written_at(folder / CONFIG_FILE),
-            has_checkpoint=has_checkpoint(folder),
-            is_running=is_held(folder),
-            about=about(folder),
-        )
+    found = []
+    for folder in runs_dir().iterdir() if runs_dir().is_dir() else ():
+        with suppress(RunStoreError):
+            found.append(
+                RunInfo(
+                    run_dir=folder,
+                    config=read_config(folder),
+                    started_at=_written_at(folder / CONFIG_FILE),
+                    has_checkpoint=has_checkpoint(folder),
+                    is_running=is_held(folder),
+                    about=about(folder),
+                )
+            )
+    return sorted(found, key=lambda run: run.started_at, reverse=True)
 
 
 def about(folder: Path) -> str:

@@ -87,8 +87,8 @@ MOST_FILE = 4 * 2**30
 """Bytes of a file that is read line by line."""
 BUFFER = 2**18
 """Bytes that are read at a time: a line without an end is passed over twenty times faster than by the usual 8 KiB."""
-DRAFTS = ".llamagym-*.partial"
-"""Names of files and folders that are being written."""
+PREFIX, SUFFIX = ".llamagym-", ".partial"
+"""Of the names of files and folders that are being written."""
 ABANDONED_S = 3600.0
 """Age of a draft of which a crash can be assumed."""
 _NEVER_WAIT = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
@@ -188,9 +188,12 @@ def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
     """
     make_folder(path.parent)
     discard_drafts(path.parent, older_than_s=ABANDONED_S)
-    draft = _draft(path.parent)
+    from tempfile import mkstemp  # costs the first frame otherwise
+
+    descriptor, name = mkstemp(SUFFIX, PREFIX, path.parent)
+    draft = Path(name)
     try:
-        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with os.fdopen(descriptor, "wb") as file:
             if path.is_file() and not path.is_symlink():
                 draft.chmod(path.stat().st_mode & 0o777)
             file.write(content)
@@ -211,9 +214,9 @@ def draft_folder(parent: Path) -> Path:
     Raises:
         OSError: it cannot be made.
     """
-    draft = _draft(parent)
-    draft.mkdir(mode=0o700)
-    return draft
+    from tempfile import mkdtemp
+
+    return Path(mkdtemp(SUFFIX, PREFIX, parent))
 
 
 def link_folder(source: Path, target: Path) -> None:
@@ -234,7 +237,7 @@ def _linked(source: str, target: str) -> None:
 
 def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
     """Remove drafts that a crash has left; one that cannot be removed stays."""
-    for draft in folder.glob(DRAFTS):
+    for draft in folder.glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - draft.lstat().st_mtime >= older_than_s:
                 discard(draft)
@@ -261,10 +264,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _draft(folder: Path) -> Path:
-    return folder / DRAFTS.replace("*", os.urandom(8).hex())
 
 
 def torn_line_start(file: IO[bytes]) -> int:

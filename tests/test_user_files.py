@@ -160,14 +160,14 @@ def test_drafts_have_names_that_nobody_can_know_and_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert user_files.draft_folder(tmp_path) != user_files.draft_folder(tmp_path)
-    monkeypatch.setattr("os.urandom", lambda size: b"\0" * size)
     (tmp_path / "victim").mkdir()
-    (tmp_path / ".llamagym-0000000000000000.partial").symlink_to("victim")
     for write in (lambda: replace_file(tmp_path / "notes", b"ours"), lambda: user_files.draft_folder(tmp_path)):
-        with pytest.raises(FileExistsError):
-            write()
-        (tmp_path / ".llamagym-0000000000000000.partial").unlink(missing_ok=True)
-        (tmp_path / ".llamagym-0000000000000000.partial").symlink_to("nowhere")
+        monkeypatch.setattr("tempfile._get_candidate_names", lambda: iter(["known", "gone", "new"]))
+        for name, target in (("known", "victim"), ("gone", "nowhere")):
+            (tmp_path / f".llamagym-{name}.partial").unlink(missing_ok=True)
+            (tmp_path / f".llamagym-{name}.partial").symlink_to(target)
+        write()
+    assert not list((tmp_path / "victim").iterdir())
     assert not (tmp_path / "nowhere").exists()
 
 

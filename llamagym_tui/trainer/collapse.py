@@ -16,7 +16,7 @@ Pure: figures and texts in, verdict out. What to do about it is up to `llamagym_
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -137,21 +137,17 @@ class CollapseMonitor(Struct, kw_only=True):
             self.broken_in_a_row += 1
             again = self.broken_in_a_row > 1
             words = f"{broken} in {self.broken_in_a_row} updates in a row" if again else f"{broken} in this update"
-            return Verdict("collapsed" if again else "warning", ("broken",), _sentence([words]))
+            return _verdict([Sign("broken", words)], is_collapse=again)
         self.broken_in_a_row = 0
-        peak = self._peak(stats)
+        of_steps = list(self._signs_of_steps(stats))  # compared with the updates before
         self._remember(stats)
-        format_signs = list(self._format_signs())
-        others = [sign for sign in (peak, _skipping(stats)) if sign]
-        if self._fall() >= FALL:
-            company = [*format_signs, *others, *self._signs_of_sameness()]
-            assert self.best is not None
+        of_format = list(self._format_signs())
+        signs = [*of_format, *of_steps]
+        if self._fall() >= FALL and self.best is not None:
             fell = f"the mean return fell from {self.best.mean:.3f} to {self._recent().mean:.3f}"
-            return _verdict("collapsed" if company else "warning", [Sign("fall", fell), *company])
-        if len(format_signs) > 1 or any(sign.flagrant for sign in format_signs):
-            return _verdict("collapsed", [*format_signs, *others])
-        signs = [*format_signs, *others]
-        return _verdict("warning", signs) if signs else Verdict()
+            company = [*signs, *self._signs_of_sameness()]
+            return _verdict([Sign("fall", fell), *company], is_collapse=bool(company))
+        return _verdict(signs, is_collapse=len(of_format) > 1 or any(sign.flagrant for sign in of_format))
 
     def _remember(self, stats: UpdateStats) -> None:
         self.history.append(stats)
@@ -162,13 +158,12 @@ class CollapseMonitor(Struct, kw_only=True):
             self.gradients += 1
             self.largest_gradient = max(self.largest_gradient, stats.grad_norm)
         self.largest_spread = max(self.largest_spread, stats.return_std)
-        self.lowest_failures = min(self.lowest_failures, self._short(lambda past: past.parse_failure_rate))
+        self.lowest_failures = min(self.lowest_failures, self._now("parse_failure_rate"))
         if len(self.repeat_shares) >= FEWEST_REPLIES:
-            share = sum(self.repeat_shares) / len(self.repeat_shares)
-            self.repeats.append(share)
+            self.repeats.append(_mean(self.repeat_shares))
             del self.repeats[:-SHORT]
             if len(self.first_repeats) < SHORT:
-                self.first_repeats.append(share)
+                self.first_repeats.append(self.repeats[-1])
         self.repeat_shares.clear()
         recent = self._recent()
         if len(self.history) >= FEWEST and recent.episodes and (self.best is None or recent.mean >= self.best.mean):
@@ -180,8 +175,11 @@ class CollapseMonitor(Struct, kw_only=True):
         total = sum(past.mean_return * past.episodes for past in known)
         return Window(total / max(episodes, 1), episodes)
 
-    def _short(self, figure: Callable[[UpdateStats], float]) -> float:
-        return _mean([figure(past) for past in self.history[-SHORT:]])
+    def _now(self, figure: str) -> float:
+        return _mean([getattr(past, figure) for past in self.history[-SHORT:]])
+
+    def _at_start(self, figure: str) -> float:
+        return _mean([getattr(past, figure) for past in self.first])
 
     def _fall(self) -> float:
         """Standard errors by which the recent mean return lies below its best; by the largest spread seen, so that
@@ -194,13 +192,12 @@ class CollapseMonitor(Struct, kw_only=True):
 
     def _format_signs(self) -> Iterator[Sign]:
         """Signs of a format that dissolves."""
-        rate = self._short(lambda past: past.parse_failure_rate)
-        rise = rate - self.lowest_failures
-        if rise > PARSE_RISE:
+        rate = self._now("parse_failure_rate")
+        if (rise := rate - self.lowest_failures) > PARSE_RISE:
             words = f"{rate:.0%} of replies name no action, {self.lowest_failures:.0%} before"
             yield Sign("parse failures", words, rise > PARSE_FLAGRANT)
-        start, now = _mean([past.entropy for past in self.first]), self._short(lambda past: past.entropy)
-        explored = self._short(lambda past: past.action_entropy) - _mean([past.action_entropy for past in self.first])
+        start, now = self._at_start("entropy"), self._now("entropy")
+        explored = self._now("action_entropy") - self._at_start("action_entropy")
         if now - start - max(0.0, explored) > max(ENTROPY_RISE, start):
             yield Sign("entropy", f"the entropy of replies rose from {start:.2f} to {now:.2f} nats a token")
         start, now = _mean(self.first_repeats), _mean(self.repeats)
@@ -208,16 +205,15 @@ class CollapseMonitor(Struct, kw_only=True):
             words = f"replies repeat themselves ({now:.0%} of their trigrams, {start:.0%} at the start)"
             yield Sign("repetition", words, now - start > REPEAT_FLAGRANT)
 
-    def _peak(self, stats: UpdateStats) -> Sign | None:
-        """Compared before the update is remembered."""
-        if self.gradients < FEWEST or stats.grad_norm <= PEAK * self.largest_gradient:
-            return None
-        return Sign(
-            "gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {self.largest_gradient:.3g} before"
-        )
+    def _signs_of_steps(self, stats: UpdateStats) -> Iterator[Sign]:
+        largest = self.largest_gradient
+        if self.gradients >= FEWEST and stats.grad_norm > PEAK * largest:
+            yield Sign("gradient", f"the gradient's norm is {stats.grad_norm:.3g}, at most {largest:.3g} before")
+        if stats.skipped_steps:
+            yield Sign("skipped steps", f"{stats.skipped_steps} optimizer steps were not finite and were left out")
 
     def _signs_of_sameness(self) -> Iterator[Sign]:
-        start, now = _mean([past.action_entropy for past in self.first]), self.history[-1].action_entropy
+        start, now = self._at_start("action_entropy"), self.history[-1].action_entropy
         if now < FADED * start:
             yield Sign("exploration", f"actions are no longer explored ({now:.3f} nats, {start:.2f} at the start)")
         largest, now = self.largest_spread, self.history[-1].return_std
@@ -233,20 +229,13 @@ def _broken(stats: UpdateStats) -> str:
     return "no gradient was finite" if stats.skipped_steps and not stats.grad_norm else ""
 
 
-def _skipping(stats: UpdateStats) -> Sign | None:
-    if not stats.skipped_steps:
-        return None
-    return Sign("skipped steps", f"{stats.skipped_steps} optimizer steps were not finite and were left out")
-
-
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _verdict(level: Level, signs: list[Sign]) -> Verdict:
-    return Verdict(level, tuple(sign.name for sign in signs), _sentence([sign.words for sign in signs]))
-
-
-def _sentence(words: list[str]) -> str:
-    text = ", and ".join(words)
-    return f"{text[0].upper()}{text[1:]}."
+def _verdict(signs: list[Sign], *, is_collapse: bool) -> Verdict:
+    if not signs:
+        return Verdict()
+    text = ", and ".join(sign.words for sign in signs)
+    level: Level = "collapsed" if is_collapse else "warning"
+    return Verdict(level, tuple(sign.name for sign in signs), f"{text[0].upper()}{text[1:]}.")

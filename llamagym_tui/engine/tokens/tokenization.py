@@ -7,6 +7,7 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
@@ -22,7 +23,8 @@ PLAIN_TEMPLATE = (
 """Used for models without a chat template; a reply begins on a line of its own, so no space is torn off it."""
 
 _MARK = "zqx"
-_CACHE_LIMIT = 20_000
+REMEMBERED = 20_000
+"""Openings, continuations and texts of replies, of each."""
 
 
 class Opening(NamedTuple):
@@ -53,36 +55,27 @@ class ChatTokenizer:
             self.keeps_history = self._keeps_history()
         except Exception as error:
             raise _unusable(" ".join(str(error).split())[:200] or type(error).__name__) from error
-        self._openings: dict[tuple[str, str], Opening] = {}
-        self._continuations: dict[tuple[str, bool], tuple[int, ...]] = {}
-        self._texts: dict[tuple[int, ...], str] = {}
+        self.opening = lru_cache(REMEMBERED)(self._opening)
+        self.continuation = lru_cache(REMEMBERED)(self._continuation)
+        self._text = lru_cache(REMEMBERED)(lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=True)))
 
-    def opening(self, system_prompt: str, observation: str) -> Opening:
-        key = (system_prompt, observation)
-        if key not in self._openings:
-            _make_room(self._openings)
-            text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
-            prefix = self._ids(text[: text.rindex(_MARK)])
-            ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
-            shared = 0
-            while shared < min(len(prefix), len(ids) - 1) and prefix[shared] == ids[shared]:
-                shared += 1
-            self._openings[key] = Opening(tuple(ids[:shared]), tuple(ids[shared:]))
-        return self._openings[key]
+    def _opening(self, system_prompt: str, observation: str) -> Opening:
+        text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
+        prefix = self._ids(text[: text.rindex(_MARK)])
+        ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
+        shared = 0
+        while shared < min(len(prefix), len(ids) - 1) and prefix[shared] == ids[shared]:
+            shared += 1
+        return Opening(tuple(ids[:shared]), tuple(ids[shared:]))
 
-    def continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
+    def _continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
         """What follows a reply: the template's end of it, the next user message, the generation prompt.
 
         If `ended`, the reply's last id was the template's end itself, which is left out then.
         """
-        key = (observation, ended)
-        if key not in self._continuations:
-            _make_room(self._continuations)
-            turn = [user(_MARK), assistant(_MARK), user(observation)]
-            text = self._render(turn, prompt=True)
-            ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
-            self._continuations[key] = tuple(ids[self._through_end(ids) :] if ended else ids)
-        return self._continuations[key]
+        text = self._render([user(_MARK), assistant(_MARK), user(observation)], prompt=True)
+        ids = self._ids_after(_MARK, text.split(_MARK, 2)[2])
+        return tuple(ids[self._through_end(ids) :] if ended else ids)
 
     def prompt(self, conversation: Conversation) -> list[int]:
         """Ids of a whole conversation with the generation prompt: for templates that rewrite history."""
@@ -102,11 +95,7 @@ class ChatTokenizer:
         return tuple(ids[: ends[0] + 1]) if ends else (*ids, self.end_ids[0])
 
     def text(self, ids: Sequence[int]) -> str:
-        key = tuple(ids)
-        if key not in self._texts:
-            _make_room(self._texts)
-            self._texts[key] = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return self._texts[key]
+        return self._text(tuple(ids))
 
     def _ids(self, text: str) -> list[int]:
         """Ids of rendered text; only what the template wrote becomes special tokens."""
@@ -169,8 +158,3 @@ def _unusable(fault: str) -> ModelLoadError:
 
 def _continues(prompt: str, reply: str, later: str) -> bool:
     return later.startswith(prompt) and later.removeprefix(prompt).lstrip().startswith(reply)
-
-
-def _make_room(cache: dict[Any, Any]) -> None:
-    if len(cache) >= _CACHE_LIMIT:
-        cache.clear()
