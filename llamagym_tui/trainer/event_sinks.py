@@ -60,9 +60,11 @@ class EventEmitter:
         self, refused: Refused, action: Callable[[], T], *errors: type[Exception], prefix: str = ""
     ) -> T | None:
         """What an action results in, which is done whole or not at all; None, with that warning: it is not done."""
-        with self.refusing(refused, *errors, prefix=prefix):
+        try:
             return action()
-        return None
+        except errors as error:
+            self.warn(f"{prefix}{error}", refused=refused)
+            return None
 
     def throttled(self) -> Callable[[Event], None]:
         """An `emit` that drops what comes less than `PROGRESS_EVERY_S` after its last event, or after now."""
