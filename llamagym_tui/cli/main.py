@@ -1,14 +1,16 @@
 """The command line: its commands and their options.
 
 Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Errors and exit codes are up to
-`group`; options become settings in `llamagym_tui.setup.run_config`.
+`group`; options become settings in `llamagym_tui.setup.run_config`. What ``options.json`` has of an option is what
+`_option` takes.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -18,6 +20,7 @@ from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo
+from llamagym_tui.user_files import file_text
 
 if TYPE_CHECKING:
     from llamagym_tui.config import RunConfig
@@ -32,8 +35,6 @@ app = typer.Typer(
 app.add_typer(demos_app, name="demos")
 
 Command = TypeVar("Command", bound=Callable[..., None])
-RUN = "The run"
-TRAINING = "Its limits and place"
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Agent name, path.py[:Class] or Gymnasium id.")]
 AgentOrNone = Annotated[
     str | None,
@@ -49,51 +50,20 @@ Json = Annotated[bool, typer.Option("--json", help="End with one line of JSON on
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-def _option(kind: Any, text: str, *names: str, panel: str = RUN, **more: Any) -> Any:
-    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **more)]
+def _option(
+    panel: str, *, kind: str = "text", choices: Sequence[str] = (), names: Sequence[str] = (), **more: Any
+) -> Any:
+    """The type of a parameter as typer reads it; `more` is of `typer.Option`."""
+    value: Any = Literal.__getitem__(tuple(choices)) if choices else KINDS[kind]
+    value = value if kind == "flag" else value | None
+    return Annotated[value, typer.Option(*names, rich_help_panel=panel, **more)]
 
 
-OPTIONS = {
-    "model": _option(str | None, "Model name, hub id, local path or run folder. Not given: the bundled model."),
-    "env": _option(list[str] | None, "Keyword argument of the environment, as --env size=8; may be repeated.", "--env",
-        metavar="NAME=VALUE"),
-    "prompt_file": _option(Path | None, "Text file that replaces the agent's system prompt."),
-    "history": _option(str | None, "Earlier turns that a prompt has; 0: only the observation. (the agent's)",
-        metavar="all|N"),
-    "mode": _option(Literal["train", "inference"] | None, "Train, or only play. (train)"),
-    "envs": _option(int | None, "Environments stepped together. (128)", min=1),
-    "parallel_envs": _option(Literal["auto", "on", "off"] | None,
-        "Step environments at the same time, each in a process of its own. (auto: where a step takes over 5 ms)"),
-    "seed": _option(int | None, "Of environments, sampling and minibatches. (0)", min=0),
-    "device": _option(Literal["auto", "cpu", "cuda", "mps"] | None, "Where the model runs. (auto)"),
-    "dtype": _option(Literal["float32", "bfloat16"] | None,
-        "Type of the weights; bfloat16 needs an adapter. (the model's)"),
-    "quantization": _option(Literal["none", "8bit", "4bit"] | None,
-        "Bits of the weights; an adapter is trained on top of them. Needs the extra quant. (none)"),
-    "threads": _option(str | None, "Threads of torch. (auto: by a short measurement)", metavar="auto|N"),
-    "episodes": _option(int | None, "End after so many episodes. (no limit)", panel=TRAINING, min=1),
-    "minutes": _option(float | None, "End after so many minutes, loading excluded. (no limit)", panel=TRAINING),
-    "max_failures": _option(int | None, "End after so many failed episodes in a row; others are dropped. (32)",
-        panel=TRAINING, min=1),
-    "final_episodes": _option(int | None, "Episodes of the evaluation at the end, in some 30 s. 0: none. (200)",
-        panel=TRAINING, min=0),
-    "on_collapse": _option(Literal["warn", "rollback"] | None,
-        "If the policy collapses: warn, or go back to its last good checkpoint. (warn)", panel=TRAINING),
-    "sft_warm_start": _option(bool, "Train on demonstrations before all episodes.", "--sft-warm-start", panel=TRAINING),
-    "sft_data": _option(Path | None, "File of demonstrations. Not given: the one that ships for the agent.",
-        panel=TRAINING),
-    "settings": _option(list[str] | None,
-        "Any other setting, as --set ppo.lr=1e-3 or --set generation.temperature=0.7; may be repeated.", "--set",
-        panel=TRAINING, metavar="NAME=VALUE"),
-    "run_dir": _option(Path | None, "Folder of the run. Not given: a new one.", panel=TRAINING),
-    "resume": _option(bool, "Go on from the checkpoint in --run-dir.", "--resume", panel=TRAINING),
-    "branch_of": _option(str | None,
-        "Branch off from a checkpoint that a run has kept: its settings but for those given, a folder of its own; "
-        "episodes and minutes count from that run's beginning.", "--from", panel=TRAINING, metavar="RUN[@UPDATE]"),
-    "trust_agent": _option(bool, "On --resume and --from: execute the agent file that the run names.", "--trust-agent",
-        panel=TRAINING),
-}  # fmt: skip
+KINDS = {"text": str, "texts": list[str], "path": Path, "number": int, "decimal": float, "flag": bool}
+PANELS = json.loads(file_text(Path(__file__).with_name("options.json")))
+OPTIONS = {name: _option(panel, **each) for panel, options in PANELS.items() for name, each in options.items()}
 """Options that several commands share, by parameter name, in the order of the help."""
+_, TRAINING = PANELS
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
 MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "quantization", "threads")

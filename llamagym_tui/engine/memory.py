@@ -21,7 +21,7 @@ began alike. `base` is what the process holds before: the interpreter with its l
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from llamagym_tui.config import Quantization, RunConfig
 from llamagym_tui.engine.model.shape import FP32, GIB, LOGIT_COPIES, ModelShape, activation_bytes, forward_limits
@@ -115,26 +115,18 @@ def estimate_memory(
     cached = max(workload.prefix, 64)
     while cached < whole:
         cached *= 2
-    found = MemoryEstimate(
-        base=base,
-        weights=weights,
-        training=0 if full else adapter,
-        cache=config.n_envs * cached * shape.layers * 2 * shape.keys * b,
-        rollout=config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32),
-        update=0,
-    )
-    if not learns:
-        return found
-    reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
-    columns, scored = _forward_of_an_update(shape, config, workload, b)
-    activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
-    trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
-    activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
-    return replace(
-        found,
-        training=3 * weights + reference if full else 4 * adapter,
-        update=int(activations * (HEAP[full] if on_host else 1)) + scored * LOGIT_COPIES * shape.vocabulary * FP32,
-    )
+    training, update = 0 if full else adapter, 0
+    if learns:
+        reference = weights if full and (config.ppo.kl_coef or config.ppo.kl_coef_final) else 0
+        training = 3 * weights + reference if full else 4 * adapter
+        columns, scored = _forward_of_an_update(shape, config, workload, b)
+        activations = (columns + workload.prefix) * activation_bytes(shape, full=full, dtype_bytes=b)
+        trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
+        activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
+        update = int(activations * (HEAP[full] if on_host else 1)) + scored * LOGIT_COPIES * shape.vocabulary * FP32
+    cache = config.n_envs * cached * shape.layers * 2 * shape.keys * b
+    rollout = config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32)
+    return MemoryEstimate(base, weights, training, cache, rollout, update)
 
 
 def weight_bytes(shape: ModelShape, quantization: Quantization, dtype_bytes: int) -> int:
