@@ -33,7 +33,7 @@ from llamagym_tui.protocol.commands import SetPace, SetSystemPrompt
 from llamagym_tui.protocol.events import ObservationsDistinguished, RunFinished, RunStarted
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import extra
+from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.look import self_contained
 from llamagym_tui.screens.widgets.sizes import HEIGHTS, WIDTHS
 from llamagym_tui.setup.run_agent import RunAgent
@@ -51,8 +51,6 @@ COLLECTIONS = (10_000, 10, 10)
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
-SAVE_SCREEN = "Save what you see as an SVG file, in the folder you started in."
-SUSPEND = "To the shell, while training goes on; fg comes back."
 
 
 class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
@@ -61,13 +59,9 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
     TITLE = "llamagym-tui"
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
-    BINDINGS: ClassVar[list[BindingType]] = [
-        extra("ctrl+q", "quit", "Quit", "Leave.", "app.quit", priority=True),
-        extra("ctrl+z", "suspend_process", "Suspend", SUSPEND, "app.suspend", priority=True),
-        # By another name, or Textual would leave its own key out.
-        extra("colon", "command_palette()", "Palette", "Every command by its name.", "app.palette"),
-        extra("y", "save_screen", "Save the screen: screenshot, export as SVG", SAVE_SCREEN, "app.screen"),
-    ]
+    # The palette's action has a name of ours, or Textual would leave its own key out; those with priority are for
+    # dialogs, too.
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(
         self,

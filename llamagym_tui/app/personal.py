@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
@@ -20,7 +19,6 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
-from llamagym_tui.screens.widgets.key_bar import extra
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
 
@@ -35,10 +33,6 @@ class PersonalApp(App[None]):
     CSS = "OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline !important; }"
     """Without colour a cursor is underlined."""
     _literal_lines = LiteralLines()
-    BINDINGS: ClassVar[list[BindingType]] = [
-        # Else dialogs would not get it.
-        extra("f1", "focus_help", "Help on this", "What has the focus, and keys.", "focus_help", priority=True),
-    ]
 
     def __init__(self, **settings: Any) -> None:
         # Textual only greys colours for NO_COLOR; by the terminal's own ones it can leave them out.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.conversation.view import ConversationView
+from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.look import own_styles
 
 if TYPE_CHECKING:
@@ -29,12 +30,7 @@ class MoreBelow(Static):
 
 class ConversationPane(Vertical):
     BINDING_GROUP_TITLE = "Conversation"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Search", show=False, tooltip="Search the conversation.", id="search"),
-        Binding("n,up", "match(-1)", "Older match", tooltip="Go to the match before this one.", id="search.older"),
-        Binding("N,down", "match(1)", "Newer match", tooltip="Go to the match after this one.", id="search.newer"),
-        Binding("escape", "end_search", "End search", tooltip="Take the marks away.", id="search.end"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:
         self._view, self._below = view, MoreBelow(view)

@@ -32,8 +32,6 @@ from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 
-FILTER = "Show only some: return>=1, turns<3, faulty, other-prompt, a source, any text."
-
 
 class DemonstrationsScreen(Screen[None]):
     CSS_PATH = "demonstrations.tcss"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -20,7 +20,7 @@ from llamagym_tui.errors import ActionParseError, PromptFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.steering.prompt_draft import Draft
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.state.transcript import clipped
@@ -30,13 +30,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     """Edits one reply of an episode; dismissed with the edited episode, or None if it stays as it is."""
 
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "reply_editor.tcss"]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "apply", "Apply", tooltip="Write the reply into the file.", id="reply.apply"),
-        Binding("ctrl+n", "turn(1)", "Next turn", tooltip="Edit the next turn instead.", id="reply.next"),
-        Binding("ctrl+b", "turn(-1)", "Previous turn", tooltip="Edit the previous turn instead.", id="reply.before"),
-        Binding("ctrl+r", "revert", "Revert", tooltip="Put the reply in place of the draft.", id="reply.revert"),
-        Binding("escape", "leave", "Back", tooltip="Keep the reply, and the draft for later.", id="reply.leave"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, demo: Demonstration, agent: AgentBase) -> None:
         super().__init__()

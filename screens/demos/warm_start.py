@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -25,28 +25,17 @@ from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.demos.warm_start_texts import offers_text, question, warm_start_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.state.run import RunState
 
 EPISODES = 300
 """Of the evaluations before and after."""
-EVALUATIONS = f"Play {EPISODES} sampled episodes before and after, or none."
-UNDO = "Policy and optimizer as they were before the last warm start."
 
 
 class WarmStartDialog(ModalScreen[None]):
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "warm_start.tcss"]
     BINDING_GROUP_TITLE = "Warm start"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "choose(-1)", "Up", show=False, tooltip="The file above.", id="warm_start.up"),
-        Binding("down,j", "choose(1)", "Down", show=False, tooltip="The file below.", id="warm_start.down"),
-        Binding("enter,f", "begin", "Train", tooltip="Train on the chosen file.", id="warm_start.begin"),
-        Binding("v", "evaluations", "Evaluations", tooltip=EVALUATIONS, id="warm_start.evaluations"),
-        Binding("c", "cancel", "Cancel", tooltip="End the training, keep its weights.", id="warm_start.cancel"),
-        Binding("r", "app.restart", "Restart", tooltip="Start the trainer again.", id="restart"),
-        Binding("F", "app.undo_warm_start", "Take back", tooltip=UNDO, id="warm_start.undo"),
-        Binding("escape,q", "dismiss", "Close", tooltip="Back; a training continues.", id="warm_start.close"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
         """`offers` reads and checks the files; it is called in a thread."""

@@ -1,7 +1,6 @@
 """All key bindings of all screens, to check `keys.toml` against.
 
-Collects them; a key is bound in `BINDINGS` of its screen or widget, those of the playground also in its `*_keys`
-modules, and those of every screen in `llamagym_tui.app`.
+Collects them; a key is bound in `BINDINGS` of its screen or widget, which most read from the JSON file next to it.
 """
 
 import pkgutil

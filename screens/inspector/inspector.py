@@ -11,7 +11,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Static
@@ -21,22 +21,13 @@ from llamagym_tui.protocol.events import ActionsWeighed, ObservationShown, TurnF
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.inspector import texts
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, extra
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.transcript import Entries, Entry, Reply
 
 ROOMY = 80
 """Cells of the screen from which the column of tokens is wide."""
-REFRESH = "Compute the figures again under the present policy."
-
-
-def _turn(key: str, by: int, *, shown: str | None = None) -> Binding:
-    """A key that goes to another reply. It has priority, or the table would take it."""
-    way = "next" if by > 0 else "previous"
-    id = f"inspector.{way}{'' if shown else '_by_arrow'}"
-    name, tooltip = f"{way.capitalize()} reply", f"The {way} reply of the episode."
-    return extra(key, f"turn({by})", name, tooltip, id, shown=shown, priority=True)
 
 
 class TurnPlace(NamedTuple):
@@ -68,15 +59,8 @@ class TokenTable(DataTable[Text]):
 class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        _turn("left_square_bracket", -1, shown="["),
-        _turn("right_square_bracket", 1, shown="]"),
-        _turn("left", -1),
-        _turn("right", 1),
-        Binding("r", "ask", "Refresh", tooltip=REFRESH, id="inspector.refresh"),
-        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
-        Binding("escape,i,q", "dismiss", "Back", tooltip="Back to the conversation.", id="inspector.back"),
-    ]
+    # With priority, or the table would take the arrows.
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState, place: TurnPlace) -> None:
         super().__init__()

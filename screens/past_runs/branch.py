@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from llamagym_tui.errors import LlamaGymError, UntrustedAgent
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.setup.branch import kept_updates
 from llamagym_tui.setup.run_config import run_config
@@ -23,11 +23,7 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "branch", "Begin", tooltip="Begin another run from there.", priority=True),
-        Binding("tab", "app.focus_next", "Next field", tooltip="To the next field."),
-        Binding("escape", "dismiss", "Close", tooltip="Back to the runs."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__()

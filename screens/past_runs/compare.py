@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -18,7 +18,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import Point, averaged, evaluated_return, mean_return, signed, thinned, with_unit
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow, played_text, seeds_of
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.numbers import plain
 from llamagym_tui.screens.widgets.plot import MARGIN_LEFT, Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.screens.widgets.sizes import TooSmall
@@ -31,20 +31,12 @@ LINES = ("━", "•")
 """How each curve is drawn, so that they differ without colour."""
 EDGES = ("·", ":")
 """How the edges of the band around a mean over seeds are drawn."""
-SEEDS = "Each run alone, or the mean over all listed that differ from it in seed only."
-DOWN, UP = "Rows that have no room; pgdn and end, too.", "Rows above, home and pgup, too."
 
 
 class CompareScreen(Screen[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "scroll(1)", "More below", key_display="↓", priority=True, id="compare.down", tooltip=DOWN),
-        Binding("up", "scroll(-1)", "Up", show=False, priority=True, id="compare.up", tooltip=UP),
-        Binding("s", "seeds", "Seeds", id="compare.seeds", tooltip=SEEDS),
-        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("escape", "dismiss", "Back", id="compare.leave", tooltip="Back to the runs."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, first: RunRow, second: RunRow, others: Iterable[RunRow] = ()) -> None:
         """A comparison of two runs whose events have been read; `others` are those among which their seeds are."""

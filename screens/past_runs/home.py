@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import ScreenResume
@@ -15,11 +15,10 @@ from textual.widgets import OptionList, Static
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.screens.past_runs.agent_list import AgentList, ModelList
 from llamagym_tui.screens.past_runs.run_list import RunList
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 
-FILTER = "Agents, models and runs by a part of their names; or type ./file.py or a Gymnasium id."
 RECENT_RUNS = 20
 """Runs that home lists; the screen of runs has all."""
 
@@ -27,17 +26,7 @@ RECENT_RUNS = 20
 class HomeScreen(Fitted[None]):
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "Next list", id="home.next", tooltip="To the next list."),
-        Binding("L", "app.lessons", "Lessons", id="home.lessons", tooltip="A dozen short guided experiments."),
-        Binding("l", "app.runs", "All runs", id="home.runs", tooltip="All past runs: sort them, compare two."),
-        Binding("d", "demonstrations", "Demonstrations", id="home.demonstrations", tooltip="The chosen agent's."),
-        Binding("slash", "filter('')", "Filter, ./file.py", key_display="/", id="home.filter", tooltip=FILTER),
-        Binding("full_stop", "filter('.')", "./file.py", show=False, id="home.file", tooltip=FILTER),
-        Binding("question_mark", "app.help", "Help", key_display="?", id="home.help", tooltip="What the keys do."),
-        Binding("escape", "filter(None)", "All", show=False, id="home.all", tooltip="No filter any more."),
-        Binding("q", "app.quit", "Quit", id="home.quit", tooltip="Leave."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     @dataclass
     class AgentChosen(Message):

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
+from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
@@ -31,19 +32,7 @@ class RunList(TableList[RunRow]):
 
     COLUMNS = COLUMNS
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Replay", id="runs.replay", tooltip="Watch the recorded run."),
-        Binding(
-            "r",
-            "request('resume')",
-            "Resume",
-            id="runs.resume",
-            tooltip="Go on from the run's checkpoint, with no limit.",
-        ),
-        Binding(
-            "b", "request('branch')", "What if", id="runs.branch", tooltip="Another run from a checkpoint of this one."
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     @dataclass
     class Requested(Message):

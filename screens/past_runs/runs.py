@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.screen import Screen
@@ -20,7 +20,7 @@ from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.user_files import discard, replace_file, runs_dir
@@ -32,17 +32,7 @@ LONGEST = 500
 class RunsScreen(Screen[None]):
     CSS_PATH = "runs.tcss"
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "Mark", id="runs.mark", tooltip="Mark a run, to compare two."),
-        Binding("c", "compare", "Compare", id="runs.compare", tooltip="Two marked runs, or the marked and the chosen."),
-        Binding("x,delete", "delete", "Delete", tooltip="Delete run and model, once confirmed.", id="runs.delete"),
-        Binding("s", "sort", "Sort", id="runs.sort", tooltip="Sort by the next column; a click on a title, too."),
-        Binding("S", "reverse", "Reverse", id="runs.reverse", tooltip="Reverse the order."),
-        Binding("n", "name", "Name", tooltip="Give the run a name and, after a colon, a note.", id="runs.name"),
-        Binding("slash", "filter", "Filter", tooltip="Only runs in whose names something is.", id="runs.filter"),
-        Binding("question_mark", "app.help", "Help", show=False, tooltip="What the keys do.", id="help"),
-        Binding("escape", "leave", "Back", id="runs.leave", tooltip="Back."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, *, run_is_open: bool = False) -> None:
         """While a run is open, none can be replayed or resumed."""

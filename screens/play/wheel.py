@@ -9,7 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.widgets import Static
@@ -21,7 +21,7 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import ChoosingScreen, reasoning_input
 from llamagym_tui.screens.play.wheel_texts import agent_text, choices_at, choices_text, header_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -38,12 +38,7 @@ class WheelScreen(ChoosingScreen[None]):
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "reason", "Say why", tooltip="Write a sentence that your reply begins with.", id="wheel.reason"),
-        Binding("enter", "end_reason", "Done", tooltip="Leave the sentence.", priority=True, id="wheel.done"),
-        Binding("space", "resume", "Resume", tooltip="End the pause.", id="wheel.resume"),
-        Binding("escape,w", "let_go", "Let go", tooltip="Let the agent act again.", id="wheel.let_go"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
@@ -22,6 +22,7 @@ from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.policy_map.cell_text import BEST, best_text, best_warmth, colours, policy_text, policy_warmth
 from llamagym_tui.screens.policy_map.grid_layout import GAP, Place, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy, Spot
+from llamagym_tui.screens.widgets.key_bar import own_keys
 from llamagym_tui.screens.widgets.sizes import WIDE
 
 
@@ -32,13 +33,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         "is not optimal. Arrow keys and the mouse move the cursor."
     )
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1, 0)", "Up", show=False, tooltip="The cell above.", id="map.up"),
-        Binding("down", "move(1, 0)", "Down", show=False, tooltip="The cell below.", id="map.down"),
-        Binding("left", "move(0, -1)", "Left", show=False, tooltip="The cell on the left.", id="map.left"),
-        Binding("right", "move(0, 1)", "Right", show=False, tooltip="The cell on the right.", id="map.right"),
-        Binding("tab", "next_panel", "Next panel", show=False, tooltip="The next panel.", id="map.panel"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     class Pointed(Message):
         """The cursor moved."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
@@ -21,7 +21,7 @@ from llamagym_tui.screens.policy_map.cell_text import BEST, DIFFERS
 from llamagym_tui.screens.policy_map.grid import PolicyGrid
 from llamagym_tui.screens.policy_map.mapped_policy import MappedCell, MappedPolicy
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, extra
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import share
 from llamagym_tui.screens.widgets.run_header import RunHeader
@@ -37,14 +37,7 @@ class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "swap", "Best", tooltip="Show what is best in place of the policy.", id="map.optimal"),
-        extra("left_square_bracket", "frame(1)", "Earlier", "The map before this one.", "map.earlier", shown="["),
-        extra("right_square_bracket", "frame(-1)", "Later", "The map after this one.", "map.later", shown="]"),
-        extra("Y", "app.save_screen(True)", "Save film", "The maps of the run as one animated SVG.", "map.film"),
-        Binding("escape,g,q", "back", "Back", tooltip="Back to the conversation.", id="map.back"),
-        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

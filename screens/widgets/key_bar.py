@@ -35,14 +35,6 @@ def own_keys(module: str) -> list[BindingType]:
     return [Binding(**key) for key in msgspec.json.decode(file_text(Path(module).with_suffix(".json")))]
 
 
-def extra(
-    key: str, action: str, name: str, tooltip: str, id: str, *, shown: str | None = None, priority: bool = False
-) -> Binding:
-    """A key that help lists, and the bottom row only if it is `shown` there by some name."""
-    show = shown is not None
-    return Binding(key, action, name, show=show, key_display=shown, priority=priority, tooltip=tooltip, id=id)
-
-
 class Key(NamedTuple):
     key: str
     shown: str
