@@ -10,8 +10,9 @@ import asyncio
 import gc
 import random
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -276,11 +277,20 @@ def _trainer_process() -> TrainerClient:
     return TrainerClient()
 
 
-def open_playground(config: RunConfig, lesson: str | None = None) -> int:
-    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed."""
+def open_playground(
+    config: RunConfig,
+    lesson: str | None = None,
+    beside: Callable[[Callable[[str], None]], AbstractContextManager[None]] | None = None,
+) -> int:
+    """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed.
+
+    Args:
+        beside: what goes on meanwhile, given a function that shows a notice from any thread.
+    """
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson
-    return run_app(app)
+    with beside(partial(app.call_from_thread, app.notify)) if beside else nullcontext():
+        return run_app(app)
 
 
 def open_home() -> int:

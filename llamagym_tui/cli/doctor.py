@@ -21,6 +21,9 @@ LIBRARIES = ("torch", "transformers", "trl", "peft", "gymnasium", "textual")
 EXTRAS = {  # module, and what it is for
     "minigrid": ("minigrid", "the agent babyai, and all of BabyAI and MiniGrid"),
     "textworld": ("textworld", "the agent textworld, and text games from files (Linux)"),
+    "tensorboard": ("tensorboard", "--track tensorboard, track --to tensorboard"),
+    "trackio": ("trackio", "--track trackio, track --to trackio"),
+    "wandb": ("wandb", "--track wandb, track --to wandb"),
     "quant": ("bitsandbytes", "--quantization 8bit or 4bit (Linux)"),
 }
 

@@ -19,6 +19,7 @@ import msgspec
 
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress
+from llamagym_tui.cli.track import Tracker, following
 from llamagym_tui.config import Quantization, RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
@@ -51,11 +52,18 @@ class Report(Protocol):
         """The same for people."""
 
 
-def train(config: RunConfig, *, json_output: bool = False, debug: bool = False) -> int:
+def train(config: RunConfig, *, json_output: bool = False, debug: bool = False, tracker: Tracker | None = None) -> int:
     """Run a session to its end, or to ctrl+c, as `run_session` does."""
     limits: dict[str, float | None] = {"episodes": config.episodes, "minutes": config.minutes}
     return run_session(
-        config, _Summary(), queue.SimpleQueue(), json_output=json_output, debug=debug, evaluates_end=True, **limits
+        config,
+        _Summary(),
+        queue.SimpleQueue(),
+        json_output=json_output,
+        debug=debug,
+        evaluates_end=True,
+        tracker=tracker,
+        **limits,
     )
 
 
@@ -185,6 +193,7 @@ def run_session(
     json_output: bool,
     debug: bool,
     evaluates_end: bool = False,
+    tracker: Tracker | None = None,
     **limits: float | None,
 ) -> int:
     """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
@@ -192,6 +201,7 @@ def run_session(
     Args:
         debug: leave stderr to the libraries too.
         evaluates_end: evaluate the policy that it ends with.
+        tracker: one that follows the run.
         limits: of `Progress`.
     Returns:
         The exit code, 0.
@@ -206,6 +216,7 @@ def run_session(
         store.open_log() as log,
         diverted(log, stderr=not debug) as terminal,
         Progress(terminal, **limits) as progress,  # type: ignore[arg-type]
+        following(store.run_dir, tracker, progress.notify),
     ):
         from llamagym_tui.trainer.event_builders import session_failed
         from llamagym_tui.trainer.session import Session

@@ -142,27 +142,34 @@ def home(
 @takes(OPTIONS.keys() - {"final_episodes", "sft_warm_start", "sft_data", "trust_agent"})
 def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
+    from functools import partial
+
+    from llamagym_tui.cli.track import following, require
     from llamagym_tui.setup.run_config import with_run_dir
 
+    require(tracker := options.pop("track"))
     config = _config(agent, **options)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
 
-    raise typer.Exit(open_playground(with_run_dir(config)))
+    config = with_run_dir(config)
+    raise typer.Exit(open_playground(config, beside=partial(following, Path(config.run_dir), tracker)))
 
 
 @app.command()
 @takes(OPTIONS)
 def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
+    from llamagym_tui.cli.track import require
     from llamagym_tui.setup.run_config import warm_start, with_run_dir
 
+    require(tracker := options.pop("track"))
     sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
     has_begun = bool(options["resume"] or options["branch_of"])
     config = _config(agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun))
     from llamagym_tui.cli import headless
 
-    raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug))
+    raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug, tracker=tracker))
 
 
 @app.command()
@@ -348,6 +355,25 @@ def report(
     folder = run_store.find_run(run)
     for path in write(folder, output or Path(f"{folder.name}.html"), with_csv=csv, film=film):
         echo(str(path))
+
+
+@app.command()
+def track(
+    run: Run = None,
+    to: Annotated[
+        Literal["tensorboard", "trackio", "wandb"], typer.Option(help="The tracker; needs the extra of that name.")
+    ] = "tensorboard",
+    follow: Annotated[bool, typer.Option("--follow", hidden=True, help="Until stdin ends.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Export a run to a tracker, on this machine: figures, evaluations, sample conversations, prompts, changes."""
+    from llamagym_tui import run_store
+    from llamagym_tui.cli.track import track, until_closed
+
+    if follow and run is not None:
+        echo(track(Path(run), to, until_closed()))
+    else:
+        echo(track(run_store.find_run(run), to))
 
 
 @app.command()

@@ -221,6 +221,26 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
         raise RunStoreError(f"The events of the run cannot be read ({error}); name a run folder.") from error
 
 
+def followed(path: Path, wait: Callable[[float], bool]) -> Iterator[events.AnyEvent | None]:
+    """The events of a log while it grows; None whenever all that is there has been read.
+
+    Args:
+        wait: waits for so many seconds at most, and returns whether the log has come to its end.
+    Raises:
+        RunStoreError: a line is no event.
+    """
+    offset, is_over = 0, wait(0.0)
+    while True:
+        if path.exists():
+            for logged in read_from(path, offset):
+                offset = logged.end
+                yield logged.event
+        yield None
+        if is_over:
+            return
+        is_over = wait(FLUSH_EVERY_S)
+
+
 class Pieces:
     """A log that is read a few events at a time, to its end or to the first line that is no event."""
 

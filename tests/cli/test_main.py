@@ -90,7 +90,7 @@ def test_train_hands_its_options_to_the_session(headless: Headless, tmp_path: Pa
         on_collapse="rollback",
         measured=dict.fromkeys(MEASURED, ""),
     )
-    assert options == {"json_output": True, "debug": False}
+    assert options == {"json_output": True, "debug": False, "tracker": None}
 
 
 def test_train_without_options_keeps_the_defaults_and_makes_a_new_folder(headless: Headless, data: Path) -> None:
@@ -287,7 +287,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_playground_opens_on_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     opened: list[RunConfig | None] = []
 
-    def open_playground(config: RunConfig) -> int:
+    def open_playground(config: RunConfig, **more: object) -> int:
         opened.append(config)
         return 1
 

@@ -20,7 +20,7 @@ from llamagym_tui.config import MEASURED, RunConfig
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[RunConfig]]:
     configs: list[RunConfig] = []
 
-    def open_playground(config: RunConfig) -> int:
+    def open_playground(config: RunConfig, **more: object) -> int:
         configs.append(config)
         return 0
 

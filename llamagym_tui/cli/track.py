@@ -1,0 +1,294 @@
+"""`track`: what a run has logged, handed to TensorBoard, Trackio or Weights & Biases; nothing leaves the machine.
+
+Reads ``events.jsonl`` alone, of a past run or of one under way, so a run neither waits for a tracker nor ends with it:
+`Follower` reads along in a process of its own, at a low priority. What a resumed run plays again is exported once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from llamagym_tui.config import flat
+from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
+from llamagym_tui.errors import UsageError
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.event_log import followed
+from llamagym_tui.protocol.literal import literal
+from llamagym_tui.run_store import CONFIG_FILE, EVENTS_FILE, is_run, read_config
+from llamagym_tui.state.reduce import reduce
+from llamagym_tui.state.run import initial_state
+from llamagym_tui.user_files import discard, growing_file, make_folder
+
+Tracker = Literal["tensorboard", "trackio", "wandb"]
+PROJECT = "llamagym-tui"
+LOG_FILE = "tracker.log"
+"""In the run folder: what the library of a tracker that follows a run prints."""
+PLAY_EVERY_S = 5.0
+CONVERSATION_EVERY_S = 30.0
+"""Seconds of a run between two points of its mean return, and between two sample conversations, at least."""
+LAST_WORDS_S = 20.0
+"""Seconds that the end of a run is waited for to be exported; after that it goes on by itself."""
+
+
+class Point(NamedTuple):
+    """What there is to see at a place of a run."""
+
+    at_s: float
+    update: int
+    turns: int
+    episodes: int
+    figures: dict[str, float]
+    texts: dict[str, str]
+    """As Markdown."""
+
+
+class Sink(Protocol):
+    """A tracker's side of an export."""
+
+    def add(self, point: Point) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda seconds: True) -> str:
+    """Export a run; where it went, for people.
+
+    Args:
+        wait: waits for so many seconds at most, and returns whether the run is over.
+    Raises:
+        UsageError: the tracker's library is not installed.
+        RunStoreError: the run cannot be read.
+    """
+    require(to)
+    while not is_run(run_dir) and not wait(1.0):
+        pass
+    sink, place = SINKS[to](run_dir)
+    reader, unsent, count = _Reader(run_dir), list[Point](), 0
+    try:
+        for event in followed(run_dir / EVENTS_FILE, wait):
+            if event is None:  # all that there is so far has been read
+                for point in unsent:
+                    sink.add(point)
+                count, unsent = count + len(unsent), []
+                continue
+            if isinstance(event, events.RunStarted) and event.episodes is not None:
+                resumed_at = event.episodes
+                unsent = [point for point in unsent if point.episodes <= resumed_at]
+            if (found := reader.take(event)) is not None:
+                unsent.append(found)
+    finally:
+        sink.close()
+    return f"{count:,} points of {run_dir.name} are in {place}"
+
+
+class _Reader:
+    """Makes points of a run's events."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._state, self._recorder, self._turns = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
+        self._due = {"play": 0.0, "conversation": 0.0}
+
+    def take(self, event: events.AnyEvent) -> Point | None:
+        figures, texts = dict[str, float](), dict[str, str]()
+        if isinstance(event, events.WatchedEvent):
+            if self._recorder.add(event) and self._is_due("conversation", event.at_s, CONVERSATION_EVERY_S):
+                assert self._recorder.last is not None, "an episode has ended"
+                texts["conversation"] = _conversation(self._recorder.last)
+        else:
+            marks = self._state.marks
+            self._state = state = reduce(self._state, event)
+            if state.marks[-1:] not in ((), marks[-1:]):
+                texts["marks"] = literal(f"update {state.updates:,}: {state.marks[-1].label}")
+            match event:
+                case events.RunStarted() | events.PromptChanged():
+                    texts["prompt"] = f"v{event.prompt_version}\n\n{_verbatim(event.system_prompt)}"
+                case events.EpisodesCounted(env_steps=turns):
+                    self._turns = turns
+                    if (recent := state.recent_mean) and self._is_due("play", event.at_s, PLAY_EVERY_S):
+                        figures["play/mean_return"] = recent.mean
+                case events.UpdateFinished(stats=stats):
+                    figures |= {f"update/{name}": value for name, value in msgspec.structs.asdict(stats).items()}
+                case events.EvaluationFinished(seed=None):
+                    kind = f"evaluation/{'greedy' if event.greedy else 'sampled'}"
+                    figures |= {f"{kind}_mean_return": event.mean_return, f"{kind}_stderr": event.return_stderr}
+        figures = {name: value for name, value in figures.items() if math.isfinite(value)}
+        counts = self._state.updates, self._turns, self._state.episodes
+        return Point(event.at_s, *counts, figures, texts) if figures or texts else None
+
+    def _is_due(self, kind: str, at_s: float, every_s: float) -> bool:
+        if at_s < self._due[kind]:
+            return False
+        self._due[kind] = at_s + every_s
+        return True
+
+
+def _conversation(episode: WatchedEpisode) -> str:
+    lines = [f"prompt v{episode.started.prompt_version}, return {episode.episode_return:g}"]
+    for observation, turn in zip(episode.observations, episode.turns, strict=True):
+        action = turn.action_name if turn.how != "failed" else f"none, so {turn.action_name}"
+        lines += [f"env: {observation}", f"agent: {turn.reply}", f"action: {action}, reward {turn.reward:g}"]
+    return f"episode {episode.started.episode:,}\n\n{_verbatim(chr(10).join(lines))}"
+
+
+def _verbatim(text: str) -> str:
+    """A foreign text as a block of Markdown in which nothing is markup."""
+    return "\n".join(f"    {line}" for line in literal(text).split("\n"))
+
+
+def require(tracker: Tracker | None) -> None:
+    """Raises UsageError: a tracker is wanted of which the library is not installed."""
+    if tracker and find_spec(tracker) is None:
+        raise UsageError(f"{tracker} is not installed: pip install 'llamagym-tui[{tracker}]'.")
+
+
+class _TensorBoard:
+    """Event files; each figure of an update is there twice, over updates and over turns."""
+
+    def __init__(self, folder: Path, began_at: float) -> None:
+        writer = import_module("tensorboard.summary.writer.event_file_writer")
+        self._events = import_module("tensorboard.compat.proto.event_pb2")
+        self._scalar = import_module("tensorboard.plugins.scalar.summary_v2").scalar_pb
+        self._text = import_module("tensorboard.plugins.text.summary_v2").text_pb
+        discard(folder)  # of an earlier export, which this one replaces
+        make_folder(folder)
+        self._writer, self._began_at = writer.EventFileWriter(str(folder)), began_at
+
+    def add(self, point: Point) -> None:
+        for name, value in point.figures.items():
+            _, is_of_update, figure = name.partition("update/")
+            self._write(point, point.turns, self._scalar(f"by turns/{figure}" if is_of_update else name, value))
+            if is_of_update:
+                self._write(point, point.update, self._scalar(f"by update/{figure}", value))
+        for name, text in point.texts.items():
+            self._write(point, point.turns, self._text(name, text))
+        self._writer.flush()
+
+    def _write(self, point: Point, step: int, summary: Any) -> None:
+        at = self._began_at + point.at_s
+        self._writer.add_event(self._events.Event(wall_time=at, step=step, summary=summary))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Logged:
+    """A library that has the interface of wandb's: a row a point, with the counts by which a chart can be drawn."""
+
+    def __init__(self, run: Any, text: Callable[[str], Any]) -> None:
+        self._run, self._text = run, text
+
+    def add(self, point: Point) -> None:
+        counts = {"update": point.update, "turns": point.turns, "episodes": point.episodes, "seconds": point.at_s}
+        self._run.log(counts | point.figures | {name: self._text(text) for name, text in point.texts.items()})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def _tensorboard(run_dir: Path) -> tuple[Sink, str]:
+    folder = run_dir / "tensorboard"
+    sink = _TensorBoard(folder, (run_dir / CONFIG_FILE).stat().st_mtime)
+    return sink, f"{folder}; open them with `tensorboard --logdir {folder}`"
+
+
+def _trackio(run_dir: Path) -> tuple[Sink, str]:
+    trackio = import_module("trackio")
+    run = trackio.init(
+        PROJECT, name=run_dir.name, config=_settings(run_dir), embed=False, auto_log_gpu=False, auto_log_cpu=False
+    )
+    return _Logged(run, trackio.Markdown), f"Trackio; open it with `trackio show --project {PROJECT}`"
+
+
+def _wandb(run_dir: Path) -> tuple[Sink, str]:
+    os.environ.setdefault("WANDB_MODE", "offline")
+    wandb = import_module("wandb")
+    run = wandb.init(project=PROJECT, name=run_dir.name, dir=str(run_dir), config=_settings(run_dir))
+    run.define_metric("*", step_metric="turns")
+    runs = run_dir / "wandb"
+    return _Logged(run, lambda text: wandb.Html(f"<pre>{escape(text)}</pre>")), f"{runs}; `wandb sync` uploads them"
+
+
+SINKS: dict[Tracker, Callable[[Path], tuple[Sink, str]]] = {
+    "tensorboard": _tensorboard,
+    "trackio": _trackio,
+    "wandb": _wandb,
+}
+
+
+def _settings(run_dir: Path) -> dict[str, Any]:
+    return flat(read_config(run_dir))
+
+
+class Follower:
+    """A tracker that follows a run from a process of its own, until `close`; it ends with this process, too."""
+
+    def __init__(self, run_dir: Path, to: Tracker, notify: Callable[[str], None]) -> None:
+        """Start it; `notify` gets one sentence, from another thread, if it ends by an error.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        make_folder(run_dir)
+        words = [sys.executable, "-m", "llamagym_tui", "track", str(run_dir), "--to", to, "--follow"]
+        with growing_file(run_dir / LOG_FILE) as log:
+            # A session of its own, so that ctrl+c is the run's.
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+            )
+        self._notify, self._log = notify, run_dir / LOG_FILE
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        if self._process.wait():
+            with contextlib.suppress(RuntimeError):  # of an app that has ended
+                self._notify(f"The tracker has ended, and the run goes on without it; its log is {self._log}.")
+
+    def close(self) -> None:
+        """The run is over: let it export the rest."""
+        assert self._process.stdin is not None, "it is a pipe"
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self._process.stdin.close()
+            self._process.wait(LAST_WORDS_S)
+
+
+@contextlib.contextmanager
+def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) -> Iterator[None]:
+    """A `Follower` while a run goes on, if one is wanted; that it cannot be started is a sentence, too."""
+    follower = None
+    try:
+        follower = Follower(run_dir, to, notify) if to else None
+    except OSError as error:
+        notify(f"The tracker cannot be started ({error}), and the run goes on without it.")
+    try:
+        yield
+    finally:
+        if follower:
+            follower.close()
+
+
+def until_closed() -> Callable[[float], bool]:
+    """Waits for the end of stdin, as `track` takes it, at a low priority."""
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(10)
+    over = threading.Event()
+
+    def read() -> None:
+        while sys.stdin.buffer.read(1):
+            pass
+        over.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    return over.wait
