@@ -7,7 +7,6 @@ groups become twice as long, so a run of any length costs the same. Nothing here
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -167,20 +166,13 @@ def thinned(points: Sequence[Point], at_most: int) -> list[Point]:
 def averaged(curves: Sequence[Sequence[Point]]) -> list[Point]:
     """The mean of curves, each of a point or more, at the episodes that all of them reach, with its standard error over
     the curves; between its points a curve is a straight line."""
-    begin = max(curve[0].episode for curve in curves)
-    points = []
-    for episode in [point.episode for point in min(curves, key=lambda curve: curve[-1].episode)]:
-        if episode >= begin and (found := mean_return([_height(curve, episode) for curve in curves])) is not None:
-            points.append(Point(episode, found.mean, found.stderr))
-    return points
+    import numpy as np  # costs the first frame otherwise
 
-
-def _height(curve: Sequence[Point], episode: int) -> float:
-    """The mean return of a curve at an episode between its ends."""
-    at = bisect_left(curve, episode, key=lambda point: point.episode)
-    left, right = curve[max(0, at - 1)], curve[at]
-    share = (episode - left.episode) / max(1, right.episode - left.episode)
-    return left.mean_return + share * (right.mean_return - left.mean_return)
+    begin, shortest = max(curve[0].episode for curve in curves), min(curves, key=lambda curve: curve[-1].episode)
+    at = [point.episode for point in shortest if point.episode >= begin]
+    heights = [np.interp(at, *zip(*[point[:2] for point in curve], strict=True)).tolist() for curve in curves]
+    means = [(episode, mean_return(values)) for episode, *values in zip(at, *heights, strict=True)]
+    return [Point(episode, found.mean, found.stderr) for episode, found in means if found is not None]
 
 
 class MeanReturn(NamedTuple):

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-import numpy as np
-
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
+from llamagym_tui.returns import MeanReturn, mean_return
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
@@ -75,13 +74,13 @@ def evaluate(
                 episodes = rollout.episode_limit = rollout.episodes + rollout.live
     if rollout.live:
         return None
-    returns = np.array([episode.episode_return for episode in ended])
+    mean = mean_return([episode.episode_return for episode in ended]) or MeanReturn(0.0, 0.0, 0)
     turns = sum(episode.length for episode in ended)
     return EvaluationFinished(
         episodes=len(ended),
         greedy=greedy,
-        mean_return=float(returns.mean()) if len(ended) else 0.0,
-        return_stderr=float(returns.std(ddof=1) / np.sqrt(len(ended))) if len(ended) > 1 else 0.0,
+        mean_return=mean.mean,
+        return_stderr=mean.stderr,
         parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
         elapsed_s=time.perf_counter() - began,
         truncated=sum(episode.is_truncated for episode in ended),
