@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
 from llamagym_tui.config import Precision
-from llamagym_tui.engine.model.caches import PrefixCache, recording_cache
-from llamagym_tui.engine.model.lean import read_states
+from llamagym_tui.engine.model.caches import PrefixCache, RaggedCache, recording_cache
+from llamagym_tui.engine.model.lean import next_states, read_states
 from llamagym_tui.engine.model.precision import products
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
@@ -104,7 +104,7 @@ class Backbone:
 
     @property
     def is_lean(self) -> bool:
-        """Whether trees of which little is read are computed flat."""
+        """Whether trees of which little is read are computed flat, and a shared prefix is read once while decoding."""
         return self.shares and self.flat_is_exact
 
     @property
@@ -127,6 +127,18 @@ class Backbone:
                 return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
             output = self.lm(**arguments, output_hidden_states=True)
         return Encoded(output.hidden_states[-1], self.head, output.logits)
+
+    def encode_next(
+        self, ids: Tensor, columns: Tensor, width: int, cache: RaggedCache, prefix: Cache | None
+    ) -> Encoded:
+        """One id (B,) more, in (B, 1) columns of the first rows; (B, 1) columns.
+
+        A prefix is recorded, and all these rows begin with it; None: they share none.
+        """
+        cache.aim(columns, width)
+        if prefix is not None and self.is_lean:
+            return Encoded(next_states(self.decoder, ids, cache, prefix), self.head, None)
+        return self.encode(ids[:, None], columns, self.causal_mask(columns, width), cache)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
         """Rows after a common prefix, which is computed once; columns count from its end, padding is on the right."""

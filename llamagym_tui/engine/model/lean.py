@@ -1,7 +1,9 @@
-"""The trunk of a Llama-like model on a flat tree: no padding, the prefix once, the last layer for what is read alone.
+"""The trunk of a Llama-like model on a flat tree, and on one token more of many conversations.
 
-The model's own modules compute everything but attention, so adapters, biases and norms of heads are theirs. Whether
-that gives the model's own log-probabilities and gradients is found out when it loads (`sharing`).
+On a tree nothing is padded, the prefix is computed once, and the last layer only for what is read. While decoding, the
+keys and values of a prefix that all conversations share are read once for all of them, not in each row. The model's
+own modules compute everything but attention, so adapters, biases and norms of heads are theirs. Whether that gives the
+model's own log-probabilities and gradients is found out when it loads (`sharing`).
 """
 
 from typing import Any
@@ -9,7 +11,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from transformers.cache_utils import Cache
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from llamagym_tui.engine.model.caches import RaggedCache
 from llamagym_tui.engine.tokens.flat_tree import FlatTree, Queries
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -47,14 +52,20 @@ def _attended(
     attention: Any, asking: Tensor, normed: Tensor, rotation: Tensor, of_keys: Tensor, queries: Queries
 ) -> Tensor:
     """What attention adds to the queries' hidden states."""
+    query, key, value = _projected(attention, asking, normed)
+    mixed = _mixed(_rotated(query, rotation), _rotated(key, of_keys), value, queries, attention.scaling)
+    return attention.o_proj(mixed.flatten(-2))
+
+
+def _projected(attention: Any, asking: Tensor, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries (Q, H, D), and keys and values (N, K, D)."""
     query, key, value = (
         project(states).unflatten(-1, (-1, attention.head_dim))
         for project, states in ((attention.q_proj, asking), (attention.k_proj, normed), (attention.v_proj, normed))
     )
     if hasattr(attention, "q_norm"):
         query, key = attention.q_norm(query), attention.k_norm(key)
-    mixed = _mixed(_rotated(query, rotation), _rotated(key, of_keys), value, queries, attention.scaling)
-    return attention.o_proj(mixed.flatten(-2))
+    return query, key, value
 
 
 def _rotated(heads: Tensor, rotation: Tensor) -> Tensor:
@@ -79,3 +90,35 @@ def _mixed(query: Tensor, key: Tensor, value: Tensor, queries: Queries, scale: f
         mixed = F.scaled_dot_product_attention(rows, keys, values, attn_mask=mask, scale=scale)
         found.append(mixed.unflatten(2, (-1, size)).permute(0, 3, 1, 2, 4).reshape(-1, heads, query.shape[-1]))
     return torch.cat(found).index_select(0, queries.order)
+
+
+def next_states(decoder: Any, ids: Tensor, cache: RaggedCache, prefix: Cache) -> Tensor:
+    """(B, 1, D) hidden states, after the final norm, of one id (B,) more in each of the first rows of a cache.
+
+    All these rows begin with the recorded prefix; the cache aims at where the ids stand.
+    """
+    _, columns, width = cache.target
+    hidden, begin = decoder.embed_tokens(ids), prefix.get_seq_length()
+    cos, sin = (each[:, 0] for each in decoder.rotary_emb(hidden, columns))
+    unseen = (torch.arange(begin, width, device=ids.device) > columns)[:, None, None]
+    mask = hidden.new_zeros(unseen.shape).masked_fill_(unseen, torch.finfo(hidden.dtype).min)
+    for index, layer in enumerate(decoder.layers):
+        attention = layer.self_attn
+        normed = layer.input_layernorm(hidden)
+        query, key, value = _projected(attention, normed, normed)
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
+        keys, values = cache.layers[index].update(key[:, :, None], value[:, :, None])
+        grouped = (query * attention.scaling).unflatten(1, (key.shape[1], -1))  # (B, K, H / K, D)
+        first = prefix.layers[index]
+        scores = [_of_all(grouped, first.keys[0].mT), grouped @ keys[:, :, begin:].mT + mask]
+        shares = torch.cat(scores, dim=-1).softmax(-1)
+        mixed = _of_all(shares[..., :begin], first.values[0]) + shares[..., begin:] @ values[:, :, begin:]
+        hidden = hidden + attention.o_proj(mixed.flatten(1))
+        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    return decoder.norm(hidden)[:, None]
+
+
+def _of_all(grouped: Tensor, shared: Tensor) -> Tensor:
+    """(B, K, G, M): grouped (B, K, G, N) times what all B rows share, (K, N, M), as one product for each of K."""
+    rows, _, group, _ = grouped.shape
+    return (grouped.transpose(0, 1).flatten(1, 2) @ shared).unflatten(1, (rows, group)).transpose(0, 1)

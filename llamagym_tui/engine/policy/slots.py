@@ -105,12 +105,12 @@ class Slots:
         columns, width = self._columns(self._bring_first(slots, 0), 1)
         at = self._indices(self._cache.rows_of(slots))
         in_rows = at.argsort()
+        prefixes = {self._prefix_in[slot] for slot in slots}
+        shared = self._recorded.get(prefixes.pop() or ()) if len(prefixes) == 1 else None
 
         def following(ids: Tensor) -> Tensor:
             nonlocal columns, width
-            self._cache.aim(columns, width)
-            mask = self.backbone.causal_mask(columns, width)
-            encoded = self.backbone.encode(ids[in_rows, None], columns, mask, self._cache)
+            encoded = self.backbone.encode_next(ids[in_rows], columns, width, self._cache, shared)
             columns, width = columns + 1, width + 1
             return encoded.logits_at(at, torch.zeros_like(at))
 

@@ -16,7 +16,9 @@ from llamagym_tui.engine.model import forward, lean
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.policy.slots import Slots
 from llamagym_tui.engine.policy.trajectory import Segment, Turn
+from llamagym_tui.engine.tokens.token_tree import TokenTree
 from tests.engine.conftest import REPLIES, tiny_llama
 from tests.engine.learning.test_ppo import collect
 from tests.engine.model.test_architectures import SMALL, tiny
@@ -97,6 +99,59 @@ def test_log_probabilities_values_and_gradients_are_those_of_the_general_path(na
     assert model.backbone.flat_is_exact
     batch = rows(50)
     assert difference(computed(model, batch, is_lean=True), computed(model, batch, is_lean=False)) < 1e-5
+
+
+@torch.inference_mode()
+def decoded(model: AutoModelForCausalLMWithValueHead, contexts: list[list[int]], prefix: int, steps: int) -> Tensor:
+    """(B, steps, V) log-probabilities after each of the last ids of B contexts, in slots that share a prefix."""
+    slots, found = Slots(model.backbone, len(contexts)), []
+    every, prompts = list(range(len(contexts))), [context[prefix:-steps] for context in contexts]
+    for slot in every:
+        slots.restart(slot, tuple(contexts[0][:prefix]))
+    slots.prefill(every, prompts, [TokenTree()] * len(contexts))
+    for at in range(-steps, 0):
+        found.append(slots.append(every, [context[at] for context in contexts]).log_softmax(-1))
+    return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_what_follows_each_token_is_what_the_model_itself_computes(name, monkeypatch):
+    kind, settings = FAMILY[name]
+    model = model_of(tiny(kind, {**SMALL, "vocab_size": VOCABULARY} | settings))
+    assert model.backbone.is_lean
+    torch.manual_seed(2)
+    shared = torch.randint(VOCABULARY, (17,)).tolist()
+    contexts = [[*shared, *torch.randint(VOCABULARY, (size,)).tolist()] for size in (9, 4, 23)]
+    passed = []
+    monkeypatch.setattr(forward, "next_states", lambda *args: passed.append(args) or lean.next_states(*args))
+    found = decoded(model, contexts, prefix=17, steps=3)
+    assert len(passed) == 3
+    for own, context in zip(found, contexts, strict=True):
+        with torch.inference_mode():
+            whole = model.backbone.lm(torch.tensor([context])).logits[0, -3:].log_softmax(-1)
+        assert torch.allclose(own, whole, rtol=0, atol=1e-5)
+
+
+def test_conversations_without_a_common_prefix_are_decoded_as_those_of_any_model(monkeypatch):
+    model = model_of(tiny_llama(VOCABULARY))
+    assert model.backbone.is_lean
+    monkeypatch.setattr(forward, "next_states", None)
+    slots, contexts = Slots(model.backbone, 2), [[1, 2, 3, 9, 8, 7], [4, 5, 6, 9, 8, 7]]
+    for slot, context in enumerate(contexts):
+        slots.restart(slot, tuple(context[:3]))
+    with torch.inference_mode():
+        slots.prefill([0, 1], [[9, 8]] * 2, [TokenTree()] * 2)
+        whole = model.backbone.lm(torch.tensor(contexts)).logits[:, -1]
+        assert torch.allclose(slots.append([0, 1], [7, 7]), whole, rtol=0, atol=1e-5)
+
+
+def test_a_model_whose_shared_keys_are_read_wrongly_takes_the_path_of_any_model(monkeypatch, caplog):
+    lm = tiny("llama", {**SMALL, "vocab_size": VOCABULARY})
+    of_all = lean._of_all
+    monkeypatch.setattr(lean, "_of_all", lambda grouped, shared: of_all(grouped, 2 * shared))
+    backbone, plain_because = checked_backbone(lm, "fp32")
+    assert (backbone.shares, plain_because, backbone.is_lean) == (True, None, False)
+    assert "reads shared keys wrongly" in caplog.text
 
 
 def test_at_1200_columns_they_are_too():

@@ -217,8 +217,11 @@ def test_replies_that_never_follow_the_tree_are_not_computed_ahead_for_long(make
     policy = make_policy(max_new_tokens=2)
     sampler, opening = Sampler(policy, 1), policy.chat.opening("Play.", "x")
     widths = []
-    encode = policy.model.backbone.encode
-    policy.model.backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
+    backbone = policy.model.backbone
+    encode, encode_next = backbone.encode, backbone.encode_next
+    backbone.encode = lambda ids, *rest: widths.append(ids.shape[1]) or encode(ids, *rest)
+    backbone.encode_next = lambda ids, *rest: widths.append(ids.shape[1:].numel()) or encode_next(ids, *rest)
+    assert backbone.is_lean  # or a next token passes `encode`, too
     for _ in range(40):
         sampler.memory.clear()
         sampler._slots.forget()
