@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from llamagym_tui.protocol.events import EvaluationFinished
 
+AnyT = TypeVar("AnyT")
 MAX_GROUPS = 512
 """Groups kept; merging halves them."""
 RECENT = 1000
@@ -155,7 +156,7 @@ def smoothing_window(episodes: int) -> int:
     return min(RECENT, max(20, episodes // 10))
 
 
-def thinned(points: Sequence[Point], at_most: int) -> list[Point]:
+def thinned(points: Sequence[AnyT], at_most: int) -> list[AnyT]:
     """Evenly chosen points, the last one always among them."""
     if at_most < 1 or len(points) <= at_most:
         return list(points)

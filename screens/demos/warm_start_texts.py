@@ -11,7 +11,7 @@ from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
 from llamagym_tui.screens.widgets.key_bar import KeyOf
-from llamagym_tui.screens.widgets.numbers import BARS, number, plain, share
+from llamagym_tui.screens.widgets.numbers import number, plain, share, spark
 from llamagym_tui.state.warm_start import Stage, WarmStartState
 
 ASIDE = "$foreground 60%"
@@ -112,10 +112,7 @@ def _curve(warm_start: WarmStartState, width: int) -> Content:
         return Content("")
     tail = f" loss {plain(losses[0])} → {plain(losses[-1])}"
     room = max(1, min(CURVE, width - len(tail)))
-    shown = [losses[index * len(losses) // room] for index in range(room)] if len(losses) > room else losses
-    low, high = min(shown), max(shown)
-    bars = "".join(BARS[round((loss - low) / ((high - low) or 1.0) * (len(BARS) - 1))] for loss in shown)
-    return Content.assemble((f"{bars:<{room}}", "$primary"), (tail, ASIDE))
+    return Content.assemble((f"{spark(losses, room):<{room}}", "$primary"), (tail, ASIDE))
 
 
 def _evaluations(found: WarmStartEvaluated, unit: str) -> Content:

@@ -113,8 +113,7 @@ class RunList(TableList[RunRow]):
         if column.title == "ended" and row.ending in ENDING_STYLES:
             return Content.styled(row.ending, ENDING_STYLES[row.ending])
         if column.title == "curve" and row.curve:
-            values = [point.mean_return for point in row.curve]
-            return Content.styled(spark(row.curve, width, min(values), max(values)), column.style)
+            return Content.styled(spark([point.mean_return for point in row.curve], width), column.style)
         return super().cell(row, column, width)
 
 

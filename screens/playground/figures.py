@@ -133,8 +133,7 @@ class FiguresStrip(StateText):
         points = state.returns.trailing(smoothing_window(state.returns.episodes))
         if room < LEAST_CURVE or not points:
             return head + tail
-        values = [*known.values(), *(point.mean_return for point in points)]
-        bars = spark(points, room, min(values), max(values))
+        bars = spark([point.mean_return for point in points], room, known.values())
         return Content.assemble(head, (f"{bars:<{room}}", "$primary"), tail)
 
     def _rows(self, width: int) -> list[Content]:

@@ -20,11 +20,10 @@ from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.playground.keys import HELP_GROUPS, KEYS
 from llamagym_tui.screens.playground.steer_actions import Steering, steering_allowed
 from llamagym_tui.screens.playground.watch_actions import WatchingActions, watching_allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.screens.widgets.state_text import StateText
@@ -37,8 +36,15 @@ if TYPE_CHECKING:
 class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
-    BINDINGS: ClassVar[list[BindingType]] = KEYS
-    HELP_GROUPS: ClassVar = HELP_GROUPS
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    HELP_GROUPS: ClassVar = {
+        "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
+        "Change it": "prompt settings warm_start warm_start.undo",
+        "Look": "metrics figures policy_map changes card evaluate view inspect runs lesson help",
+        "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
+        "Play": "table wheel demonstrations keep keep_rule",
+    }
+    """In which help has the keys, by their ids."""
 
     def __init__(self, state: RunState, demos_path: Callable[[], str]) -> None:
         super().__init__()

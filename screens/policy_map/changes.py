@@ -1,4 +1,4 @@
-"""What the last update did (key `U`, bound in `playground.keys`): in which states of the policy map another action has
+"""What the last update did (key `U`): in which states of the policy map another action has
 become the most probable, by the two newest maps, and which episode of its batch it moved most.
 """
 

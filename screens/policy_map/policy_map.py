@@ -1,4 +1,4 @@
-"""The policy map (key `g`, bound in `playground.keys`): what the policy does in every state that its agent
+"""The policy map (key `g`): what the policy does in every state that its agent
 lists, live, next to optimal play or the expert's.
 
 It shows the last map of the trainer, with its update and system prompt. While the screen is open on a live run, the

@@ -1,10 +1,10 @@
 """Numbers as screens show them: the one place for their formats, on top of `llamagym_tui.returns`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import Point, real_minus, thinned
+from llamagym_tui.returns import real_minus, thinned
 from llamagym_tui.state.run import RunState
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -25,12 +25,13 @@ def share(value: float, decimals: int = 1) -> str:
     return f"{value:.{decimals}%}"
 
 
-def spark(points: Sequence[Point], width: int, low: float, high: float) -> str:
-    """The curve as bars, `low` and below the lowest, `high` and above the highest."""
-    shown = thinned(points, width)
+def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> str:
+    """A curve as bars, the lowest and the highest of its values and of what else has to fit at the ends."""
+    every = [value for value in (*values, *fitted) if math.isfinite(value)]
+    low, high = min(every, default=0.0), max(every, default=0.0)
     span = (high - low) or 1.0
-    steps = [(point.mean_return - low) / span * (len(BARS) - 1) for point in shown]
-    return "".join(BARS[round(min(max(step, 0), len(BARS) - 1)) if math.isfinite(step) else 0] for step in steps)
+    steps = [(value - low) / span * (len(BARS) - 1) for value in thinned(values, width)]
+    return "".join(BARS[round(step) if math.isfinite(step) else 0] for step in steps)
 
 
 def baselines(state: RunState) -> dict[str, float]:

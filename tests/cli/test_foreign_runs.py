@@ -220,8 +220,7 @@ def looked_at(folder: Path) -> None:
             column.text(row), column.order and column.order(row)
         if row.summary is not None:
             played_text(row.summary)
-            values = [point.mean_return for point in row.curve] or [0.0]
-            spark(row.curve, 40, min(values), max(values))
+            spark([point.mean_return for point in row.curve], 40)
     try:
         recording = Recording(folder)
         PastRun(recording.config).read_on()

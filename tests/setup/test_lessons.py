@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from llamagym_tui import run_store, user_files
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.screens.playground.keys import KEYS
+from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.setup import catalog, lessons
 from llamagym_tui.setup.lessons import KEY, Check, begun, read_lesson
 
@@ -68,7 +68,9 @@ def test_a_lesson_begins_runs_of_its_settings_named_for_it(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_keys_that_a_lesson_names_are_those_of_the_playground(name: str) -> None:
     lesson = lessons.lessons()[name]
-    bound = {(binding.id, PRESSED.get(key, key)) for binding in KEYS for key in binding.key.split(",")}  # type: ignore[union-attr]
+    bound = {
+        (binding.id, PRESSED.get(key, key)) for binding in PlaygroundScreen.BINDINGS for key in binding.key.split(",")
+    }  # type: ignore[union-attr]
     named = KEY.findall(" ".join(lesson.steps))
     assert named
     assert set(named) <= bound

@@ -18,7 +18,6 @@ from llamagym_tui.protocol.commands import Pause, Resume, SaveCheckpoint
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.help.all_bindings import bindings_of, key_names, keyed_classes, movable
 from llamagym_tui.screens.help.help import FocusHelp, HelpDialog, HelpRows
-from llamagym_tui.screens.playground.keys import HELP_GROUPS
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import QuitDialog
@@ -242,7 +241,7 @@ async def test_help_tells_keys_of_the_conversation_only_where_there_is_one(make_
 
 
 def test_every_key_of_the_playground_stands_in_one_group_of_help():
-    grouped = " ".join(HELP_GROUPS.values()).split()
+    grouped = " ".join(PlaygroundScreen.HELP_GROUPS.values()).split()
     assert sorted(grouped) == sorted({binding.id for binding in bindings_of(PlaygroundScreen)})
 
 
