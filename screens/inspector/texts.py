@@ -40,6 +40,13 @@ MEANING = (
 )
 LONG_WORK = {"updating": "an update", "evaluating": "an evaluation", "warm_starting": "a warm start"}
 """Phases during which the trainer does not answer."""
+WHY_UNTRAINED = {
+    "under_way": "not trained yet, its episode has not ended.",
+    "waiting": "not trained yet, its batch is not complete.",
+    "inference": "played in inference mode, so nothing is trained on it.",
+    "trained": "its update did not train on it.",
+}
+"""Why a reply has no advantage, by how far its episode has come."""
 _VISIBLE = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
@@ -96,7 +103,7 @@ def _verdict(found: TurnInspected) -> str:
     decisions = [found.choice] if found.choice else [token.decision for token in found.tokens]
     advantages = [decision.advantage for decision in decisions if decision.advantage is not None]
     if not advantages:
-        return _how(found) + _why_untrained(found)
+        return _how(found) + WHY_UNTRAINED[found.stage]
     low, high = number(min(advantages), 2), number(max(advantages), 2)
     span = f"advantage {low}" if low == high else f"advantages {low} … {high}"
     clipped = sum(decision.clipped is True for decision in decisions)
@@ -116,18 +123,6 @@ def _with_loss(found: TurnInspected) -> str:
 def _how(found: TurnInspected) -> str:
     replies = "one reply" if len(found.replies) == 1 else f"{len(found.replies):,} replies"
     return f"chosen by its score from {replies}; " if found.choice else ""
-
-
-def _why_untrained(found: TurnInspected) -> str:
-    match found.stage:
-        case "under_way":
-            return "not trained yet, its episode has not ended."
-        case "waiting":
-            return "not trained yet, its batch is not complete."
-        case "inference":
-            return "played in inference mode, so nothing is trained on it."
-        case "trained":
-            return "its update did not train on it."
 
 
 def table(found: TurnInspected) -> Table:
@@ -207,7 +202,7 @@ def _decision_lines(found: TurnInspected, decision: Decision) -> list[Content]:
             Content(f"advantage {advantage} {whose} · value {value}{now} · return {number(decision.target, 2)}")
         )
     elif decision.value_now is not None:
-        lines.append(Content(f"value now {number(decision.value_now, 2)} · no advantage: {_why_untrained(found)}"))
+        lines.append(Content(f"value now {number(decision.value_now, 2)} · no advantage: {WHY_UNTRAINED[found.stage]}"))
     return lines
 
 
