@@ -23,9 +23,8 @@ from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
-from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
-from llamagym_tui.screens.demos.rows import Row, matching, misread, read_rows
+from llamagym_tui.screens.demos.rows import EpisodeList, Row, matching, misread, read_rows
 from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys

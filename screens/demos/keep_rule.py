@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.validation import Number
 from textual.widgets import Input, Static
 
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
 
@@ -18,9 +18,7 @@ class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
     """Dismissed with the return in a tuple (None in it: keep no episode automatically), or None if nothing changes."""
 
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "keep_rule.tcss"]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back", tooltip="Leave the rule as it is.", id="keep_rule.stay"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, rule: float | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A file of demonstrations as rows: episodes with their faults, filtered; and the columns of their table.
+"""A file of demonstrations as rows: episodes with their faults, filtered; and their table.
 
 Reads only; `edits` changes the file, and the file is read again.
 """
@@ -9,13 +9,17 @@ from operator import attrgetter, eq, ge, gt, le, lt
 from pathlib import Path
 from typing import NamedTuple
 
+from textual.content import Content
+
 from llamagym_tui.demos.demonstration import Demonstration, readable
 from llamagym_tui.demos.faults import faults
 from llamagym_tui.demos.files import lines_of
 from llamagym_tui.game.agent_base import AgentBase
+from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.numbers import number
-from llamagym_tui.screens.widgets.table_list import Column
+from llamagym_tui.screens.widgets.table_list import Column, TableList
 
+FAULTY, OTHER_PROMPT = "✗", "≠"
 SHOWN_OF_TEXT = 200
 """Characters of an observation that a line begins to show, at most."""
 COMPARISONS = {"<=": le, ">=": ge, "<": lt, ">": gt, "=": eq}
@@ -51,6 +55,30 @@ COLUMNS: tuple[Column[Row], ...] = (
     _column("recorded", 16, lambda demo: demo.recorded_at[:16].replace("T", " "), "recorded_at"),
     _column("first observation", 0, lambda demo: next(iter(demo.observations), "")[:SHOWN_OF_TEXT]),
 )
+
+
+class EpisodeList(TableList[Row]):
+    """Episodes of a file, with the beginning of each."""
+
+    COLUMNS = COLUMNS
+
+    def key(self, row: Row) -> bytes:
+        return row.content
+
+    def ordered(self, rows: list[Row]) -> list[Row]:
+        """Lines that are no demonstration come last."""
+        whole = super().ordered([row for row in rows if row.demo is not None])
+        return whole + [row for row in rows if row.demo is None]
+
+    def mark_of(self, row: Row) -> str:
+        return FAULTY if row.faults else OTHER_PROMPT if row.other_prompt else ""
+
+    def line(self, row: Row, width: int) -> Content:
+        if row.demo is None:
+            why = one_line(row.faults[0] if row.faults else "no demonstration")
+            return Content.styled(f"{FAULTY} {row.line:<5,}  {why}", "$text-error")
+        line = super().line(row, width)
+        return line.stylize("$text-error") if row.faults else line
 
 
 def read_rows(path: Path, agent: AgentBase, prompt: str | None = None) -> list[Row]:

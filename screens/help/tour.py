@@ -7,19 +7,19 @@ from typing import ClassVar
 
 import msgspec
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of
+from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.user_files import data_dir, file_text, replace_file
 
 MARKER = "tour-seen"
 """Name of the file in the data folder that marks the hints as shown."""
-HINTS = msgspec.json.decode(file_text(Path(__file__).with_suffix(".json")), type=list[tuple[str, str]])
+HINTS = msgspec.json.decode(file_text(Path(__file__).with_name("hints.json")), type=list[tuple[str, str]])
 """Title and text of each; a binding's id and its usual key in braces stand for the key that it has."""
 
 
@@ -34,13 +34,7 @@ def was_seen() -> bool:
 class TourScreen(ModalScreen[None]):
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter,right,space", "move(1)", "Next", id="tour.next", tooltip="The next hint; after the last, the end."
-        ),
-        Binding("left", "move(-1)", "Before", id="tour.before", tooltip="The previous hint."),
-        Binding("escape,q", "close", "Skip", id="tour.skip", tooltip="Show no hints again."),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self) -> None:
         super().__init__()

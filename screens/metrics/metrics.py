@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import OptionList
@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.screens.metrics.figure_texts import FIGURES, shown_figures
 from llamagym_tui.screens.metrics.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.state.run import RunState
@@ -29,10 +29,7 @@ class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,m,q", "dismiss", "Back", tooltip="Back to the conversation.", id="metrics.back"),
-        Binding("question_mark", "app.help", "Help", key_display="?", tooltip="What keys and figures mean.", id="help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

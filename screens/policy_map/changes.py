@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -19,7 +19,7 @@ from llamagym_tui.screens.policy_map.cell_text import DIFFERS
 from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
 from llamagym_tui.screens.policy_map.policy_map import why_no_map
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
-from llamagym_tui.screens.widgets.key_bar import KeyBar
+from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, plain, share
 from llamagym_tui.state.run import RunState
@@ -28,10 +28,7 @@ from llamagym_tui.state.run import RunState
 class ChangesScreen(ModalScreen[None]):
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What changed"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("u", "update", "One update", tooltip="Go on until the next update, then pause.", id="changes.update"),
-        Binding("escape,U,q", "dismiss", "Back", tooltip="Back to the conversation.", id="changes.back"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

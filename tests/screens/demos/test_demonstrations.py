@@ -27,8 +27,8 @@ from llamagym_tui.protocol.events import (
     WarmStartUndone,
 )
 from llamagym_tui.screens.demos.demonstrations import DemonstrationsScreen
-from llamagym_tui.screens.demos.episode_list import EpisodeList
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
+from llamagym_tui.screens.demos.rows import EpisodeList
 from llamagym_tui.screens.demos.warm_start import WarmStartDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.widgets.table_list import TableHeading
