@@ -9,13 +9,16 @@ batch's mean return is that of sampled play: on Frozen Lake the share of episode
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from statistics import median
 from typing import Annotated, NamedTuple
 
 import typer
 
 from benchmarks.bare_run import BareRun, settings
+from benchmarks.decoding import SHAPES, build_model
 from benchmarks.timing import alternate, machine, ratios
 from llamagym_tui.config import UpdateStats
 
@@ -30,13 +33,17 @@ class Update(NamedTuple):
 def main(
     changes: Annotated[list[str], typer.Argument(help="Settings of the second run, as ppo.epochs=4.")],
     agent: Annotated[str, typer.Option(help="As of train.")] = "blackjack",
-    model: Annotated[str, typer.Option(help="As of train.")] = "bundled",
+    model: Annotated[str, typer.Option(help=f"As of train; or random weights: {', '.join(SHAPES)}.")] = "bundled",
     both: Annotated[list[str] | None, typer.Option(help="A setting of both runs.")] = None,
     updates: Annotated[int, typer.Option(help="Of each run; the time of the first does not count.")] = 5,
     seeds: Annotated[int, typer.Option(help="Pairs of runs.")] = 1,
     first_seed: Annotated[int, typer.Option(help="Seed of the first pair.")] = 11,
 ) -> None:
     print(machine())
+    folder = tempfile.TemporaryDirectory()
+    if model in SHAPES:
+        build_model(SHAPES[model], Path(folder.name))
+        model = folder.name
     for seed in range(first_seed, first_seed + seeds):
         common = [f"seed={seed}", *(both or [])]
         runs = {

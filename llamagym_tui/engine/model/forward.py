@@ -22,7 +22,7 @@ from transformers.cache_utils import Cache
 from llamagym_tui.config import Precision
 from llamagym_tui.engine.model.caches import PrefixCache, RaggedCache, recording_cache
 from llamagym_tui.engine.model.lean import next_states, read_states
-from llamagym_tui.engine.model.precision import products
+from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
 from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, of_similar_size, tree_rows
 
@@ -93,6 +93,7 @@ class Backbone:
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
+        self.products = Products(self.head.weight)
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
         self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
         self.is_split = True
@@ -122,7 +123,7 @@ class Backbone:
         return self._forward(input_ids=ids, position_ids=positions, attention_mask=mask, **uses)
 
     def _forward(self, **arguments: Any) -> Encoded:
-        with products(self.precision, self.head.weight):  # type: ignore[arg-type]
+        with self.products.at(self.precision):
             if self.is_split:
                 return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
             output = self.lm(**arguments, output_hidden_states=True)
@@ -137,7 +138,8 @@ class Backbone:
         """
         cache.aim(columns, width)
         if prefix is not None and self.is_lean:
-            return Encoded(next_states(self.decoder, ids, cache, prefix), self.head, None)
+            with self.products.at(self.precision):
+                return Encoded(next_states(self.decoder, ids, cache, prefix), self.head, None)
         return self.encode(ids[:, None], columns, self.causal_mask(columns, width), cache)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
@@ -165,7 +167,8 @@ class Backbone:
     def encode_flat(self, prefix: Sequence[int], trees: TreeRows, read: Tensor) -> Encoded:
         """Trees of a Llama-like model, without padding; columns that are not read are 0."""
         flat = flat_tree(prefix, trees.trees, *read.numpy().nonzero())
-        states = read_states(self.decoder, flat)
+        with self.products.at(self.precision):
+            states = read_states(self.decoder, flat)
         hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put((flat.rows, flat.columns), states)
         return Encoded(hidden, self.head, None)
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace as replaced
 
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.precision import Products
 from tests.engine.conftest import tiny_llama
 from tests.engine.learning.test_ppo import QUICK, collect
 from tests.engine.model.test_forward import AT_COLUMNS, AT_ROWS, PREFIX, ROWS
@@ -30,6 +31,40 @@ def test_products_are_rounded_to_eight_bits_and_gradients_follow():
     assert rounded.dtype == gradient.dtype == torch.float32
     assert 1e-4 < float((rounded - exact).norm() / exact.norm()) < 0.03
     assert float(torch.nn.functional.cosine_similarity(gradient, exact_gradient, dim=0)) > 0.99
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_product_and_its_gradients_are_those_of_rounded_factors(trained):
+    torch.manual_seed(0)
+    inputs, weight = torch.randn(2, 5, 32, requires_grad=True), torch.randn(48, 32, requires_grad=trained)
+    with Products(torch.zeros(1)).at("bf16"):
+        ours = torch.nn.functional.linear(inputs, weight)
+    theirs = torch.nn.functional.linear(inputs.bfloat16(), weight.bfloat16()).float()
+    assert torch.equal(ours, theirs)
+    leaves = [inputs, weight] if trained else [inputs]
+    ours_of, theirs_of = (torch.autograd.grad(each.sin().sum(), leaves) for each in (ours, theirs))
+    for one, other in zip(ours_of, theirs_of, strict=True):
+        assert torch.allclose(one, other, rtol=0.02, atol=0.02)
+
+
+def test_a_weight_is_rounded_once_and_again_when_it_has_changed(make_policy):
+    weight, products = torch.nn.Parameter(torch.full((32, 32), 0.5)), Products(torch.zeros(1))
+    with torch.inference_mode():
+        first = products.rounded(weight)
+        assert products.rounded(weight) is first
+    weight.grad = torch.ones_like(weight)
+    torch.optim.AdamW([weight], lr=0.25, weight_decay=0.0).step()
+    assert float(products.rounded(weight)[0, 0]) == 0.25
+    now, weight.data = weight.data, torch.full((32, 32), 2.0)
+    assert float(products.rounded(weight)[0, 0]) == 2.0
+    weight.data = now
+    assert float(products.rounded(weight)[0, 0]) == 0.25
+
+
+def test_the_lean_paths_are_taken_in_bf16_too(make_policy):
+    policy = make_policy()
+    policy.model.precision = "bf16"
+    assert policy.model.backbone.is_lean
 
 
 def test_the_head_is_not_rounded():
