@@ -1,7 +1,7 @@
 """`track`: what a run has logged, handed to TensorBoard, Trackio or Weights & Biases; nothing leaves the machine.
 
 Reads ``events.jsonl`` alone, of a past run or of one under way, so a run neither waits for a tracker nor ends with it:
-`Follower` reads along in a process of its own, at a low priority. What a resumed run plays again is exported once.
+`following` reads along in a process of its own, at a low priority. What a resumed run plays again is exported once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -53,14 +53,6 @@ class Point(NamedTuple):
     figures: dict[str, float]
     texts: dict[str, str]
     """As Markdown."""
-
-
-class Sink(Protocol):
-    """A tracker's side of an export."""
-
-    def add(self, point: Point) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda seconds: True) -> str:
@@ -198,85 +190,65 @@ class _Logged:
         self._run.finish()
 
 
-def _tensorboard(run_dir: Path) -> tuple[Sink, str]:
+def _tensorboard(run_dir: Path) -> tuple[Any, str]:
     folder = run_dir / "tensorboard"
     sink = _TensorBoard(folder, (run_dir / CONFIG_FILE).stat().st_mtime)
     return sink, f"{folder}; open them with `tensorboard --logdir {folder}`"
 
 
-def _trackio(run_dir: Path) -> tuple[Sink, str]:
-    trackio = import_module("trackio")
-    run = trackio.init(
-        PROJECT, name=run_dir.name, config=_settings(run_dir), embed=False, auto_log_gpu=False, auto_log_cpu=False
-    )
+def _trackio(run_dir: Path) -> tuple[Any, str]:
+    trackio, quiet = import_module("trackio"), {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+    run = trackio.init(PROJECT, name=run_dir.name, config=flat(read_config(run_dir)), **quiet)
     return _Logged(run, trackio.Markdown), f"Trackio; open it with `trackio show --project {PROJECT}`"
 
 
-def _wandb(run_dir: Path) -> tuple[Sink, str]:
+def _wandb(run_dir: Path) -> tuple[Any, str]:
     os.environ.setdefault("WANDB_MODE", "offline")
     wandb = import_module("wandb")
-    run = wandb.init(project=PROJECT, name=run_dir.name, dir=str(run_dir), config=_settings(run_dir))
+    run = wandb.init(project=PROJECT, name=run_dir.name, dir=str(run_dir), config=flat(read_config(run_dir)))
     run.define_metric("*", step_metric="turns")
     runs = run_dir / "wandb"
     return _Logged(run, lambda text: wandb.Html(f"<pre>{escape(text)}</pre>")), f"{runs}; `wandb sync` uploads them"
 
 
-SINKS: dict[Tracker, Callable[[Path], tuple[Sink, str]]] = {
-    "tensorboard": _tensorboard,
-    "trackio": _trackio,
-    "wandb": _wandb,
-}
-
-
-def _settings(run_dir: Path) -> dict[str, Any]:
-    return flat(read_config(run_dir))
-
-
-class Follower:
-    """A tracker that follows a run from a process of its own, until `close`; it ends with this process, too."""
-
-    def __init__(self, run_dir: Path, to: Tracker, notify: Callable[[str], None]) -> None:
-        """Start it; `notify` gets one sentence, from another thread, if it ends by an error.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        make_folder(run_dir)
-        words = [sys.executable, "-m", "llamagym_tui", "track", str(run_dir), "--to", to, "--follow"]
-        with growing_file(run_dir / LOG_FILE) as log:
-            # A session of its own, so that ctrl+c is the run's.
-            self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
-            )
-        self._notify, self._log = notify, run_dir / LOG_FILE
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        if self._process.wait():
-            with contextlib.suppress(RuntimeError):  # of an app that has ended
-                self._notify(f"The tracker has ended, and the run goes on without it; its log is {self._log}.")
-
-    def close(self) -> None:
-        """The run is over: let it export the rest."""
-        assert self._process.stdin is not None, "it is a pipe"
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            self._process.stdin.close()
-            self._process.wait(LAST_WORDS_S)
+SINKS: dict[Tracker, Callable[[Path], tuple[Any, str]]] = {
+    "tensorboard": _tensorboard, "trackio": _trackio, "wandb": _wandb
+}  # fmt: skip
+"""What makes a tracker's side of an export, an object that has `add` and `close`; and its place, for people."""
 
 
 @contextlib.contextmanager
 def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) -> Iterator[None]:
-    """A `Follower` while a run goes on, if one is wanted; that it cannot be started is a sentence, too."""
-    follower = None
+    """While a run goes on, have a tracker follow it from a process of its own, which ends with this one.
+
+    `notify` gets one sentence, from another thread, if it ends by an error, or cannot be started.
+    """
+    if to is None:
+        yield
+        return
+    words = [sys.executable, "-m", "llamagym_tui", "track", str(run_dir), "--to", to, "--follow"]
+    quiet, process = subprocess.DEVNULL, None
+
+    def watch(process: subprocess.Popen[bytes]) -> None:
+        if process.wait():
+            with contextlib.suppress(RuntimeError):  # of an app that has ended
+                notify(f"The tracker has ended, and the run goes on without it; its log is {run_dir / LOG_FILE}.")
+
     try:
-        follower = Follower(run_dir, to, notify) if to else None
+        make_folder(run_dir)
+        with growing_file(run_dir / LOG_FILE) as log:
+            # A session of its own, so that ctrl+c is the run's.
+            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=log, start_new_session=True)
+        threading.Thread(target=watch, args=(process,), daemon=True).start()
     except OSError as error:
         notify(f"The tracker cannot be started ({error}), and the run goes on without it.")
     try:
         yield
     finally:
-        if follower:
-            follower.close()
+        if process is not None and process.stdin is not None:  # the run is over: what is left is exported
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                process.stdin.close()
+                process.wait(LAST_WORDS_S)
 
 
 def until_closed() -> Callable[[float], bool]:
