@@ -377,6 +377,22 @@ def track(
 
 
 @app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run, or its name.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="New folder.")],
+    merge: Annotated[bool, typer.Option("--merge", help="Merge an adapter into its base model.")] = False,
+    gguf: Annotated[bool, typer.Option("--gguf", help="Convert it by llama.cpp's converter, too.")] = False,
+    push_to_hub: Annotated[str | None, typer.Option(metavar="NAME", help="Upload it under this name, too.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a run's model as a plain folder of transformers, with the run's sampling and a model card."""
+    from llamagym_tui import run_store
+    from llamagym_tui.cli.export import export
+
+    echo(export(run_store.find_run(run), out, merge=merge, gguf=gguf, hub_name=push_to_hub))
+
+
+@app.command()
 def replay(run: Run = None, debug: Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     from llamagym_tui import run_store

@@ -1,0 +1,104 @@
+"""`export`: the model of a run as a plain folder of transformers, which `pipeline("text-generation")` answers with.
+
+The adapter is merged into its base model, the value head and the learner's state are left out; sampling is by default
+that of the run. A model card has the run's figures. Nothing is uploaded unless a name on the hub is given.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from huggingface_hub import HfApi
+from transformers import GenerationConfig
+
+from llamagym_tui.cli.report import Story, command, story_of
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
+from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
+from llamagym_tui.returns import counted, evaluated_return
+from llamagym_tui.run_store import has_checkpoint, last_settings
+from llamagym_tui.screens.past_runs.run_table import played_text
+from llamagym_tui.state.prompts import played_by
+from llamagym_tui.trainer.descriptors import quiet_libraries
+from llamagym_tui.user_files import discard, draft_folder, make_folder
+
+CONVERTER = "convert_hf_to_gguf.py"
+"""Llama.cpp's, on the path."""
+
+
+def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None) -> str:
+    """Write a run's latest model into a new folder; where everything is, for people.
+
+    Raises:
+        UsageError: the folder is there already, or the converter is not.
+        LlamaGymError: the run has no model, or it cannot be loaded, written, converted or uploaded.
+    """
+    converter = shutil.which(CONVERTER)
+    if gguf and (converter is None or not merge):
+        raise UsageError(f"--gguf needs --merge and llama.cpp's {CONVERTER} on the PATH; leave --gguf out.")
+    if out.exists():
+        raise UsageError(f"{out} is there already; name a new folder.")
+    if not has_checkpoint(run_dir):
+        raise RunStoreError(f"The run in {run_dir} has no checkpoint, so there is no model to export.")
+    quiet_libraries()
+    loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
+    is_merged = loaded.model.is_adapted and merge
+    model = loaded.model.pretrained_model.merge_and_unload() if is_merged else loaded.model.pretrained_model
+    model.generation_config = GenerationConfig(
+        do_sample=True,
+        temperature=sampling.temperature,
+        top_k=0,  # the whole distribution, as in training
+        max_new_tokens=sampling.max_new_tokens,
+        eos_token_id=list(ChatTokenizer(loaded.tokenizer).end_ids),
+        pad_token_id=loaded.tokenizer.pad_token_id,
+    )
+    try:
+        make_folder(out.parent)
+        draft = draft_folder(out.parent)
+        try:
+            model.save_pretrained(draft)
+            model.generation_config.save_pretrained(draft)  # an adapter alone leaves it out
+            loaded.tokenizer.save_pretrained(draft)
+            (draft / "README.md").write_text(card(story_of(run_dir)), encoding="utf-8")
+            draft.rename(out)
+        finally:
+            discard(draft)
+    except OSError as error:
+        raise RunStoreError(f"{out} cannot be written ({error}); name another folder.") from error
+    places = [str(out)]
+    if gguf:
+        places.append(str(out / f"{out.name}.gguf"))
+        words = [sys.executable, str(converter), str(out), "--outfile", places[-1]]
+        ended = subprocess.run(words, capture_output=True, text=True, errors="replace")
+        if ended.returncode:
+            why = ended.stderr.strip().rpartition("\n")[2]
+            raise LlamaGymError(f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers.")
+    if hub_name:
+        try:
+            hub = HfApi()
+            hub.create_repo(hub_name, exist_ok=True)
+            hub.upload_folder(repo_id=hub_name, folder_path=out)
+        except Exception as error:  # of the network, of the account
+            why = str(error).split("\n")[0]
+            raise LlamaGymError(f"{hub_name} cannot be uploaded ({why}); {out} holds it on this machine.") from error
+        places.append(f"{hub_name} on the hub")
+    return f"The model of {run_dir.name} is in {' and '.join(places)}"
+
+
+def card(story: Story) -> str:
+    """The model card of a run."""
+    state = story.state
+    lines = [f"- {played_text(story.summary)}"]
+    if (mean := state.recent_mean) is not None:
+        lines.append(f"- mean return {mean.text} over {counted(mean.episodes, 'episode')}, the last of training")
+    for found in state.evaluations:
+        of = f"{'greedy' if found.greedy else 'sampled'} episodes{played_by(found, state.prompts)}"
+        lines.append(f"- evaluated {evaluated_return(found).text} over {found.episodes:,} {of}")
+    head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
+    first = f"# {state.model}, trained on {state.agent}\n\nBy reinforcement learning (PPO) with llamagym-tui:"
+    prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
+    end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {command(state)}"
+    return "\n\n".join([head, first, "\n".join(lines), f"{end}\n"])

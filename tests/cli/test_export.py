@@ -1,0 +1,105 @@
+"""What `export` leaves: a folder that transformers answers from by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, pipeline
+from typer.testing import CliRunner
+
+from llamagym_tui.cli import export
+from llamagym_tui.cli.main import app
+from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
+from llamagym_tui.run_store import MODEL_DIR
+from tests import fakes
+from tests.cli.test_track import evaluated
+from tests.recorded_run import record
+
+ASKED = [
+    {"role": "system", "content": 'Reply with {"action": 0} to stick or {"action": 1} to hit.'},
+    {"role": "user", "content": "Your total: 20. Usable ace: no. Dealer shows: 10."},
+]
+
+
+@pytest.fixture
+def adapted(tmp_path: Path) -> tuple[Path, torch.Tensor]:
+    """A run that has trained an adapter, and its logits of some ids."""
+    events = [*fakes.opening_events(), *fakes.learning(2), evaluated(-0.25)]
+    run_dir = record(tmp_path / "one", events, generation=GenerationConfig(temperature=0.5, max_new_tokens=12))
+    loaded = load_model_and_tokenizer("bundled", "cpu", full_finetuning=False, lora=LoraConfig(r=2))
+    torch.manual_seed(0)
+    for name, weights in loaded.model.pretrained_model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weights, std=0.1)
+    loaded.model.save_pretrained(run_dir / MODEL_DIR)
+    loaded.tokenizer.save_pretrained(run_dir / MODEL_DIR)
+    with torch.no_grad():
+        return run_dir, loaded.model.pretrained_model(torch.tensor([[5, 6, 7]])).logits
+
+
+def exported(*words: object) -> str:
+    result = CliRunner().invoke(app, ["export", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_merged_model_is_a_plain_folder_that_a_pipeline_answers_with(
+    tmp_path: Path, adapted: tuple[Path, torch.Tensor]
+) -> None:
+    run_dir, logits = adapted
+    out = tmp_path / "plain"
+    assert exported(run_dir, out, "--merge") == f"The model of one is in {out}\n"
+    assert not [file.name for file in out.iterdir() if "adapter" in file.name or "value" in file.name]
+    with torch.no_grad():
+        now = AutoModelForCausalLM.from_pretrained(out)(torch.tensor([[5, 6, 7]])).logits
+    torch.testing.assert_close(now, logits, atol=1e-4, rtol=1e-4)
+    answering = pipeline("text-generation", str(out))
+    sampling = answering.model.generation_config
+    assert (sampling.temperature, sampling.top_k, sampling.max_new_tokens, sampling.do_sample) == (0.5, 0, 12, True)
+    said = answering(ASKED)[0]["generated_text"][-1]
+    assert said["role"] == "assistant"
+    assert len(answering.tokenizer(said["content"])["input_ids"]) <= 12
+
+
+def test_its_card_has_figures_prompt_and_command(adapted: tuple[Path, torch.Tensor], tmp_path: Path) -> None:
+    exported(adapted[0], tmp_path / "plain", "--merge")
+    card = (tmp_path / "plain" / "README.md").read_text("utf-8")
+    assert "evaluated \N{MINUS SIGN}0.250 ± 0.137 over 200 greedy episodes" in card  # 1.96 x 0.07
+    assert "    llamagym-tui train blackjack --model bundled " in card
+    assert f"    {fakes.run_started().system_prompt.splitlines()[0]}" in card
+
+
+def test_without_merge_an_adapter_stays_one(adapted: tuple[Path, torch.Tensor], tmp_path: Path) -> None:
+    exported(adapted[0], tmp_path / "adapter")
+    assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text("utf-8"))["r"] == 2
+    assert not list((tmp_path / "adapter").glob("value*"))
+
+
+def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*words: object) -> str:
+        return CliRunner().invoke(app, ["export", *map(str, words)]).stderr
+
+    monkeypatch.setenv("PATH", "")
+    converter = "--gguf needs --merge and llama.cpp's convert_hf_to_gguf.py on the PATH; leave --gguf out."
+    assert refused(adapted[0], tmp_path / "a", "--merge", "--gguf") == f"llamagym-tui: {converter}\n"
+    assert refused(adapted[0], tmp_path) == f"llamagym-tui: {tmp_path} is there already; name a new folder.\n"
+    empty = record(tmp_path / "two", fakes.opening_events())
+    assert "has no checkpoint" in refused(empty, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_converter_that_fails_is_one_sentence(
+    adapted: tuple[Path, torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "convert.py"
+    script.write_text("import sys\nsys.exit('loading\\nno such pre-tokenizer')\n")
+    monkeypatch.setattr(export.shutil, "which", lambda name: str(script))
+    result = CliRunner().invoke(app, ["export", str(adapted[0]), str(tmp_path / "a"), "--merge", "--gguf"])
+    assert "could not convert the model (no such pre-tokenizer)" in result.stderr
+    assert (tmp_path / "a" / "model.safetensors").exists()
