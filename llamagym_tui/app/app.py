@@ -284,8 +284,7 @@ def open_playground(
 ) -> int:
     """Open the playground of a run, under the text of a lesson; the exit code, 0 unless the run failed.
 
-    Args:
-        beside: what goes on meanwhile, given a function that shows a notice from any thread.
+    `beside` goes on meanwhile, given a function that shows a notice from any thread.
     """
     app = LlamaGymApp(config, tour=True)
     app.lesson = lesson

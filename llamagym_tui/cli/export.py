@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi
+from huggingface_hub import create_repo, upload_folder
 from transformers import GenerationConfig
 
 from llamagym_tui.cli.report import Story, command, story_of
@@ -23,10 +23,9 @@ from llamagym_tui.run_store import has_checkpoint, last_settings
 from llamagym_tui.screens.past_runs.run_table import played_text
 from llamagym_tui.state.prompts import played_by
 from llamagym_tui.trainer.descriptors import quiet_libraries
-from llamagym_tui.user_files import discard, draft_folder, make_folder
+from llamagym_tui.user_files import make_folder
 
-CONVERTER = "convert_hf_to_gguf.py"
-"""Llama.cpp's, on the path."""
+CONVERTER = "convert_hf_to_gguf.py"  # llama.cpp's
 
 
 def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_name: str | None = None) -> str:
@@ -34,7 +33,7 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
 
     Raises:
         UsageError: the folder is there already, or the converter is not.
-        LlamaGymError: the run has no model, or it cannot be loaded, written, converted or uploaded.
+        LlamaGymError: the run has no model, or it cannot be loaded, written or converted.
     """
     converter = shutil.which(CONVERTER)
     if gguf and (converter is None or not merge):
@@ -45,8 +44,8 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         raise RunStoreError(f"The run in {run_dir} has no checkpoint, so there is no model to export.")
     quiet_libraries()
     loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
-    is_merged = loaded.model.is_adapted and merge
-    model = loaded.model.pretrained_model.merge_and_unload() if is_merged else loaded.model.pretrained_model
+    model = loaded.model.pretrained_model
+    model = model.merge_and_unload() if loaded.model.is_adapted and merge else model
     model.generation_config = GenerationConfig(
         do_sample=True,
         temperature=sampling.temperature,
@@ -56,16 +55,11 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
         pad_token_id=loaded.tokenizer.pad_token_id,
     )
     try:
-        make_folder(out.parent)
-        draft = draft_folder(out.parent)
-        try:
-            model.save_pretrained(draft)
-            model.generation_config.save_pretrained(draft)  # an adapter alone leaves it out
-            loaded.tokenizer.save_pretrained(draft)
-            (draft / "README.md").write_text(card(story_of(run_dir)), encoding="utf-8")
-            draft.rename(out)
-        finally:
-            discard(draft)
+        make_folder(out)
+        model.save_pretrained(out)
+        model.generation_config.save_pretrained(out)  # an adapter alone leaves it out
+        loaded.tokenizer.save_pretrained(out)
+        (out / "README.md").write_text(card(story_of(run_dir)), encoding="utf-8")
     except OSError as error:
         raise RunStoreError(f"{out} cannot be written ({error}); name another folder.") from error
     places = [str(out)]
@@ -77,13 +71,8 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
             why = ended.stderr.strip().rpartition("\n")[2]
             raise LlamaGymError(f"{CONVERTER} could not convert the model ({why}); {out} holds it for transformers.")
     if hub_name:
-        try:
-            hub = HfApi()
-            hub.create_repo(hub_name, exist_ok=True)
-            hub.upload_folder(repo_id=hub_name, folder_path=out)
-        except Exception as error:  # of the network, of the account
-            why = str(error).split("\n")[0]
-            raise LlamaGymError(f"{hub_name} cannot be uploaded ({why}); {out} holds it on this machine.") from error
+        create_repo(hub_name, exist_ok=True)
+        upload_folder(repo_id=hub_name, folder_path=out)
         places.append(f"{hub_name} on the hub")
     return f"The model of {run_dir.name} is in {' and '.join(places)}"
 

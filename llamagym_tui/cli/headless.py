@@ -52,19 +52,10 @@ class Report(Protocol):
         """The same for people."""
 
 
-def train(config: RunConfig, *, json_output: bool = False, debug: bool = False, tracker: Tracker | None = None) -> int:
-    """Run a session to its end, or to ctrl+c, as `run_session` does."""
-    limits: dict[str, float | None] = {"episodes": config.episodes, "minutes": config.minutes}
-    return run_session(
-        config,
-        _Summary(),
-        queue.SimpleQueue(),
-        json_output=json_output,
-        debug=debug,
-        evaluates_end=True,
-        tracker=tracker,
-        **limits,
-    )
+def train(config: RunConfig, **options: Any) -> int:
+    """Run a session to its end, or to ctrl+c, as `run_session` does by its options."""
+    options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
+    return run_session(config, _Summary(), queue.SimpleQueue(), **options)
 
 
 def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
@@ -190,8 +181,8 @@ def run_session(
     report: Report,
     command_queue: queue.SimpleQueue[AnyCommand],
     *,
-    json_output: bool,
-    debug: bool,
+    json_output: bool = False,
+    debug: bool = False,
     evaluates_end: bool = False,
     tracker: Tracker | None = None,
     **limits: float | None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -371,7 +372,8 @@ def track(
     from llamagym_tui.cli.track import track, until_closed
 
     if follow and run is not None:
-        echo(track(Path(run), to, until_closed()))
+        os.nice(10)
+        echo(track(Path(run), to, until_closed))
     else:
         echo(track(run_store.find_run(run), to))
 

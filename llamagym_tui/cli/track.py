@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -67,7 +68,7 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
     require(to)
     while not is_run(run_dir) and not wait(1.0):
         pass
-    sink, place = SINKS[to](run_dir)
+    sink = SINKS[to](run_dir)
     reader, unsent, count = _Reader(run_dir), list[Point](), 0
     try:
         for event in followed(run_dir / EVENTS_FILE, wait):
@@ -76,14 +77,13 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
                     sink.add(point)
                 count, unsent = count + len(unsent), []
                 continue
-            if isinstance(event, events.RunStarted) and event.episodes is not None:
-                resumed_at = event.episodes
+            if isinstance(event, events.RunStarted) and (resumed_at := event.episodes) is not None:
                 unsent = [point for point in unsent if point.episodes <= resumed_at]
             if (found := reader.take(event)) is not None:
                 unsent.append(found)
     finally:
         sink.close()
-    return f"{count:,} points of {run_dir.name} are in {place}"
+    return f"{count:,} points of {run_dir.name} are in {sink.place}"
 
 
 class _Reader:
@@ -149,14 +149,18 @@ def require(tracker: Tracker | None) -> None:
 class _TensorBoard:
     """Event files; each figure of an update is there twice, over updates and over turns."""
 
-    def __init__(self, folder: Path, began_at: float) -> None:
+    def __init__(self, run_dir: Path) -> None:
         writer = import_module("tensorboard.summary.writer.event_file_writer")
         self._events = import_module("tensorboard.compat.proto.event_pb2")
         self._scalar = import_module("tensorboard.plugins.scalar.summary_v2").scalar_pb
         self._text = import_module("tensorboard.plugins.text.summary_v2").text_pb
+        folder = run_dir / "tensorboard"
+        self.place = f"{folder}; open them with `tensorboard --logdir {folder}`"
         discard(folder)  # of an earlier export, which this one replaces
         make_folder(folder)
-        self._writer, self._began_at = writer.EventFileWriter(str(folder)), began_at
+        self._began_at = (run_dir / CONFIG_FILE).stat().st_mtime
+        self._writer = writer.EventFileWriter(str(folder))
+        self.close = self._writer.close
 
     def add(self, point: Point) -> None:
         for name, value in point.figures.items():
@@ -169,52 +173,37 @@ class _TensorBoard:
         self._writer.flush()
 
     def _write(self, point: Point, step: int, summary: Any) -> None:
-        at = self._began_at + point.at_s
-        self._writer.add_event(self._events.Event(wall_time=at, step=step, summary=summary))
-
-    def close(self) -> None:
-        self._writer.close()
+        self._writer.add_event(self._events.Event(wall_time=self._began_at + point.at_s, step=step, summary=summary))
 
 
 class _Logged:
     """A library that has the interface of wandb's: a row a point, with the counts by which a chart can be drawn."""
 
-    def __init__(self, run: Any, text: Callable[[str], Any]) -> None:
-        self._run, self._text = run, text
+    def __init__(self, run: Any, text: Callable[[str], Any], place: str) -> None:
+        self._run, self._text, self.place, self.close = run, text, place, run.finish
 
     def add(self, point: Point) -> None:
         counts = {"update": point.update, "turns": point.turns, "episodes": point.episodes, "seconds": point.at_s}
         self._run.log(counts | point.figures | {name: self._text(text) for name, text in point.texts.items()})
 
-    def close(self) -> None:
-        self._run.finish()
 
-
-def _tensorboard(run_dir: Path) -> tuple[Any, str]:
-    folder = run_dir / "tensorboard"
-    sink = _TensorBoard(folder, (run_dir / CONFIG_FILE).stat().st_mtime)
-    return sink, f"{folder}; open them with `tensorboard --logdir {folder}`"
-
-
-def _trackio(run_dir: Path) -> tuple[Any, str]:
+def _trackio(run_dir: Path) -> _Logged:
     trackio, quiet = import_module("trackio"), {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
     run = trackio.init(PROJECT, name=run_dir.name, config=flat(read_config(run_dir)), **quiet)
-    return _Logged(run, trackio.Markdown), f"Trackio; open it with `trackio show --project {PROJECT}`"
+    return _Logged(run, trackio.Markdown, f"Trackio; open it with `trackio show --project {PROJECT}`")
 
 
-def _wandb(run_dir: Path) -> tuple[Any, str]:
+def _wandb(run_dir: Path) -> _Logged:
     os.environ.setdefault("WANDB_MODE", "offline")
     wandb = import_module("wandb")
     run = wandb.init(project=PROJECT, name=run_dir.name, dir=str(run_dir), config=flat(read_config(run_dir)))
     run.define_metric("*", step_metric="turns")
-    runs = run_dir / "wandb"
-    return _Logged(run, lambda text: wandb.Html(f"<pre>{escape(text)}</pre>")), f"{runs}; `wandb sync` uploads them"
+    place = f"{run_dir / 'wandb'}; `wandb sync` uploads them"
+    return _Logged(run, lambda text: wandb.Html(f"<pre>{escape(text)}</pre>"), place)
 
 
-SINKS: dict[Tracker, Callable[[Path], tuple[Any, str]]] = {
-    "tensorboard": _tensorboard, "trackio": _trackio, "wandb": _wandb
-}  # fmt: skip
-"""What makes a tracker's side of an export, an object that has `add` and `close`; and its place, for people."""
+SINKS: dict[Tracker, Callable[[Path], Any]] = {"tensorboard": _TensorBoard, "trackio": _trackio, "wandb": _wandb}
+"""A tracker's side of an export of a run: an object that has `add`, `close` and a `place`, for people."""
 
 
 @contextlib.contextmanager
@@ -245,22 +234,11 @@ def following(run_dir: Path, to: Tracker | None, notify: Callable[[str], None]) 
     try:
         yield
     finally:
-        if process is not None and process.stdin is not None:  # the run is over: what is left is exported
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                process.stdin.close()
-                process.wait(LAST_WORDS_S)
+        if process is not None:  # its stdin ends, as the run has: what is left is exported
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=LAST_WORDS_S)
 
 
-def until_closed() -> Callable[[float], bool]:
-    """Waits for the end of stdin, as `track` takes it, at a low priority."""
-    with contextlib.suppress(AttributeError, OSError):
-        os.nice(10)
-    over = threading.Event()
-
-    def read() -> None:
-        while sys.stdin.buffer.read(1):
-            pass
-        over.set()
-
-    threading.Thread(target=read, daemon=True).start()
-    return over.wait
+def until_closed(seconds: float) -> bool:
+    """Waits for the end of stdin, as `track` takes it."""
+    return bool(select.select([sys.stdin], [], [], seconds)[0])

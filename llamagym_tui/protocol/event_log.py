@@ -222,12 +222,9 @@ def read_from(path: Path, offset: int) -> Iterator[Logged]:
 
 
 def followed(path: Path, wait: Callable[[float], bool]) -> Iterator[events.AnyEvent | None]:
-    """The events of a log while it grows; None whenever all that is there has been read.
+    """The events of a log while it grows, None whenever all that is there has been read; raises as `read_from`.
 
-    Args:
-        wait: waits for so many seconds at most, and returns whether the log has come to its end.
-    Raises:
-        RunStoreError: a line is no event.
+    `wait` waits for so many seconds at most, and returns whether the log has come to its end.
     """
     offset, is_over = 0, wait(0.0)
     while True:

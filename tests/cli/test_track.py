@@ -53,6 +53,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.points: list[track.Point] = []
+        self.place = "its place"
         self.is_closed = False
 
     def add(self, point: track.Point) -> None:
@@ -73,7 +74,7 @@ class Kept:
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     sink = Kept()
     monkeypatch.setattr(track, "require", lambda tracker: None)
-    monkeypatch.setitem(track.SINKS, "tensorboard", lambda run_dir: (sink, "its place"))
+    monkeypatch.setitem(track.SINKS, "tensorboard", lambda run_dir: sink)
     return sink
 
 
