@@ -37,8 +37,7 @@ Tracker = Literal["tensorboard", "trackio", "wandb"]
 PROJECT = "llamagym-tui"
 LOG_FILE = "tracker.log"
 """In the run folder: what the library of a tracker that follows a run prints."""
-PLAY_EVERY_S = 5.0
-CONVERSATION_EVERY_S = 30.0
+EVERY_S = {"play": 5.0, "conversation": 30.0}
 """Seconds of a run between two points of its mean return, and between two sample conversations, at least."""
 LAST_WORDS_S = 20.0
 """Seconds that the end of a run is waited for to be exported; after that it goes on by itself."""
@@ -91,14 +90,13 @@ class _Reader:
 
     def __init__(self, run_dir: Path) -> None:
         self._state, self._recorder, self._turns = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
-        self._due = {"play": 0.0, "conversation": 0.0}
+        self._due = dict.fromkeys(EVERY_S, 0.0)
 
     def take(self, event: events.AnyEvent) -> Point | None:
         figures, texts = dict[str, float](), dict[str, str]()
         if isinstance(event, events.WatchedEvent):
-            if self._recorder.add(event) and self._is_due("conversation", event.at_s, CONVERSATION_EVERY_S):
-                assert self._recorder.last is not None, "an episode has ended"
-                texts["conversation"] = _conversation(self._recorder.last)
+            if self._recorder.add(event) and (last := self._recorder.last) and self._is_due("conversation", event.at_s):
+                texts["conversation"] = _conversation(last)
         else:
             marks = self._state.marks
             self._state = state = reduce(self._state, event)
@@ -109,7 +107,7 @@ class _Reader:
                     texts["prompt"] = f"v{event.prompt_version}\n\n{_verbatim(event.system_prompt)}"
                 case events.EpisodesCounted(env_steps=turns):
                     self._turns = turns
-                    if (recent := state.recent_mean) and self._is_due("play", event.at_s, PLAY_EVERY_S):
+                    if (recent := state.recent_mean) and self._is_due("play", event.at_s):
                         figures["play/mean_return"] = recent.mean
                 case events.UpdateFinished(stats=stats):
                     figures |= {f"update/{name}": value for name, value in msgspec.structs.asdict(stats).items()}
@@ -120,10 +118,10 @@ class _Reader:
         counts = self._state.updates, self._turns, self._state.episodes
         return Point(event.at_s, *counts, figures, texts) if figures or texts else None
 
-    def _is_due(self, kind: str, at_s: float, every_s: float) -> bool:
+    def _is_due(self, kind: str, at_s: float) -> bool:
         if at_s < self._due[kind]:
             return False
-        self._due[kind] = at_s + every_s
+        self._due[kind] = at_s + EVERY_S[kind]
         return True
 
 
