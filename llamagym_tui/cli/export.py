@@ -12,11 +12,9 @@ import sys
 from pathlib import Path
 
 from huggingface_hub import create_repo, upload_folder
-from transformers import GenerationConfig
 
+from llamagym_tui import load_model_and_tokenizer
 from llamagym_tui.cli.report import Story, command, story_of
-from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.run_store import has_checkpoint, last_settings
@@ -46,13 +44,12 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
     loaded, sampling = load_model_and_tokenizer(str(run_dir), "cpu"), last_settings(run_dir).generation
     model = loaded.model.pretrained_model
     model = model.merge_and_unload() if loaded.model.is_adapted and merge else model
-    model.generation_config = GenerationConfig(
+    model.generation_config.update(
         do_sample=True,
         temperature=sampling.temperature,
         top_k=0,  # the whole distribution, as in training
+        top_p=1.0,
         max_new_tokens=sampling.max_new_tokens,
-        eos_token_id=list(ChatTokenizer(loaded.tokenizer).end_ids),
-        pad_token_id=loaded.tokenizer.pad_token_id,
     )
     try:
         make_folder(out)
