@@ -37,7 +37,6 @@ class Grid(NamedTuple):
         return self.rows[field.row][field.column] if inside else ""
 
     def around(self, field: Field) -> list[Field]:
-        """Where each action leads."""
         return [Field(field.row + MOVES[name][0], field.column + MOVES[name][1]) for name in self.actions]
 
 

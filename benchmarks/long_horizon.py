@@ -29,7 +29,7 @@ from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
 from benchmarks.turns import turns_a_second
 from llamagym_tui.agents.cart_pole import CartPoleAgent
-from llamagym_tui.engine.policy import known_tokens, prompt_memory
+from llamagym_tui.engine.policy import known_tokens
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 TURNS, AROUND, ENVS = 400, 20, 4
@@ -85,12 +85,12 @@ def main(
 def late_turns(updates: int) -> None:
     gymnasium.register(CountingAgent.env_id, entry_point=Counting)
     run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
-    room = prompt_memory.REMEMBERED, known_tokens.HELD
+    room = known_tokens.REMEMBERED, known_tokens.HELD
     for name, held in (("with", room), ("without", (0, 0))):
-        prompt_memory.REMEMBERED, known_tokens.HELD = held
+        known_tokens.REMEMBERED, known_tokens.HELD = held
         found = [late_over_early(run) for _ in range(updates)]
         print(f"history 0, {name} memory of prompts: turn {TURNS} takes {spread(found):.2f} times turn 4", flush=True)
-    prompt_memory.REMEMBERED, known_tokens.HELD = room
+    known_tokens.REMEMBERED, known_tokens.HELD = room
 
 
 def compare(agent: str, sides: dict[str, Callable[[], float]], rounds: int) -> None:

@@ -25,8 +25,8 @@ from textual.timer import Timer
 
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
-from llamagym_tui.app.focus import FocusKeeper
 from llamagym_tui.app.leaving import Leaving, run_to_end
+from llamagym_tui.app.personal import FocusKeeper
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -309,7 +309,6 @@ def open_replay(run_dir: Path) -> int:
 
 
 def run_app(app: LlamaGymApp) -> int:
-    """Run an app in the terminal; the exit code."""
     # What a painting leaves are cycles; those that outlive two collections wait for a full one, a pause of 100 ms.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)

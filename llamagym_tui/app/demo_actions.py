@@ -46,7 +46,6 @@ class DemoActions(PersonalApp):
 
     @property
     def recorder(self) -> DemoRecorder:
-        """The recorder of the agent that is played now."""
         name = self._agent.name
         if name not in self._recorders:
             from llamagym_tui.screens.demos.recording import DemoRecorder  # not before the first frame

@@ -10,9 +10,11 @@ from functools import partial
 from typing import Any
 
 from textual.app import App, SystemCommand
+from textual.events import Resize
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.widget import Widget
 
 from llamagym_tui import user_files
 from llamagym_tui.errors import LlamaGymError
@@ -21,6 +23,7 @@ from llamagym_tui.returns import counted
 from llamagym_tui.screens.help.keys_toml import FILE
 from llamagym_tui.screens.widgets.literal import LiteralLines
 from llamagym_tui.screens.widgets.look import THEMES
+from llamagym_tui.screens.widgets.sizes import is_too_small
 
 COLOURLESS = "ansi-dark"
 LONGEST_NOTICE = 600
@@ -118,3 +121,22 @@ class PersonalApp(App[None]):
             self.screen.dismiss()
         else:
             self.push_screen(FocusHelp(self.screen))
+
+
+class FocusKeeper(App[None]):
+    def on_resize(self, event: Resize) -> None:
+        if is_too_small(event.size):
+            for screen in self.screen_stack:
+                if screen.focused is not None:
+                    give_back = partial(self._give_back, screen, screen.focused)
+                    screen.screen_layout_refresh_signal.subscribe(self, give_back, immediate=True)
+
+    def _give_back(self, screen: Screen[object], widget: Widget, laid_out: object) -> None:
+        """Focus the widget again once it is visible, unless another one has the focus by now."""
+        if is_too_small(self.size):
+            return
+        if screen.focused is None and widget.is_attached and not widget.focusable:
+            return  # not styled for its new size yet
+        screen.screen_layout_refresh_signal.unsubscribe(self)
+        if screen.focused is None and widget.is_attached:
+            screen.set_focus(widget, scroll_visible=False)

@@ -40,7 +40,6 @@ class PastRunActions(PersonalApp):
     lesson: str | None = None
     """Name of the lesson that is played."""
     _recalling: Worker[None] | None = None
-    """Reads the history of a resumed run."""
 
     def make_replay(self, run_dir: str | Path) -> ReplayScreen:
         """The screen of a recorded run, which is the app's run until it is left.

@@ -41,8 +41,6 @@ EVALUATED = ("episodes", "mean_return", "return_stderr", "parse_failure_rate", "
 
 
 class Report(Protocol):
-    """Keeps what matters of a session's events, and sums it up."""
-
     def take(self, event: events.Event) -> None: ...
 
     def figures(self) -> dict[str, Any]:

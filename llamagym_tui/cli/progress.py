@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self, TextIO
 
-from llamagym_tui.demos.training_facts import fact_lines
+from llamagym_tui.demos.training_data import fact_lines
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.literal import echo, one_line
 from llamagym_tui.returns import RECENT, counted
@@ -59,7 +59,6 @@ class Progress:
             self.show(text)
 
     def show(self, text: str) -> None:
-        """Show what is being done."""
         self._shown_at = self._clock()
         if self._bar:
             self._bar.update(self._bar.task_ids[0], description=one_line(text))
@@ -107,7 +106,6 @@ class Progress:
                 pass
 
     def evaluated(self, episodes: int) -> None:
-        """Show how many episodes an evaluation has played."""
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)
 
     def _show_play(self, event: events.EpisodesCounted) -> None:

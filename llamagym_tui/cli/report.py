@@ -109,7 +109,6 @@ def figures(updates: Sequence[events.UpdateFinished]) -> str:
 
 
 def page(story: Story, name: str) -> str:
-    """The report of a run of some name."""
     state, config = story.state, story.state.config
     active = {state.prompt_version: "active"}
     layout, shown = state.map_layout or events.PolicyMapLaidOut(), [*state.film[:1], *state.film[1:][-1:]]
@@ -156,7 +155,6 @@ def _chart(state: RunState) -> dict[str, Any] | None:
     low, high, first, last = min(values) - pad, max(values) + pad, curve[0][0], curve[-1][0]
 
     def at(episode: float, value: float) -> tuple[float, float]:
-        """Where an episode and a return are in the picture."""
         up, across = (high - min(max(value, low), high)) / (high - low), (episode - first) / (last - first)
         return round(LEFT + WIDTH * across, 1), round(TOP + HEIGHT * up, 1)
 

@@ -94,7 +94,6 @@ class Demonstration(Struct, frozen=True, kw_only=True):
 
     @property
     def system_prompt(self) -> str:
-        """Empty if the conversation has no system message."""
         return system_prompt(self.messages)
 
     @property

@@ -1,17 +1,20 @@
-"""Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked whole.
+"""Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked whole, and
+what a warm start would learn from them in figures.
 
 A file in which `demos check` finds a fault, or whose replies the agent reads as other actions, is never trained on.
 """
 
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
+from llamagym_tui.protocol.events import DemonstrationsRead
 
 AGENTS = "llamagym_tui.agents."
 """Package of the agents that ship."""
@@ -25,7 +28,6 @@ class TrainingData(NamedTuple):
 
     @property
     def conversations(self) -> list[Conversation]:
-        """The conversations with their weights, as `sft` takes them."""
         return [demo.lesson for demo in self.demonstrations]
 
 
@@ -68,3 +70,81 @@ def shipped(agent: AgentBase) -> Path | None:
         return None
     path = Path(str(files("llamagym_tui.sft_data"))) / f"{module.removeprefix(AGENTS)}.jsonl"
     return path if path.is_file() else None
+
+
+FEW, MANY_TURNS = 50, 1_000
+"""Episodes below which they are learnt by heart, unless they have so many turns."""
+ONE_SIDED = 0.9
+"""Share of the turns from which on an action is nearly all that is learnt."""
+MOST_ACTIONS = 6
+"""Actions that are counted one by one in a line."""
+LONGEST_EXAMPLE = 60
+"""Characters of a reply that is shown as an example."""
+
+
+def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> DemonstrationsRead:
+    """What there is to learn from demonstrations, for a run under a system prompt; turns without loss are left out."""
+    turns = [
+        (action, reply)
+        for demo in data.demonstrations
+        for turn, (action, reply) in enumerate(zip(demo.actions, demo.replies, strict=True))
+        if not demo.corrected or turn in demo.corrected
+    ]
+    named = Counter(agent.action_name(action) for action, _ in turns)
+    free = [reply for action, reply in turns if not _is_plain(agent, action, reply)]
+    return DemonstrationsRead(
+        path=str(data.path),
+        episodes=len(data.demonstrations),
+        turns=len(turns),
+        actions=dict.fromkeys(agent.action_names, 0) | dict(named.most_common()),
+        prompts=len({demo.system_prompt for demo in data.demonstrations}),
+        under_present_prompt=sum(demo.system_prompt == system_prompt for demo in data.demonstrations),
+        free_replies=len(free),
+        free_reply=free[0][:LONGEST_EXAMPLE] if free else "",
+    )
+
+
+def doubts(facts: DemonstrationsRead) -> list[str]:
+    """What speaks against training on them, a sentence each."""
+    found = []
+    if facts.episodes < FEW and facts.turns < MANY_TURNS:
+        few = "1 episode is" if facts.episodes == 1 else f"{facts.episodes:,} episodes are"
+        found.append(f"{few} few: below about {FEW} they are learnt by heart, and what the model can do may be lost.")
+    name, most = max(facts.actions.items(), key=lambda item: item[1], default=("", 0))
+    if facts.turns and most / facts.turns >= ONE_SIDED:
+        found.append(
+            f"{most / facts.turns:.0%} of the turns are {name}: other actions may hardly be chosen afterwards."
+        )
+    if facts.free_replies:
+        found.append(
+            f"{facts.free_replies:,} of {facts.turns:,} replies are more than their action, as {facts.free_reply!r}: "
+            "later ones may name no action."
+        )
+    if other := facts.episodes - facts.under_present_prompt:
+        found.append(
+            f"{other:,} of {facts.episodes:,} demonstrations were recorded under another system prompt than the run's, "
+            "and teach how to play under that one."
+        )
+    return found
+
+
+def fact_lines(facts: DemonstrationsRead) -> dict[str, str]:
+    """The figures in words, by their names."""
+    shares = sorted(facts.actions.items(), key=lambda item: -item[1])
+    actions = [f"{name} {count:,} ({count / max(facts.turns, 1):.0%})" for name, count in shares[:MOST_ACTIONS]]
+    more = [f"{len(shares) - MOST_ACTIONS} more"] if len(shares) > MOST_ACTIONS else []
+    present = {0: "not the present one", facts.episodes: "the present one"}.get(
+        facts.under_present_prompt, f"the present one in {facts.under_present_prompt:,} of {facts.episodes:,} episodes"
+    )
+    return {
+        "episodes": f"{facts.episodes:,}, every line readable",
+        "turns": f"{facts.turns:,}",
+        "actions": " · ".join([*actions, *more]),
+        "prompts": f"{facts.prompts:,}, {present}",
+        "free text": f"{facts.free_replies:,} of {facts.turns:,} replies" if facts.free_replies else "none",
+    }
+
+
+def _is_plain(agent: AgentBase, action: Any, reply: str) -> bool:
+    """Whether a reply is the action's canonical one, however it is spaced."""
+    return "".join(reply.split()) == "".join(agent.format_action(action).split())

@@ -26,7 +26,6 @@ class ActionReading(NamedTuple):
     action: Any
     """The action for ``env.step``; ``None`` when reading failed."""
     how: How
-    """The way it was read."""
 
     @property
     def failed(self) -> bool:

@@ -53,7 +53,6 @@ def described_return(agent: AgentBase, mean: float) -> str:
 
 
 def admissible_actions(agent: AgentBase, observation: Any, info: Info) -> tuple[str, ...] | None:
-    """`Observed.actions`."""
     given = called(agent.actions, observation, info=info) if names_by_turn(agent) else None
     if given is None:
         return _unmasked(agent.action_names, info)

@@ -11,18 +11,52 @@ when the log is opened again.
 import contextlib
 import math
 import os
+import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
+from msgspec.structs import replace
 
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import events
-from llamagym_tui.protocol.grouped_episodes import apart, grouped
+from llamagym_tui.protocol.events import EpisodesCounted
 from llamagym_tui.user_files import growing_file, regular_file, torn_line_start
+
+FEWEST = 32
+"""Episodes from which on they are grouped; fewer keep their order."""
+MOST = 2**20
+"""Episodes of one event that is read."""
+
+
+def grouped(event: EpisodesCounted) -> EpisodesCounted:
+    """The same with `counts`, where that is shorter."""
+    pairs = Counter(zip(event.returns, event.lengths, strict=True))
+    if len(event.returns) < FEWEST or 2 * len(pairs) > len(event.returns):
+        return event
+    returns, lengths = map(list, zip(*pairs, strict=True))
+    return replace(event, returns=returns, lengths=lengths, counts=list(pairs.values()))
+
+
+def apart(event: EpisodesCounted) -> EpisodesCounted:
+    """The same with each episode by itself.
+
+    Raises:
+        ValueError: the numbers do not belong together, or are too many.
+    """
+    if not event.counts:
+        return event
+    if min(event.counts) < 1 or sum(event.counts) > MOST:
+        raise ValueError("it counts more episodes than can be")
+    pairs = zip(event.returns, event.lengths, event.counts, strict=True)
+    each = [(value, length) for value, length, count in pairs for _ in range(count)]
+    random.Random(event.episodes).shuffle(each)
+    return replace(event, returns=[value for value, _ in each], lengths=[length for _, length in each], counts=[])
+
 
 CONVERSATION_EVENTS_PER_S = 10.0
 """Events of watched episodes that are kept, on average over a short run."""

@@ -24,8 +24,6 @@ WORDS = 40
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over episode returns."""
-
     episodes: int = 0
     total: float = 0.0
     squares: float = 0.0

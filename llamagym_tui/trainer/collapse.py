@@ -191,7 +191,6 @@ class CollapseMonitor(Struct, kw_only=True):
         return (best.mean - recent.mean) / noise if noise else math.inf
 
     def _format_signs(self) -> Iterator[Sign]:
-        """Signs of a format that dissolves."""
         rate = self._now("parse_failure_rate")
         if (rise := rate - self.lowest_failures) > PARSE_RISE:
             words = f"{rate:.0%} of replies name no action, {self.lowest_failures:.0%} before"

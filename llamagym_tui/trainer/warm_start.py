@@ -7,8 +7,7 @@ Progress is reported in events. What it means for the run (episodes under way, c
 from collections.abc import Callable
 from dataclasses import asdict
 
-from llamagym_tui.demos.training_data import TrainingData
-from llamagym_tui.demos.training_facts import doubts, training_facts
+from llamagym_tui.demos.training_data import TrainingData, doubts, training_facts
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.event_sinks import EventEmitter

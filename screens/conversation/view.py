@@ -90,7 +90,6 @@ class ConversationView(ScrollView, can_focus=True):
         self._update()
 
     def set_placeholder(self, placeholder: str) -> None:
-        """Change the text that is shown while there are no entries."""
         if placeholder != self._placeholder:
             self._placeholder = placeholder
             if not self.entries:

@@ -19,7 +19,7 @@ from llamagym_tui.demos.edits import legal_action, with_reply
 from llamagym_tui.errors import ActionParseError, PromptFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.steering.prompt_draft import Draft
+from llamagym_tui.screens.steering.prompt_editor import Draft
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.text_area import DraftArea

@@ -5,9 +5,9 @@ dialog is closed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
 from textual import work
 from textual.app import ComposeResult
@@ -17,16 +17,137 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from llamagym_tui.demos.training_facts import doubts
+from llamagym_tui.demos.training_data import doubts, fact_lines
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
-from llamagym_tui.protocol.literal import literal
+from llamagym_tui.protocol.events import DemonstrationsRead, WarmStartEvaluated
+from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.screens.demos.recording import Offer
-from llamagym_tui.screens.demos.warm_start_texts import offers_text, question, warm_start_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog, ConfirmDialog
-from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
+from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.numbers import number, plain, share, spark
 from llamagym_tui.state.run import RunState
+from llamagym_tui.state.warm_start import Stage, WarmStartState
+
+ASIDE = "$foreground 60%"
+RETURN = "return ±95%"
+CURVE = 60
+"""Cells of the loss curve at most."""
+
+
+def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool) -> Content:
+    """The files that could be trained on (None: they are being read), each with its fault, or why none can be read."""
+    if fault:
+        return Content.styled(literal(fault), "$text-error")
+    if offers is None:
+        return Content.styled("reading and checking the demonstrations …", ASIDE)
+    if not offers:
+        play, keep = literal(key("table", "h")), literal(key("keep", "k"))
+        return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
+    parts = [_offer(offer, index == chosen) for index, offer in enumerate(offers)]
+    how = "300 sampled episodes before and after" if evaluates else "no evaluation"
+    parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
+    return Content("\n").join(parts)
+
+
+def warm_start_text(warm_start: WarmStartState, width: int, unit: str = "") -> Content:
+    if warm_start.stage is Stage.NONE:
+        return Content("")
+    lead = [] if warm_start.under_way else [Content("")]  # a gap below the list of files
+    parts = [*lead, Content.styled(_stage(warm_start), "bold")]
+    if warm_start.stage is Stage.REFUSED:
+        parts.append(Content.styled(literal(warm_start.detail), "$text-error"))
+    elif warm_start.detail:
+        parts.append(Content.styled(one_line(warm_start.detail), ASIDE))
+    if warm_start.steps:
+        parts += [_bar(warm_start, width), _curve(warm_start, width)]
+    if warm_start.evaluated:
+        parts.append(_evaluations(warm_start.evaluated, unit))
+    return Content("\n").join(parts)
+
+
+def question(facts: DemonstrationsRead) -> Content:
+    """What training on a file means: its figures, and what speaks against it."""
+    lines = [
+        Content.assemble((f"{name:<11}", ASIDE), one_line(text))
+        for name, text in {"file": facts.path, **fact_lines(facts)}.items()
+    ]
+    against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts)]
+    return Content("\n\n").join([Content("\n").join(part) for part in (lines, against) if part])
+
+
+def _offer(offer: Offer, chosen: bool) -> Content:
+    mark = "▶ " if chosen else "  "
+    head = Content.assemble((f"{mark}{offer.title}", "bold" if chosen else ""))
+    if offer.facts is None:
+        return head + Content.styled(f": refused\n  {literal(offer.fault)}", "$text-error")
+    return Content.assemble(
+        head, f": {counted(offer.facts.episodes, 'episode')}, mean return {number(offer.mean_return, 3)}"
+    )
+
+
+def _stage(warm_start: WarmStartState) -> str:
+    match warm_start.stage:
+        case Stage.NONE:
+            return ""
+        case Stage.REQUESTED if warm_start.cancelling:
+            return "requested, to be cancelled"
+        case Stage.REQUESTED:
+            return "requested; first the evaluation" if warm_start.evaluates else "requested"
+        case Stage.TRAINING:
+            return "training, to be cancelled" if warm_start.cancelling else "training"
+        case Stage.EVALUATING:
+            return "trained; now the evaluation"
+        case Stage.REFUSED:
+            return "refused; nothing was trained"
+        case Stage.OVER:
+            return _over(warm_start)
+        case _:
+            assert_never(warm_start.stage)
+
+
+def _over(warm_start: WarmStartState) -> str:
+    result = warm_start.result
+    if result is None:
+        return "the session ended before the training did"
+    how = "cancelled" if result.cancelled else "done"
+    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} episodes in {result.elapsed_s:,.0f} s"
+
+
+def _bar(warm_start: WarmStartState, width: int) -> Content:
+    tail = f" {warm_start.step:,} of {warm_start.steps:,}"
+    room = max(1, min(CURVE, width - len(tail)))
+    full = round(room * min(1.0, warm_start.step / warm_start.steps))
+    return Content.assemble(("█" * full, "$primary"), ("░" * (room - full), "$foreground 30%"), (tail, ASIDE))
+
+
+def _curve(warm_start: WarmStartState, width: int) -> Content:
+    losses = warm_start.losses
+    if not losses:
+        return Content("")
+    tail = f" loss {plain(losses[0])} → {plain(losses[-1])}"
+    room = max(1, min(CURVE, width - len(tail)))
+    return Content.assemble((f"{spark(losses, room):<{room}}", "$primary"), (tail, ASIDE))
+
+
+def _evaluations(found: WarmStartEvaluated, unit: str) -> Content:
+    both = (found.before, found.after)
+    figures = {
+        RETURN: [evaluated_return(each).text for each in both],
+        "parse fail": [share(each.parse_failure_rate) for each in both],
+        "sampled": [counted(each.episodes, "episode") for each in both],
+    }
+    widths = [max(len(values[column]) for values in figures.values()) for column in (0, 1)]
+    head = Content.styled(f"{'':<14}{'before':>{widths[0]}}   {'after':>{widths[1]}}", ASIDE)
+    rows = [
+        Content.assemble((f"{name:<14}", ASIDE), (f"{before:>{widths[0]}}   {after:>{widths[1]}}", "bold"))
+        for name, (before, after) in figures.items()
+    ]
+    rows[0] += Content.styled(f"  {one_line(unit)}".rstrip(), ASIDE)
+    return Content("\n").join([Content(""), head, *rows])
+
 
 EPISODES = 300
 """Of the evaluations before and after."""

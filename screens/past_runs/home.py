@@ -71,7 +71,6 @@ class HomeScreen(Fitted[None]):
 
     @on(RunList.Changed)
     def show_runs(self) -> None:
-        """The runs, or that there are none."""
         runs, empty = self.query_one(RunList), self.query_one("#no-runs", Static)
         empty.display = not runs.rows
         runs.display = runs.heading.display = bool(runs.rows)

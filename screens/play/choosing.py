@@ -69,7 +69,6 @@ class ChoosingScreen(Screen[ScreenResultType]):
         self.draw()
 
     def update_text(self, id: str, text: Content | str) -> None:
-        """Show a text in one of the screen's `Static`s."""
         self.query_one(f"#{id}", Static).update(text)
 
     def show_sentence(self) -> None:

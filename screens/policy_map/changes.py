@@ -15,8 +15,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.commands import Step, WatchPolicyMap
 from llamagym_tui.protocol.events import MovedEpisode
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.policy_map.cell_text import DIFFERS
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.policy_map.mapped_policy import DIFFERS, MappedPolicy
 from llamagym_tui.screens.policy_map.policy_map import why_no_map
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys

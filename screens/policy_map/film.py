@@ -8,8 +8,7 @@ from textual.color import Color
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import smoothing_window
-from llamagym_tui.screens.policy_map.cell_text import LEVELS, policy_text, policy_warmth
-from llamagym_tui.screens.policy_map.mapped_policy import MappedPolicy
+from llamagym_tui.screens.policy_map.mapped_policy import LEVELS, MappedPolicy, policy_text, policy_warmth
 from llamagym_tui.screens.policy_map.policy_map import describe, legend
 from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState

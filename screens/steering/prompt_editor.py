@@ -5,6 +5,7 @@ its first change until it is applied or is the prompt again. Below it are the ve
 """
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -27,7 +28,6 @@ from llamagym_tui.protocol.commands import ComparePrompts, WeighPrompt
 from llamagym_tui.protocol.events import PromptWeighed
 from llamagym_tui.protocol.literal import literal, one_line
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
-from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import VersionList, word_diff
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -37,6 +37,40 @@ from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
+from llamagym_tui.user_files import data_dir, file_text, replace_file
+
+
+class Draft:
+    def __init__(self, agent: str) -> None:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
+        self.path = data_dir() / "drafts" / f"{name}.txt"
+
+    def read(self) -> str | None:
+        """The draft; None if there is none that can be read."""
+        try:
+            return file_text(self.path).removesuffix("\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def keep(self, text: str) -> None:
+        write_prompt(self.path, text)
+
+    def forget(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def write_prompt(path: Path, text: str) -> None:
+    """Write a prompt; the old file stays until the new one is whole, and folders are made.
+
+    Raises:
+        PromptFileError: it cannot be written.
+    """
+    path = path.expanduser()
+    try:
+        replace_file(path, f"{text}\n".encode())
+    except OSError as error:
+        raise PromptFileError(f"{path} cannot be written: {error.strerror or error}.") from error
+
 
 FOLLOWED = "a sentence that the bundled model follows"
 Purpose = Literal["load", "save", "filter"]

@@ -79,7 +79,6 @@ class SettingsDialog(ModalScreen[None]):
 
     @property
     def _config(self) -> RunConfig:
-        """The settings as the trainer has confirmed them."""
         return changed(self._state.config, self._state.settings) if self._state.settings else self._state.config
 
     @property
@@ -134,7 +133,6 @@ class SettingsDialog(ModalScreen[None]):
         return Content.styled(f"{kept}enter edits it", ASIDE)
 
     def _fault(self) -> str:
-        """What is wrong with the typed text; empty if nothing is."""
         text = self.query_one(ValueInput).value
         try:
             if text.strip():

@@ -46,8 +46,6 @@ class ConfirmDialog(ModalScreen[bool]):
         yield KeyBar()
 
     def ask(self, app: App[None], then: Callable[[], object]) -> None:
-        """Open the dialog; call `then` if the answer is yes."""
-
         def answered(yes: bool | None) -> None:
             if yes:
                 then()

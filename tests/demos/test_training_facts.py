@@ -10,8 +10,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.demos.demonstration import Demonstration
-from llamagym_tui.demos.training_data import TrainingData, training_data
-from llamagym_tui.demos.training_facts import doubts, fact_lines, training_facts
+from llamagym_tui.demos.training_data import TrainingData, doubts, fact_lines, training_data, training_facts
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol.events import DemonstrationsRead
 from tests.demos.test_files import a_demo

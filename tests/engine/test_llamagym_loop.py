@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import Agent, AutoModelForCausalLMWithValueHead, load_model_and_tokenizer
 from llamagym_tui.agents.blackjack import BlackjackAgent
-from llamagym_tui.engine.llamagym_settings import generation_settings, ppo_settings
+from llamagym_tui.engine.llamagym_loop import generation_settings, ppo_settings
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.errors import ConfigError, ModelLoadError, NoModelError, PromptTooLongError
 from tests.engine.conftest import loop_of, tiny_llama

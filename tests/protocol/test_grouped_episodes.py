@@ -11,8 +11,8 @@ import pytest
 
 from llamagym_tui.errors import RunStoreError
 from llamagym_tui.protocol import event_log
+from llamagym_tui.protocol.event_log import apart, grouped
 from llamagym_tui.protocol.events import EpisodesCounted
-from llamagym_tui.protocol.grouped_episodes import apart, grouped
 from tests import fakes
 
 

@@ -44,8 +44,6 @@ class Unfit(Exception):
 
 
 class Saved(NamedTuple):
-    """A checkpoint as it was read."""
-
     weights: dict[str, Tensor]
     head: dict[str, Tensor]
     optimizer: dict[int, dict[str, Tensor]]
@@ -57,8 +55,6 @@ class Saved(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What came of loading a checkpoint."""
-
     counters: Any
     note: str
     """For people: which checkpoint was taken, and why; empty if it was the latest one."""

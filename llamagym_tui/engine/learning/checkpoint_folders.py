@@ -83,7 +83,6 @@ def set_aside(place: Path) -> None:
 
 
 def _sync(file: Path) -> None:
-    """Wait until a file is on the disk."""
     if os.name == "nt":
         return  # it syncs only what is open for writing
     with regular_file(file, most=sys.maxsize) as opened:

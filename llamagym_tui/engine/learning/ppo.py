@@ -22,12 +22,10 @@ from llamagym_tui.config import PPOConfig, UpdateStats
 from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
-from llamagym_tui.engine.learning.exploration import turn_bonuses
-from llamagym_tui.engine.learning.inspection import UsedBatch
+from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
-from llamagym_tui.engine.learning.moved import moved_most
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns
+from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_returns, turn_bonuses
 from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats

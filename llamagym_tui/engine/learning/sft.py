@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from llamagym_tui.config import SFTSettings
+from llamagym_tui.engine.policy.episode import replayed
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.replayed_conversation import replayed
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage
 

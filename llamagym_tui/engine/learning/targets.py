@@ -20,8 +20,6 @@ from llamagym_tui.engine.policy.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the update aims at."""
-
     advantages: Tensor
     """(U,) whitened if configured."""
     returns: Tensor

@@ -5,6 +5,7 @@ prompt has: the last ones that the policy's `history` keeps, and of these as man
 the whole conversation, turns share a segment, unless the template rewrites history; else each turn is one of its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from llamagym_tui.engine.policy.trajectory import End, Segment, Trajectory, Turn
 from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
-from llamagym_tui.game.chat import Conversation, assistant, opening, user
+from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
 
 Actions = tuple[str, ...] | None
 """Names of the actions that are admissible on an observation. None: those of every turn."""
@@ -45,7 +46,6 @@ class _Next(NamedTuple):
     first: int
     """Turn that it begins with."""
     tokens: int
-    """In all."""
 
 
 class Episode:
@@ -242,3 +242,30 @@ class Episode:
                 prefix = ()
             ids = whole[len(prefix) :]
         return _Next(Prompt(prefix, ids), Segment(prefix, list(ids)), first, len(prefix) + len(ids))
+
+
+def replayed(policy: Policy, conversation: Sequence[ChatMessage]) -> Episode:
+    """An episode with all messages of a conversation; a reply of weight 0 is not trained on."""
+    turns = list(conversation)
+    system_prompt = turns.pop(0)["content"] if turns and turns[0]["role"] == "system" else ""
+    episode = Episode(policy, system_prompt)
+    for message in turns:
+        if message["role"] == "user":
+            episode.observe(message["content"], _actions(message))
+        elif message.get("weight") == 0:
+            episode.add_untrained_reply(message["content"])
+        else:
+            ids = list(policy.chat.reply_ids(message["content"]))
+            episode.reply(Reply(ids=ids, logprobs=[0.0] * len(ids), ended=True))
+    return episode
+
+
+def prompt_after(policy: Policy, conversation: Sequence[ChatMessage]) -> Opening:
+    """All ids before the reply to a conversation's last message, which is a user's."""
+    *before, last = conversation
+    return replayed(policy, before).prompt_for(last["content"], _actions(last))
+
+
+def _actions(message: ChatMessage) -> tuple[str, ...] | None:
+    actions = message.get("actions")
+    return None if actions is None else tuple(actions)

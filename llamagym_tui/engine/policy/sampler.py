@@ -15,10 +15,9 @@ from torch import Tensor
 
 from llamagym_tui.engine.model.forward import Encoded
 from llamagym_tui.engine.policy.decisions import score_logprobs
-from llamagym_tui.engine.policy.plain_slots import PlainSlots
+from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.prompt_memory import Key, PromptMemory
-from llamagym_tui.engine.policy.slots import Slots
+from llamagym_tui.engine.policy.slots import PlainSlots, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
 from llamagym_tui.engine.tokens.action_trie import ActionTrie
 from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree

@@ -221,3 +221,31 @@ def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]])
             groups.append([])
         groups[-1].append(index)
     return [sorted(group) for group in groups]
+
+
+class PlainSlots:
+    """The interface of `Slots`."""
+
+    def __init__(self, backbone: Backbone, count: int) -> None:
+        self.backbone = backbone
+        self._ids: list[list[int]] = [[] for _ in range(count)]
+
+    def forget(self) -> None:
+        """Nothing is kept that older weights computed."""
+
+    def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
+        self._ids[slot] = list(prefix)
+
+    def prefill(self, slots: Sequence[int], prompts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
+        for slot, prompt in zip(slots, prompts, strict=True):
+            self._ids[slot] += prompt
+        return self.backbone.encode_apart([self._ids[slot] for slot in slots], trees)
+
+    def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
+        for slot, tree, path in zip(slots, trees, paths, strict=True):
+            self._ids[slot] += [tree.ids[node] for node in path]
+
+    def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
+        encoded = self.prefill(slots, [[token] for token in ids], [TokenTree()] * len(slots))
+        rows = torch.arange(len(slots), device=self.backbone.device)
+        return encoded.logits_at(rows, torch.zeros_like(rows))

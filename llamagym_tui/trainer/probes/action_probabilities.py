@@ -9,8 +9,8 @@ import logging
 from msgspec.structs import replace
 
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
+from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.replayed_conversation import prompt_after
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase

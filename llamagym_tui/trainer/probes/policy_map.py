@@ -63,7 +63,6 @@ class PolicyMapper:
         self._emit(laid_out)
 
     def watch(self, *, on: bool) -> None:
-        """Follow the policy closely, or no longer."""
         self._watched = on
         self._emit(PolicyMapWatched(on=on))
 

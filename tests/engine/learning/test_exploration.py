@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace as replaced
 
-from llamagym_tui.engine.learning import exploration as module
+from llamagym_tui.engine.learning import rewards as module
 from llamagym_tui.engine.learning.checkpoint import load_checkpoint, save_checkpoint
-from llamagym_tui.engine.learning.exploration import turn_bonuses
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.rewards import turn_bonuses
 from tests.engine.learning.test_distinguished import played
 from tests.engine.learning.test_update import STILL
 

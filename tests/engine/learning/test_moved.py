@@ -8,8 +8,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from llamagym_tui.engine.learning.inspection import UsedBatch
-from llamagym_tui.engine.learning.moved import moved_most
+from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.targets import Targets
 from tests.engine.learning.test_inspection import HAND, Course
 

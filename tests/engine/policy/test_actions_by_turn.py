@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions
-from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.engine.policy.replayed_conversation import prompt_after, replayed
+from llamagym_tui.engine.policy.episode import Episode, prompt_after, replayed
 from llamagym_tui.engine.policy.sampler import LARGEST_AHEAD, Sampler
 from llamagym_tui.errors import PromptTooLongError
 from tests.engine.policy.test_sampler import scored

@@ -9,8 +9,7 @@ from llamagym_tui.config import PPOConfig
 from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.sft import NOT_TRAINED, examples
-from llamagym_tui.engine.policy.episode import Episode
-from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+from llamagym_tui.engine.policy.episode import Episode, prompt_after
 from llamagym_tui.engine.policy.sampler import Reply, Sampler
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.chat import assistant, system, user

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.policy import known_tokens, prompt_memory
+from llamagym_tui.engine.policy import known_tokens
 from llamagym_tui.engine.policy.sampler import LARGEST_AHEAD, Lookahead, Sampler
 from tests.engine.policy.test_sampler import scored
 
@@ -137,7 +137,7 @@ def test_replies_on_their_trees_are_kept_while_others_are_computed_in_their_rows
 
 
 def test_no_more_is_held_than_fits_and_what_was_let_go_is_computed_again(policy, monkeypatch):
-    monkeypatch.setattr(prompt_memory, "REMEMBERED", 3 * 9 * 32 * 4)
+    monkeypatch.setattr(known_tokens, "REMEMBERED", 3 * 9 * 32 * 4)
     monkeypatch.setattr(known_tokens, "HELD", 60 * 2 * 2 * 32 * 4)
     other = copy.deepcopy(policy)
     small, unshared = Sampler(policy, 4), sharing_nothing(other, 4)
@@ -145,7 +145,7 @@ def test_no_more_is_held_than_fits_and_what_was_let_go_is_computed_again(policy,
         pairs = zip(asked(policy, small, texts), asked(other, unshared, texts), strict=True)
         assert all(reply.ids == alike.ids for reply, alike in pairs)
         held = sum(row.bytes for row in small.memory._known.values())
-        assert held == small.memory._bytes <= prompt_memory.REMEMBERED
+        assert held == small.memory._bytes <= known_tokens.REMEMBERED
         pools = small._slots._known._pools
         assert 0 < sum(pool.nbytes for pool in pools) <= known_tokens.HELD
         assert len(small._slots._known._nodes) <= len(pools[0])

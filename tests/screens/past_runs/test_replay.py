@@ -11,8 +11,7 @@ from textual.pilot import Pilot
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.events import ModeChanged, SessionFailed
 from llamagym_tui.screens.help.help import HelpRows
-from llamagym_tui.screens.past_runs.replay import ReplayScreen
-from llamagym_tui.screens.past_runs.time_slider import TimeSlider
+from llamagym_tui.screens.past_runs.replay import ReplayScreen, TimeSlider
 from llamagym_tui.screens.play.table import HumanTableScreen
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from tests import fakes

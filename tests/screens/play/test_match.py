@@ -7,7 +7,7 @@ from typing import Any
 from llamagym_tui.demos.human_game import MATCH, Match
 from llamagym_tui.protocol.commands import Evaluate
 from llamagym_tui.protocol.events import EvaluationFinished
-from llamagym_tui.screens.play.table_texts import match_text
+from llamagym_tui.screens.play.table import match_text
 from tests import fakes
 from tests.screens.conftest import MakeApp
 from tests.screens.play.test_table import SIZE, play_one

@@ -7,7 +7,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.taxi import TaxiAgent
-from llamagym_tui.screens.policy_map.grid_layout import CellSize, places_for
+from llamagym_tui.screens.policy_map.grid import CellSize, places_for
 from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from llamagym_tui.trainer.probes.policy_map import lay_out
 

@@ -21,8 +21,7 @@ from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_actions import steering_allowed
 from llamagym_tui.screens.steering import prompt_editor
-from llamagym_tui.screens.steering.prompt_draft import Draft, write_prompt
-from llamagym_tui.screens.steering.prompt_editor import PromptEditor
+from llamagym_tui.screens.steering.prompt_editor import Draft, PromptEditor, write_prompt
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import word_diff
 from llamagym_tui.setup.run_config import read_prompt

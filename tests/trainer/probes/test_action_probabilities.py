@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llamagym_tui.engine.learning.scoring import probabilities_of_actions, reply_logprobs
-from llamagym_tui.engine.policy.replayed_conversation import prompt_after
+from llamagym_tui.engine.policy.episode import prompt_after
 from llamagym_tui.game.chat import assistant, system, user
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import WeighActions
