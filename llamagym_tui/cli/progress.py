@@ -52,7 +52,6 @@ class Progress:
                 self.show(self._text)
 
     def notify(self, text: str) -> None:
-        """Show what a person should not miss."""
         if self._bar:
             self._bar.console.print(one_line(text), markup=False, highlight=False)
         else:
@@ -121,7 +120,6 @@ class Progress:
 
 
 def _bar_on(stream: TextIO, total: float | None) -> Any:
-    """Rich's, with one task."""
     from rich import progress
     from rich.console import Console
 

@@ -1,5 +1,5 @@
-"""Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked whole, and
-what a warm start would learn from them in figures.
+"""Demonstrations that may be trained on: the file that was named, or the one that ships for the agent, checked; their
+figures, and what speaks against them.
 
 A file in which `demos check` finds a fault, or whose replies the agent reads as other actions, is never trained on.
 """

@@ -1,4 +1,4 @@
-"""LlamaGym's loop on this engine: act / assign_reward / terminate_episode, for one environment or several; its settings, too.
+"""LlamaGym's loop on this engine: act / assign_reward / terminate_episode, for one environment or several.
 
 Policy, episodes and PPO are those of the trainer; the user's loop sets the pace. Each environment has a slot. With
 several, an update may come while other episodes are under way: they go on under the new weights, and every turn keeps

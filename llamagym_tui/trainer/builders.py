@@ -36,8 +36,6 @@ EVALUATION_SEED = 1_000_000
 
 @dataclass(frozen=True)
 class Builders:
-    """The real parts, by a run's settings."""
-
     config: RunConfig
 
     def agent(self) -> AgentBase:

@@ -117,7 +117,6 @@ class CollapseMonitor(Struct, kw_only=True):
         self.is_quiet = True
 
     def add_reply(self, reply: str) -> None:
-        """Add any reply of the next update's batch."""
         self.repeat_shares.append(repeated_share(reply))
         del self.repeat_shares[:-MOST_REPLIES]
 

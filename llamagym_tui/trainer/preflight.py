@@ -16,8 +16,7 @@ from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import RunConfig, turns_kept
-from llamagym_tui.engine.free_memory import free_memory, held_memory
-from llamagym_tui.engine.memory import MemoryEstimate, as_gib, estimate_memory, workload_of
+from llamagym_tui.engine.memory import MemoryEstimate, as_gib, estimate_memory, free_memory, held_memory, workload_of
 from llamagym_tui.engine.model.loading import is_fully_trained, local_path, resolve_device, weights_type
 from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer

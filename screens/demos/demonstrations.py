@@ -24,8 +24,16 @@ from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import counted
 from llamagym_tui.screens.demos.reply_editor import ReplyEditor
-from llamagym_tui.screens.demos.rows import EpisodeList, Row, matching, misread, read_rows
-from llamagym_tui.screens.demos.texts import ASIDE, episode_text, summary_text
+from llamagym_tui.screens.demos.rows import (
+    ASIDE,
+    EpisodeList,
+    Row,
+    episode_text,
+    matching,
+    misread,
+    read_rows,
+    summary_text,
+)
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput

@@ -16,7 +16,7 @@ from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode, 
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, DemonstrationsRead, EpisodeCorrected
-from llamagym_tui.screens.play.policy_hint import PolicyHint
+from llamagym_tui.screens.play.table import PolicyHint
 from llamagym_tui.setup.run_agent import RunAgent
 
 

@@ -28,7 +28,6 @@ class ReturnChart(Vertical):
         yield Static(id="chart-legend", markup=False)
 
     def show(self, state: RunState) -> None:
-        """Draw another state, soon."""
         for plot in self.query(Plot):  # none in an app that is closing
             plot.show((state.returns, state.marks), lambda: self._drawing(state))
 

@@ -82,7 +82,6 @@ class TableList(OptionList, Generic[RowT]):
         self.post_message(self.Changed())
 
     def show_again(self) -> None:
-        """Show the same rows as they are now."""
         self.show(self._given, empty=self._empty)
 
     def key(self, row: RowT) -> object:

@@ -12,7 +12,7 @@ from scripts.rooms import modules
 
 ELSEWHERE = {
     "llamagym_tui.user_files",  # the place
-    "llamagym_tui.engine.free_memory",  # /proc and /sys
+    "llamagym_tui.engine.memory",  # /proc and /sys
     "llamagym_tui.trainer.descriptors",  # /dev/null
 }
 

@@ -21,8 +21,7 @@ from llamagym_tui.demos.wording import reworded
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, user
-from llamagym_tui.screens.demos.rows import EpisodeList, matching, read_rows
-from llamagym_tui.screens.demos.texts import episode_text, summary_text
+from llamagym_tui.screens.demos.rows import EpisodeList, episode_text, matching, read_rows, summary_text
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()

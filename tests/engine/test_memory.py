@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
-from llamagym_tui.engine.free_memory import host_free
-from llamagym_tui.engine.memory import Workload, estimate_memory, weight_bytes, workload_of
+from llamagym_tui.engine.memory import Workload, estimate_memory, host_free, weight_bytes, workload_of
 from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
@@ -167,7 +166,7 @@ def test_a_measured_peak_is_within_a_quarter_of_the_predicted_one():
 def test_what_was_freed_between_others_goes_back_to_the_system() -> None:
     code = """
 import ctypes
-from llamagym_tui.engine.free_memory import held_memory, return_freed_memory
+from llamagym_tui.engine.memory import held_memory, return_freed_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 blocks = [libc.malloc(65_536) for _ in range(2_000)]

@@ -19,7 +19,6 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.free_memory import return_freed_memory
 from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
@@ -29,6 +28,7 @@ from llamagym_tui.engine.learning.rewards import ReturnMoments, discounted_retur
 from llamagym_tui.engine.learning.schedules import adapted_entropy_coef, adapted_kl_coef, along_line, learning_rate
 from llamagym_tui.engine.learning.targets import Targets, batch_targets
 from llamagym_tui.engine.learning.update_stats import UpdateSums, update_stats
+from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import End, Segment, Trajectory, Turn
-from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import Opening
 from llamagym_tui.errors import PromptTooLongError
 from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user
@@ -29,8 +29,6 @@ class Prompt(NamedTuple):
 
 
 class _Exchange(NamedTuple):
-    """A turn that has its reply."""
-
     observation: str
     reply: tuple[int, ...]
     ended: bool

@@ -14,8 +14,7 @@ from llamagym_tui.config import GenerationConfig
 from llamagym_tui.engine.model.shape import context_of
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.engine.tokens.action_trie import ActionTrie
-from llamagym_tui.engine.tokens.token_tree import of_similar_size
+from llamagym_tui.engine.tokens.token_tree import ActionTrie, of_similar_size
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 

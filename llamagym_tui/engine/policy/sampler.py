@@ -19,8 +19,7 @@ from llamagym_tui.engine.policy.known_tokens import Key, PromptMemory
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.slots import PlainSlots, Slots
 from llamagym_tui.engine.policy.trajectory import Choice
-from llamagym_tui.engine.tokens.action_trie import ActionTrie
-from llamagym_tui.engine.tokens.token_tree import ROOT, TokenTree
+from llamagym_tui.engine.tokens.token_tree import ROOT, ActionTrie, TokenTree
 
 LARGEST_AHEAD = 64
 """Tokens of admissible replies up to which they are computed ahead of sampling."""
@@ -62,7 +61,6 @@ class Begun(NamedTuple):
 
     prefix: tuple[int, ...]
     ids: list[int]
-    """After it."""
 
 
 class Lookahead(NamedTuple):

@@ -8,7 +8,7 @@ run over turns, across segments.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llamagym_tui.engine.tokens.action_trie import Branch
+from llamagym_tui.engine.tokens.token_tree import Branch
 
 End = Literal["terminated", "truncated"]
 

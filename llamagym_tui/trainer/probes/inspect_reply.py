@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 
 class _Place(NamedTuple):
-    """A reply and where it stands."""
-
     trajectory: Trajectory
     number: int
     segment: Segment

@@ -32,8 +32,7 @@ from llamagym_tui.trainer.rollout.environments import (
     was_reset,
 )
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
-from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault
-from llamagym_tui.trainer.rollout.notices import Notices
+from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import episode_corrected
 
@@ -77,8 +76,6 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Shared:
-    """What the environments of a rollout have in common."""
-
     agent: AgentBase
     policy: Policy
     spectator: Spectator
@@ -193,7 +190,6 @@ class EnvSlot:
         return Move(reply, text, replaced, reading, action)
 
     def step(self, move: Move) -> Outcome:
-        """Act by a move; what that led to."""
         if move.replaced is None:
             self.under_way.reply(move.sampled)
         else:

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
-    """What an action led to."""
-
     observation: Any
     reward: float
     terminated: bool

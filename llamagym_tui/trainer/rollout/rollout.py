@@ -27,8 +27,7 @@ from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
-from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures
-from llamagym_tui.trainer.rollout.notices import Notices
+from llamagym_tui.trainer.rollout.failures import EpisodeFault, Failures, Notices
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout, repeat, saved_episode
 from llamagym_tui.trainer.rollout.spectator import Item, Spectator, Undrawn
 from llamagym_tui.trainer.rollout.wheel import Wheel
@@ -38,8 +37,6 @@ FIRST_LENGTH = 100
 
 
 class Rollout:
-    """Environments that are stepped together by one policy."""
-
     def __init__(
         self,
         agent: AgentBase,

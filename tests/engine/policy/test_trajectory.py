@@ -20,8 +20,7 @@ from llamagym_tui.engine.learning.batch import (
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
-from llamagym_tui.engine.tokens.action_trie import ActionTrie, Branch
-from llamagym_tui.engine.tokens.token_tree import TokenTree
+from llamagym_tui.engine.tokens.token_tree import ActionTrie, Branch, TokenTree
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from tests.engine.tokens.test_tokenization import REWRITING, with_template
 

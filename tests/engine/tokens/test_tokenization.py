@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from llamagym_tui.engine.tokens.action_trie import ActionTrie
+from llamagym_tui.engine.tokens.token_tree import ActionTrie
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
 from llamagym_tui.game.chat import assistant, system, user
 from tests.engine.small_tokenizers import CHATML, llama_2_like, qwen_like

@@ -9,8 +9,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.game.chat import system
-from llamagym_tui.screens.demos.rows import EpisodeList, Row, matching, misread, read_rows
-from llamagym_tui.screens.demos.texts import summary_text
+from llamagym_tui.screens.demos.rows import EpisodeList, Row, matching, misread, read_rows, summary_text
 from tests.demos.test_files import a_demo
 
 AGENT = BlackjackAgent()

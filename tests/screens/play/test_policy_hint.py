@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from llamagym_tui.protocol.events import ConversationWeighed, RunFinished
-from llamagym_tui.screens.play.policy_hint import PolicyHint, probabilities_text
+from llamagym_tui.screens.play.table import PolicyHint, probabilities_text
 from llamagym_tui.state.reduce import reduce
 from llamagym_tui.state.run import RunState, initial_state
 from tests import fakes
