@@ -24,6 +24,7 @@ EXTRAS = {  # module, and what it is for
     "tensorboard": ("tensorboard", "--track tensorboard, track --to tensorboard"),
     "trackio": ("trackio", "--track trackio, track --to trackio"),
     "wandb": ("wandb", "--track wandb, track --to wandb"),
+    "sweep": ("optuna", "llamagym-tui sweep"),
     "quant": ("bitsandbytes", "--quantization 8bit or 4bit (Linux)"),
 }
 

@@ -395,6 +395,23 @@ def export(
 
 
 @app.command()
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="TOML file: agent, limit, seeds, settings to search.")],
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time, each in a process of its own.")] = 1,
+    show: Annotated[bool, typer.Option("--show", help="Only print the table of what there is.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Search settings by trials of a few runs each; the same command goes on with a sweep that was interrupted."""
+    from llamagym_tui.cli.sweep import Sweep
+
+    found = Sweep(spec)
+    if not show:
+        found.run(jobs)
+    for line in found.table():
+        echo(line)
+
+
+@app.command()
 def replay(run: Run = None, debug: Debug = False) -> None:
     """Watch a recorded run again, with a time slider; no model is loaded."""
     from llamagym_tui import run_store

@@ -1,0 +1,238 @@
+"""`sweep`: trials of settings by Optuna, each a few runs of `train` in processes of their own.
+
+A trial's score is the mean over its seeds of how well the policies play at the end; a run whose curve is below the
+median of the earlier ones is ended early. All that is known stands in Optuna's journal, so the same command goes on
+where it was interrupted; the runs are ordinary ones. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from llamagym_tui.config import flat
+from llamagym_tui.errors import RunStoreError, UsageError
+from llamagym_tui.protocol import events
+from llamagym_tui.protocol.event_log import followed
+from llamagym_tui.protocol.literal import echo
+from llamagym_tui.returns import RECENT, signed
+from llamagym_tui.run_store import EVENTS_FILE
+from llamagym_tui.setup.assignments import settings
+from llamagym_tui.setup.run_config import run_config
+from llamagym_tui.user_files import data_dir, file_text, make_folder, runs_dir
+
+LOOKS = 10
+"""Times that a run's curve is looked at on the way to its limit; the first `WARMUP` of them end none."""
+WARMUP = 2
+WITHOUT_PRUNING = 4
+"""Trials that are never ended early: the curves that later ones are compared with."""
+COUNTED = ("COMPLETE", "PRUNED")
+
+
+class Range(Struct, frozen=True, forbid_unknown_fields=True):
+    """Numbers from `low` to `high`, both included."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+
+
+class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sweep, as its TOML file has it; settings are by the names that ``--set`` knows."""
+
+    agent: str
+    search: dict[str, Range | list[bool | int | float | str]]
+    episodes: int | None = None
+    minutes: float | None = None
+    """Of each run; one of the two."""
+    trials: int = 20
+    seeds: list[int] = field(default_factory=lambda: [0, 1])
+    set: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """Settings that all trials share."""
+    options: list[str] = field(default_factory=list)
+    """More words for `train`, as ``["--env", "size=8"]``."""
+
+    def __post_init__(self) -> None:
+        if (self.minutes is None) == (self.episodes is None) or self.set.get("final_episodes") == 0:
+            raise ValueError("it needs either minutes or episodes of a run, and an evaluation at its end")
+
+    def words(self, values: dict[str, Any], seed: int) -> list[str]:
+        """The command line of a run."""
+        given = [word for each in self.assignments(values) for word in ("--set", each)]
+        limit = ["--episodes", str(self.episodes)] if self.episodes else ["--minutes", str(self.minutes)]
+        return ["train", self.agent, *limit, *self.options, *given, "--seed", str(seed)]
+
+    def assignments(self, values: dict[str, Any]) -> list[str]:
+        words = {True: "true", False: "false"}
+        return [
+            f"{name}={words[value] if isinstance(value, bool) else value}"
+            for name, value in {**self.set, **values}.items()
+        ]
+
+
+def read_spec(path: Path) -> Spec:
+    """A sweep from its file.
+
+    Raises:
+        UsageError: it cannot be read, or a setting is none, or takes no such value.
+    """
+    try:
+        spec = msgspec.toml.decode(file_text(path), type=Spec)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is no sweep ({error}); docs/GUIDE.md has an example.") from error
+    for name, space in spec.search.items():
+        for value in space if isinstance(space, list) else [space.low, space.high]:
+            settings(spec.assignments({name: value}))
+    return spec
+
+
+class Sweep:
+    def __init__(self, path: Path) -> None:
+        """A sweep with what is known of it.
+
+        Raises:
+            UsageError: Optuna is not installed, or the file is no sweep, or was changed since its first trial.
+        """
+        if find_spec("optuna") is None:
+            raise UsageError("Optuna is not installed: pip install 'llamagym-tui[sweep]'.")
+        self.spec, self.name = read_spec(path), path.stem
+        self._optuna: Any = import_module("optuna")
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
+        self.file = data_dir() / "sweeps" / f"{self.name}.journal"
+        make_folder(self.file.parent)
+        journal = import_module("optuna.storages.journal")
+        self.study = self._optuna.create_study(
+            storage=self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(self.file))),
+            study_name=self.name,
+            direction="maximize",
+            load_if_exists=True,
+            sampler=self._optuna.samplers.TPESampler(constant_liar=True),  # trials are under way at once
+            pruner=self._optuna.pruners.MedianPruner(n_startup_trials=WITHOUT_PRUNING, n_warmup_steps=WARMUP),
+        )
+        self._over = threading.Event()
+        own = msgspec.to_builtins(self.spec) | {"trials": None}  # of which there may be more
+        if self.study.user_attrs.get("spec", own) != own:
+            raise UsageError(f"{path} was changed since its first trial: give it another name, or remove {self.file}.")
+        if not self.study.trials:
+            self.study.set_user_attr("spec", own)
+            given = self.spec.assignments({})
+            usual = flat(run_config(agent=self.spec.agent, run_dir=None, resume=False, assignments=given))
+            self.study.enqueue_trial({name: usual[name] for name in self.spec.search}, user_attrs={"default": True})
+
+    def run(self, jobs: int) -> None:
+        """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again.
+
+        Raises:
+            RunStoreError: another process runs this sweep.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self.file.with_suffix(".lock"), timeout=0.2):
+                for trial in self.study.trials:  # those that an earlier process did not end
+                    if trial.state.name == "RUNNING":
+                        self.study.tell(trial.number, state=self._optuna.trial.TrialState.FAIL)
+                        self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+                if missing := self.spec.trials - len(self._done()):
+                    self.study.optimize(self._score, n_trials=missing, n_jobs=jobs, catch=(UsageError,))
+        except Timeout as error:
+            raise RunStoreError(f"Another process runs the sweep {self.name}; --show shows what it has.") from error
+        finally:
+            self._over.set()
+
+    def _done(self) -> list[Any]:
+        return [trial for trial in self.study.trials if trial.state.name in COUNTED]
+
+    def _score(self, trial: Any) -> float:
+        """Run a trial's seeds in a row; the mean of their scores."""
+        values = {name: self._value(trial, name, space) for name, space in self.spec.search.items()}
+        scores = []
+        for at, seed in enumerate(self.spec.seeds):
+            run_dir = runs_dir() / f"{self.name}-{trial.number:03}-seed{seed}"
+            command = [sys.executable, "-m", "llamagym_tui", *self.spec.words(values, seed), "--run-dir", str(run_dir)]
+            # By ctrl+c, which comes to it too, it ends with a checkpoint.
+            with tempfile.TemporaryFile() as errors:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+                try:
+                    scores.append(self._watched(trial, at * LOOKS, process, run_dir))
+                except (KeyboardInterrupt, RunStoreError):
+                    self.study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+                    raise
+                if process.returncode:
+                    errors.seek(0)
+                    why = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+                    echo(f"trial {trial.number} failed: {why}", to=sys.stderr)
+                    raise UsageError(why)
+        trial.set_user_attr("scores", scores)
+        return sum(scores) / len(scores)
+
+    def _value(self, trial: Any, name: str, space: Any) -> Any:
+        if isinstance(space, list):
+            return trial.suggest_categorical(name, space)
+        is_whole = isinstance(space.low, int) and isinstance(space.high, int)
+        suggest = trial.suggest_int if is_whole else trial.suggest_float
+        return suggest(name, space.low, space.high, log=space.log)
+
+    def _watched(self, trial: Any, first: int, process: subprocess.Popen[bytes], run_dir: Path) -> float:
+        """The score of a run, which is ended early if its curve is too low; `first`: its first look's number."""
+
+        def wait(seconds: float) -> bool:
+            if is_pruned or self._over.is_set():
+                process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+                return True
+            return False
+
+        recent, looks, is_pruned, score, began_s = deque[float](maxlen=RECENT), 0, False, math.nan, 0.0
+        for event in followed(run_dir / EVENTS_FILE, wait):
+            if isinstance(event, events.RunStarted):
+                began_s = event.at_s
+            elif isinstance(event, events.EvaluationFinished):
+                score = event.mean_return
+            elif isinstance(event, events.EpisodesCounted) and not is_pruned:
+                recent.extend(event.returns)
+                played_s = event.at_s - began_s
+                episodes, minutes = self.spec.episodes, self.spec.minutes
+                share = event.episodes / episodes if episodes else played_s / 60 / (minutes or 1)
+                if recent and looks < int(LOOKS * share) < LOOKS:
+                    looks = int(LOOKS * share)
+                    trial.report(sum(recent) / len(recent), first + looks)
+                    is_pruned = trial.should_prune()
+        if is_pruned:
+            raise self._optuna.TrialPruned
+        if math.isnan(score) and not process.returncode:
+            raise RunStoreError(f"The run in {run_dir} ended without an evaluation; the same command goes on.")
+        return score
+
+    def table(self) -> Iterator[str]:
+        """A line for each trial, the best one marked, and the command that repeats it."""
+        done = self._done()
+        best = max((each for each in done if each.state.name == "COMPLETE"), key=lambda each: each.value, default=None)
+        rows = [("", "trial", "score", "", *self.spec.search, "of each seed")]
+        for trial in done:
+            score = "ended early" if trial.state.name == "PRUNED" else signed(trial.value)
+            values = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in trial.params.values())
+            of_each, note = " ".join(map(signed, trial.user_attrs.get("scores", ()))), trial.user_attrs.get("default")
+            mark = "*" if best and trial.number == best.number else ""
+            rows.append((mark, str(trial.number), score, "the defaults" if note else "", *values, of_each))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield "  ".join(map(str.ljust, row, widths)).rstrip()
+        if best:
+            yield f"The best trial's runs are {self.name}-{best.number:03}-seed… (`llamagym-tui runs`); again:"
+            yield shlex.join(["llamagym-tui", *self.spec.words(best.params, self.spec.seeds[0])])
