@@ -31,8 +31,7 @@ from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import RECENT, signed
 from llamagym_tui.run_store import EVENTS_FILE
-from llamagym_tui.setup.assignments import settings
-from llamagym_tui.setup.run_config import run_config
+from llamagym_tui.setup.run_config import run_config, settings
 from llamagym_tui.user_files import data_dir, file_text, make_folder, runs_dir
 
 LOOKS = 10
