@@ -239,7 +239,7 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtype: Dtype | None = None
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
     precision: Precision = "fp32"
-    """Of products: ``bf16`` saves time only where rows are many and layers wide; it is slower for the bundled model."""
+    """Of products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
     quantization: Quantization = "none"
     """Bits of the frozen weights; fewer than 16 want an adapter and the extra ``[quant]``."""
     on_collapse: OnCollapse = "warn"

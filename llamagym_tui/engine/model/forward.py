@@ -93,7 +93,7 @@ class Backbone:
         """Whether the lean path gives the model's own gradients; `sharing` finds out."""
         self.decoder: Any = causal_lm.get_decoder()
         self.head: nn.Module = causal_lm.get_output_embeddings()
-        self.products = Products(self.head.weight)
+        self.products = Products(causal_lm, self.head.weight)
         self.layers: int = causal_lm.config.get_text_config().num_hidden_layers
         self._window, self._kinds = _sliding_window(causal_lm.config.get_text_config())
         self.is_split = True

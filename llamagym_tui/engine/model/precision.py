@@ -5,14 +5,14 @@ and again when they have changed. Unlike autocast this leaves attention in fp32,
 and the LM head, so that log-probabilities are not rounded.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from llamagym_tui.config import Precision
@@ -24,18 +24,30 @@ NARROWEST = 64
 class Products:
     """How the linear layers of a model multiply."""
 
-    def __init__(self, head: Tensor) -> None:
-        """The products of the `head` stay exact."""
-        self.head = head
+    def __init__(self, lm: nn.Module, head: Tensor) -> None:
+        """The products of the `head` stay exact, and so do those with weights that are not fp32."""
+        linears = (module for module in lm.modules() if isinstance(module, nn.Linear) and module.weight is not head)
+        self._linears = [
+            each for each in linears if each.weight.dtype == torch.float32 and min(each.weight.shape) >= NARROWEST
+        ]
         self._rounded: Any = WeakIdKeyDictionary()
         """By weight: where it lay and which version it was when it was rounded, and what came of it."""
 
-    def at(self, precision: Precision) -> AbstractContextManager[object]:
+    @contextmanager
+    def at(self, precision: Precision) -> Iterator[None]:
         """A context in which linear layers multiply at a precision, gradients included."""
-        return _Bf16Products(self) if precision == "bf16" else nullcontext()
+        linears = self._linears if precision == "bf16" else []
+        for module in linears:
+            vars(module)["forward"] = partial(self._product, module)
+        try:
+            yield
+        finally:
+            for module in linears:
+                del vars(module)["forward"]
 
-    def is_rounded(self, weight: Tensor) -> bool:
-        return weight is not self.head and weight.dtype == torch.float32 and min(weight.shape) >= NARROWEST
+    def _product(self, module: nn.Linear, inputs: Tensor) -> Tensor:
+        product: Tensor = _Product.apply(inputs, module.weight, self.rounded(module.weight))
+        return product if module.bias is None else product + module.bias
 
     def rounded(self, weight: Tensor) -> Tensor:
         found: Tensor
@@ -46,27 +58,6 @@ class Products:
                 found = weight.detach().bfloat16()
             self._rounded[weight] = now, found
         return found
-
-
-class _Bf16Products(TorchFunctionMode):
-    """fp32 in and out, the factors rounded to bf16; weights of any other type are let through."""
-
-    def __init__(self, products: Products) -> None:
-        super().__init__()
-        self.products = products
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func is not F.linear or kwargs or not self.products.is_rounded(args[1]):
-            return func(*args, **(kwargs or {}))
-        inputs, weight, *bias = args
-        product = _Product.apply(inputs, weight, self.products.rounded(weight))
-        return product if not bias or bias[0] is None else product + bias[0]
 
 
 class _Product(torch.autograd.Function):

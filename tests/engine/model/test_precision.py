@@ -36,11 +36,13 @@ def test_products_are_rounded_to_eight_bits_and_gradients_follow():
 @pytest.mark.parametrize("trained", [True, False])
 def test_a_product_and_its_gradients_are_those_of_rounded_factors(trained):
     torch.manual_seed(0)
-    inputs, weight = torch.randn(2, 5, 32, requires_grad=True), torch.randn(48, 32, requires_grad=trained)
-    with Products(torch.zeros(1)).at("bf16"):
-        ours = torch.nn.functional.linear(inputs, weight)
-    theirs = torch.nn.functional.linear(inputs.bfloat16(), weight.bfloat16()).float()
+    inputs, layer = torch.randn(2, 5, 32, requires_grad=True), torch.nn.Linear(32, 48)
+    weight = layer.weight.requires_grad_(trained)
+    with Products(layer, torch.zeros(1)).at("bf16"):
+        ours = layer(inputs)
+    theirs = torch.nn.functional.linear(inputs.bfloat16(), weight.bfloat16()).float() + layer.bias
     assert torch.equal(ours, theirs)
+    assert torch.equal(layer(inputs), torch.nn.functional.linear(inputs, weight, layer.bias))  # exact again
     leaves = [inputs, weight] if trained else [inputs]
     ours_of, theirs_of = (torch.autograd.grad(each.sin().sum(), leaves) for each in (ours, theirs))
     for one, other in zip(ours_of, theirs_of, strict=True):
@@ -48,7 +50,7 @@ def test_a_product_and_its_gradients_are_those_of_rounded_factors(trained):
 
 
 def test_a_weight_is_rounded_once_and_again_when_it_has_changed(make_policy):
-    weight, products = torch.nn.Parameter(torch.full((32, 32), 0.5)), Products(torch.zeros(1))
+    weight, products = torch.nn.Parameter(torch.full((32, 32), 0.5)), Products(torch.nn.Module(), torch.zeros(1))
     with torch.inference_mode():
         first = products.rounded(weight)
         assert products.rounded(weight) is first
