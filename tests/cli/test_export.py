@@ -64,7 +64,8 @@ def test_a_merged_model_is_a_plain_folder_that_a_pipeline_answers_with(
     assert said["role"] == "assistant"
     prompt = answering.tokenizer.apply_chat_template(ASKED, add_generation_prompt=True)["input_ids"]
     ids = answering(ASKED, return_tensors=True)[0]["generated_token_ids"]  # their text may be cut into others
-    assert ids[: len(prompt)] == prompt and len(prompt) < len(ids) <= len(prompt) + 12
+    assert ids[: len(prompt)] == prompt
+    assert len(prompt) < len(ids) <= len(prompt) + 12
 
 
 def test_its_card_has_figures_prompt_and_command(adapted: tuple[Path, torch.Tensor], tmp_path: Path) -> None:
