@@ -17,7 +17,7 @@ from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.protocol.commands import AnyCommand
 from llamagym_tui.protocol.events import Event
 from llamagym_tui.run_store import RunStore
-from llamagym_tui.setup import run_config
+from llamagym_tui.setup import assignments
 from llamagym_tui.trainer.builders import Builders
 from llamagym_tui.trainer.session import Session
 
@@ -81,5 +81,5 @@ def settings(agent: str, changes: Sequence[str] = (), **values: Any) -> RunConfi
     Raises:
         UsageError: there is no such setting, or its value is not one that it takes.
     """
-    found = {"agent": agent, "run_dir": ".", **values, **run_config.settings(changes)}
+    found = {"agent": agent, "run_dir": ".", **values, **assignments.settings(changes)}
     return from_dict(RunConfig, with_defaults(found, values.get("model", BUNDLED)))

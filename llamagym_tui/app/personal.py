@@ -124,6 +124,8 @@ class PersonalApp(App[None]):
 
 
 class FocusKeeper(App[None]):
+    """Focus that survives a terminal that was too small for a while, in which Textual takes it from hidden widgets."""
+
     def on_resize(self, event: Resize) -> None:
         if is_too_small(event.size):
             for screen in self.screen_stack:

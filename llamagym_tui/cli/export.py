@@ -14,12 +14,9 @@ from pathlib import Path
 from huggingface_hub import create_repo, upload_folder
 
 from llamagym_tui import load_model_and_tokenizer
-from llamagym_tui.cli.report import Story, command, story_of
+from llamagym_tui.cli.report import Story, command, story_of, summary
 from llamagym_tui.errors import LlamaGymError, RunStoreError, UsageError
-from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.run_store import has_checkpoint, last_settings
-from llamagym_tui.screens.past_runs.run_table import played_text
-from llamagym_tui.state.prompts import played_by
 from llamagym_tui.trainer.descriptors import quiet_libraries
 from llamagym_tui.user_files import make_folder
 
@@ -77,14 +74,8 @@ def export(run_dir: Path, out: Path, *, merge: bool, gguf: bool = False, hub_nam
 def card(story: Story) -> str:
     """The model card of a run."""
     state = story.state
-    lines = [f"- {played_text(story.summary)}"]
-    if (mean := state.recent_mean) is not None:
-        lines.append(f"- mean return {mean.text} over {counted(mean.episodes, 'episode')}, the last of training")
-    for found in state.evaluations:
-        of = f"{'greedy' if found.greedy else 'sampled'} episodes{played_by(found, state.prompts)}"
-        lines.append(f"- evaluated {evaluated_return(found).text} over {found.episodes:,} {of}")
     head = "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---"
     first = f"# {state.model}, trained on {state.agent}\n\nBy reinforcement learning (PPO) with llamagym-tui:"
     prompt = "\n".join(f"    {line}" for line in (state.system_prompt or "(none)").split("\n"))
     end = f"± is half the 95 % confidence interval. Its system prompt:\n\n{prompt}\n\nMade by:\n\n    {command(state)}"
-    return "\n\n".join([head, first, "\n".join(lines), f"{end}\n"])
+    return "\n\n".join([head, first, "\n".join(f"- {line}" for line in summary(story)), f"{end}\n"])

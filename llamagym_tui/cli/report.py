@@ -117,7 +117,7 @@ def page(story: Story, name: str) -> str:
     return TEMPLATE.render(
         name=name,
         state=state,
-        summary=_summary(story),
+        summary=summary(story),
         chart=_chart(state),
         prompts=[(version_line(known, "", active.get(known.version, "")).plain, known.text) for known in state.prompts],
         maps=[Markup(each.replace(' xmlns="http://www.w3.org/2000/svg"', "")) for each in maps],
@@ -128,7 +128,8 @@ def page(story: Story, name: str) -> str:
     )
 
 
-def _summary(story: Story) -> list[str]:
+def summary(story: Story) -> list[str]:
+    """How a run ended and played, a line each."""
     state = story.state
     lines = [f"{played_text(story.summary)}; {ENDINGS[story.summary.ending]}"]
     if (mean := state.recent_mean) is not None:

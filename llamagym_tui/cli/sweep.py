@@ -7,6 +7,7 @@ where it was interrupted; the runs are ordinary ones. Torch is not imported here
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import subprocess
@@ -31,7 +32,8 @@ from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.returns import RECENT, signed
 from llamagym_tui.run_store import EVENTS_FILE
-from llamagym_tui.setup.run_config import run_config, settings
+from llamagym_tui.setup.assignments import settings
+from llamagym_tui.setup.run_config import run_config
 from llamagym_tui.user_files import data_dir, file_text, make_folder, runs_dir
 
 LOOKS = 10
@@ -76,11 +78,8 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ["train", self.agent, *limit, *self.options, *given, "--seed", str(seed)]
 
     def assignments(self, values: dict[str, Any]) -> list[str]:
-        words = {True: "true", False: "false"}
-        return [
-            f"{name}={words[value] if isinstance(value, bool) else value}"
-            for name, value in {**self.set, **values}.items()
-        ]
+        given = {**self.set, **values}
+        return [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
 
 
 def read_spec(path: Path) -> Spec:

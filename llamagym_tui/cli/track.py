@@ -86,8 +86,6 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
 
 
 class _Reader:
-    """Makes points of a run's events."""
-
     def __init__(self, run_dir: Path) -> None:
         self._state, self._recorder, self._turns = initial_state(read_config(run_dir)), EpisodeRecorder(), 0
         self._due = dict.fromkeys(EVERY_S, 0.0)

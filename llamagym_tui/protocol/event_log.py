@@ -43,7 +43,7 @@ def grouped(event: EpisodesCounted) -> EpisodesCounted:
 
 
 def apart(event: EpisodesCounted) -> EpisodesCounted:
-    """The same with each episode by itself.
+    """The same with each episode by itself, in an order that is drawn, the same each time: theirs is not kept.
 
     Raises:
         ValueError: the numbers do not belong together, or are too many.

@@ -16,7 +16,8 @@ from msgspec import Struct
 from llamagym_tui.config import RunConfig, UpdateStats
 from llamagym_tui.errors import ConfigError, UsageError
 from llamagym_tui.run_store import ABOUT_FILE
-from llamagym_tui.setup.run_config import run_config, settings, with_run_dir
+from llamagym_tui.setup.assignments import settings
+from llamagym_tui.setup.run_config import run_config, with_run_dir
 from llamagym_tui.user_files import file_text, replace_file
 
 FOLDER = Path(__file__).parents[1] / "lessons"

@@ -42,6 +42,8 @@ LEAST_SHOWN = 0.005
 
 
 class PolicyHint:
+    """What the policy would do where a person plays, requested once a turn; answers to earlier ones are ignored."""
+
     def __init__(self) -> None:
         self._ticket = 0
         self._requested: object = None

@@ -22,7 +22,7 @@ AFTER_THE_FIRST_FRAME = {
             *("demos.watched_episode", "protocol.event_log", "screens.demos.recording"),
             *("screens.help.help", "screens.metrics.metrics", "screens.past_runs.home"),
             *("screens.playground.panels", "screens.policy_map.mapped_policy", "screens.policy_map.policy_map"),
-            "state.run_summary",
+            *("setup.assignments", "state.run_summary"),
         )
     ),
 }

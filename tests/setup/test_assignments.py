@@ -6,7 +6,7 @@ import pytest
 
 from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import UsageError
-from llamagym_tui.setup.run_config import merged, settings
+from llamagym_tui.setup.assignments import merged, settings
 
 
 def test_words_become_what_their_settings_take() -> None:

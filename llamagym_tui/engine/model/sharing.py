@@ -160,7 +160,8 @@ def _difference(shared: Backbone, ids: list[int], expected: dict[int, Tensor]) -
     _, own = forked.insert([first, second])
     encoded = shared.encode_trees(prefix, tree_rows([TokenTree.of([second]), forked], device))
     differences = [_logprobs(encoded, [1, 1], [0, own]) - torch.stack([expected[end], expected[end + 1]])]
-    cache, recorded, begin = RaggedCache(2, shared.layers), shared.record(prefix), shared.record(ids[:half])
+    cache, recorded = RaggedCache(2, shared.layers), shared.record(prefix)
+    begin = shared.record(ids[:half]) if shared.is_lean else None
     for row in range(2):
         cache.fill(row, recorded, end)
     for step in range(2):

@@ -224,7 +224,7 @@ def _of_similar_length(indices: Sequence[int], prompts: Sequence[Sequence[int]])
 
 
 class PlainSlots:
-    """The interface of `Slots`."""
+    """The same for a model that shares nothing: conversations are kept as ids, computed whole for every reply."""
 
     def __init__(self, backbone: Backbone, count: int) -> None:
         self.backbone = backbone

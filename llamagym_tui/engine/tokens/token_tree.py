@@ -149,6 +149,9 @@ class Branch(NamedTuple):
 
 
 class ActionTrie:
+    """The admissible replies of an agent, and where they part: the probabilities of a branching node's children,
+    renormalised, are the policy's distribution over actions there. A reply off the trie (free text) has no branches."""
+
     def __init__(self, replies: Iterable[Sequence[int]], words: Iterable[int] = ()) -> None:
         self.replies = tuple(tuple(reply) for reply in replies)
         """Ids of each, ends included."""
