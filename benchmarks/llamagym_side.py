@@ -4,7 +4,8 @@
 
 Imports nothing of this project. The set-up file holds the folder of the converted model, the number of threads, the
 seed, the system prompt and the text of every observation. After loading, each line on stdin is a number of seconds:
-it plays and trains that long, finishes the update that it is in, and answers with one line of JSON on stdout.
+it plays and trains that long, finishes the update that it is in, and answers with one line of JSON on stdout; or it is
+``save FOLDER``, and the model is written there.
 """
 
 import json
@@ -91,6 +92,10 @@ def main():
     env.reset(seed=setup["seed"])
     print(json.dumps({"parameters": len(weights(model))}), file=answers, flush=True)
     for line in sys.stdin:
+        if line.startswith("save "):
+            model.pretrained_model.save_pretrained(line[5:].strip())
+            print(json.dumps({"saved": line[5:].strip()}), file=answers, flush=True)
+            continue
         before, counted = weights(model), len(reply_tokens)
         began, processor = time.perf_counter(), time.process_time()
         episodes, turns, updates = play(agent, env, began + float(line))

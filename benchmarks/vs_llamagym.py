@@ -102,11 +102,13 @@ def ours(run: BareRun, seconds: float) -> Slice:
 
 
 @contextmanager
-def llamagym_process(interpreter: Path, threads: int, seed: int) -> Iterator[subprocess.Popen[str]]:
+def llamagym_process(
+    interpreter: Path, threads: int, seed: int, weights: Path = FIRST_MODEL
+) -> Iterator[subprocess.Popen[str]]:
     """LlamaGym, loaded and ready."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
-        llamagym_environment.convert(FIRST_MODEL, model)
+        llamagym_environment.convert(weights, model)
         setup = Path(folder) / "setup.json"
         setup.write_text(json.dumps({"model": str(model), "threads": threads, "seed": seed, **prompts()}))
         offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONWARNINGS": "ignore"}

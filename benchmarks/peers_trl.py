@@ -1,0 +1,160 @@
+"""TRL's GRPO on an environment: the other side of `peers`, as TRL's documentation has it, with a rollout function.
+
+Started by `peers` with one argument, JSON. An episode is one completion: the replies, and what the environment answers
+in between, which `env_mask` leaves out of the loss. A group of eight plays the same episode. The model is saved at each
+mark of processor minutes; saving does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from llamagym_tui.game.environment import agent_env
+from llamagym_tui.setup import catalog
+
+GROUP = 8
+"""Episodes of one prompt; GRPO's own number."""
+BATCH = 128
+"""Episodes of an update."""
+PROMPTS = 20_000
+REPLY = 32
+"""Tokens of a reply at most, as of ours."""
+PARSE_PENALTY = 0.5
+"""For a reply that names no action, as of ours; the environment is then left as it is."""
+
+
+class Episodes:
+    """Plays the episodes of a batch together, one `generate` for a turn of all that are not over."""
+
+    def __init__(self, agent: Any, tokenizer: Any, max_turns: int) -> None:
+        self._agent, self._tokenizer, self._max_turns = agent, tokenizer, max_turns
+        self._envs = [agent_env(agent) for _ in range(BATCH)]
+        self.turns = self.episodes = 0
+
+    def prompt(self, seed: int) -> list[dict[str, Any]]:
+        """Of the episode with a seed, which the message carries along."""
+        seen, info = self._envs[0].reset(seed=seed)
+        messages = (("system", self._agent.get_system_prompt()), ("user", self._agent.observed(seen, info)))
+        return [{"role": role, "content": words, "seed": seed} for role, words in messages]
+
+    def __call__(self, prompts: list[list[dict[str, Any]]], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+        begun = [self._ids(messages, first=True) for messages in prompts]
+        replies: list[list[int]] = [[] for _ in prompts]
+        masks: list[list[int]] = [[] for _ in prompts]
+        log_probs: list[list[float]] = [[] for _ in prompts]
+        returns = [0.0] * len(prompts)
+        for env, messages in zip(self._envs, prompts, strict=False):
+            env.reset(seed=messages[0]["seed"])
+        live = list(range(len(prompts)))
+        for turn in range(self._max_turns):
+            sampled = self._sample(trainer, [begun[row] + replies[row] for row in live])
+            going_on = []
+            for row, (ids, scores) in zip(live, sampled, strict=True):
+                replies[row] += ids
+                masks[row] += [1] * len(ids)
+                log_probs[row] += scores
+                over, words, reward = self._step(row, self._tokenizer.decode(ids, skip_special_tokens=True))
+                returns[row] += reward
+                if not over and turn + 1 < self._max_turns:
+                    more = self._ids([{"role": "user", "content": words}], first=False)
+                    replies[row] += more
+                    masks[row] += [0] * len(more)
+                    log_probs[row] += [0.0] * len(more)
+                    going_on.append(row)
+            self.turns += len(live)
+            live = going_on
+            if not live:
+                break
+        self.episodes += len(prompts)
+        played = {"prompt_ids": begun, "completion_ids": replies, "logprobs": log_probs}
+        return {**played, "env_mask": masks, "returns": returns}
+
+    def _ids(self, messages: list[dict[str, Any]], *, first: bool) -> list[int]:
+        """Of messages, up to where the reply begins; those of the bundled model's template can be put together."""
+        words = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        ids: list[int] = self._tokenizer(words, add_special_tokens=first)["input_ids"]
+        return ids
+
+    @torch.no_grad()
+    def _sample(self, trainer: GRPOTrainer, contexts: Sequence[list[int]]) -> list[tuple[list[int], list[float]]]:
+        """A reply to each context, and its tokens' log-probabilities."""
+        width, pad, end = max(map(len, contexts)), self._tokenizer.pad_token_id, self._tokenizer.eos_token_id
+        ids = torch.tensor([[pad] * (width - len(each)) + each for each in contexts])
+        mask = torch.tensor([[0] * (width - len(each)) + [1] * len(each) for each in contexts])
+        made = trainer.accelerator.unwrap_model(trainer.model).generate(
+            input_ids=ids, attention_mask=mask, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+            max_new_tokens=REPLY, pad_token_id=pad, eos_token_id=end, output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+        new = made.sequences[:, width:]
+        scores = torch.stack(made.logits, dim=1).log_softmax(-1).gather(-1, new.unsqueeze(-1)).squeeze(-1)
+        replies = []
+        for row, of_row in zip(new.tolist(), scores.tolist(), strict=True):
+            length = row.index(end) + 1 if end in row else len(row)
+            replies.append((row[:length], of_row[:length]))
+        return replies
+
+    def _step(self, row: int, reply: str) -> tuple[bool, str, float]:
+        """Whether the episode is over, what the environment shows next, and the reward."""
+        action = self._agent.read(reply).action
+        if action is None:
+            return False, 'Reply with {"action": n}.', -PARSE_PENALTY
+        seen, reward, terminated, truncated, info = self._envs[row].step(action)
+        return terminated or truncated, self._agent.observed(seen, info), float(reward)
+
+
+class Marks(TrainerCallback):
+    """Saves the model at each mark; ends the training after the last one."""
+
+    def __init__(self, folder: Path, minutes: Sequence[float], episodes: Episodes, tokenizer: Any) -> None:
+        self._folder, self._left, self._episodes, self._tokenizer = folder, list(minutes), episodes, tokenizer
+        self._began = time.process_time()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+        now = time.process_time()
+        if now - self._began < 60 * self._left[0]:
+            return
+        mark = self._left.pop(0)
+        target = self._folder / f"{mark:g}"
+        more["model"].save_pretrained(target)
+        self._tokenizer.save_pretrained(target)
+        found = {"minutes": mark, "model": str(target), "updates": state.global_step}
+        print(json.dumps(found | {"turns": self._episodes.turns, "episodes": self._episodes.episodes}), flush=True)
+        control.should_training_stop = not self._left
+        self._began += time.process_time() - now
+
+
+def main(
+    agent: str, model: str, folder: str, seed: int, minutes: Sequence[float], max_turns: int, lr: float, threads: int
+) -> None:
+    torch.set_num_threads(threads)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    made = catalog.find_agent(agent, {})()
+    made.observed = lambda seen, info: made.format_observation(seen)
+    episodes = Episodes(made, tokenizer, max_turns)
+    prompts = [{"prompt": episodes.prompt(seed * 1_000_000 + number)} for number in range(PROMPTS)]
+    settings = GRPOConfig(
+        output_dir=f"{folder}/trl", num_generations=GROUP, per_device_train_batch_size=BATCH, learning_rate=lr,
+        seed=seed, lr_scheduler_type="constant", max_steps=1_000_000, max_completion_length=4096, use_cpu=True,
+        bf16=False, gradient_checkpointing=False, save_strategy="no", report_to="none", logging_steps=100,
+        disable_tqdm=True, remove_unused_columns=False,
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        AutoModelForCausalLM.from_pretrained(model), lambda returns, **_: returns, settings, Dataset.from_list(prompts),
+        processing_class=tokenizer, rollout_func=episodes,
+        callbacks=[Marks(Path(folder), minutes, episodes, tokenizer)],
+    )  # fmt: skip
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))
