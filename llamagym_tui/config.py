@@ -23,8 +23,6 @@ Dtype = Literal["float32", "bfloat16"]
 """Type in which a model's weights are held; an adapter and the value head are always float32."""
 Precision = Literal["fp32", "bf16"]
 """At which linear layers multiply; weights, attention, LM head, log-probabilities and values are fp32 in both."""
-Quantization = Literal["none", "8bit", "4bit"]
-"""How a model's frozen weights are stored, by bitsandbytes."""
 OnCollapse = Literal["warn", "rollback"]
 Credit = Literal["turn", "token"]
 """What has a value and an advantage of its own: a turn, or each token of its reply."""
@@ -240,8 +238,6 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Type of the weights; bfloat16 wants an adapter. None: the model's registry entry decides, else float32."""
     precision: Precision = "fp32"
     """Of products: ``bf16`` saves time on processors that multiply it in hardware, and rounds."""
-    quantization: Quantization = "none"
-    """Bits of the frozen weights; fewer than 16 want an adapter and the extra ``[quant]``."""
     on_collapse: OnCollapse = "warn"
     """What happens when the policy has collapsed: only a warning, or a roll back to the last good checkpoint, at most
     three times in a run."""
@@ -279,8 +275,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 C = TypeVar("C", bound=Struct)
 
-REMOVED = ("replay_episodes", "replay_min_return", "replay_coef")
-"""Settings of PPO in the ``config.json`` of earlier runs, which nothing goes by any more."""
+REMOVED = ("quantization", "ppo.replay_episodes", "ppo.replay_min_return", "ppo.replay_coef")
+"""Settings in the ``config.json`` of earlier runs, which nothing goes by any more."""
 
 
 def from_dict(kind: type[C], values: dict[str, Any]) -> C:

@@ -251,8 +251,11 @@ def read_config(run_dir: str | Path) -> RunConfig:
     path = Path(run_dir) / CONFIG_FILE
     try:
         settings = msgspec.json.decode(file_content(path), type=dict[str, Any])
-        if isinstance(ppo := settings.get("ppo"), dict):
-            settings["ppo"] = {name: value for name, value in ppo.items() if name not in REMOVED}
+        for name in REMOVED:
+            section, _, key = name.rpartition(".")
+            of = settings.get(section) if section else settings
+            if isinstance(of, dict):
+                of.pop(key, None)
         return msgspec.convert(settings, RunConfig)
     except OSError as error:
         raise RunStoreError(

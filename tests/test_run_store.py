@@ -128,9 +128,10 @@ def test_settings_that_are_not_ours_are_refused(tmp_path: Path) -> None:
         run_store.read_config(tmp_path)
 
 
-def test_a_run_that_imitated_its_successes_is_read_without(tmp_path: Path) -> None:
+def test_settings_that_were_removed_are_read_over(tmp_path: Path) -> None:
     settings = config(tmp_path, ppo=PPOConfig(lr=1e-3))
     written = msgspec.to_builtins(settings)
+    written["quantization"] = "4bit"
     written["ppo"] |= {"replay_episodes": 256, "replay_min_return": 1.0, "replay_coef": 0.1}
     (tmp_path / "config.json").write_bytes(msgspec.json.encode(written))
     assert run_store.read_config(tmp_path) == settings

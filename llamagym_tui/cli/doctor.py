@@ -25,7 +25,6 @@ EXTRAS = {  # module, and what it is for
     "trackio": ("trackio", "--track trackio, track --to trackio"),
     "wandb": ("wandb", "--track wandb, track --to wandb"),
     "sweep": ("optuna", "llamagym-tui sweep"),
-    "quant": ("bitsandbytes", "--quantization 8bit or 4bit (Linux)"),
 }
 
 

@@ -20,7 +20,7 @@ import msgspec
 from llamagym_tui import model_registry, run_store
 from llamagym_tui.cli.progress import Progress
 from llamagym_tui.cli.track import Tracker, following
-from llamagym_tui.config import Quantization, RunConfig, from_dict
+from llamagym_tui.config import RunConfig, from_dict
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import AnyCommand, Stop
@@ -282,7 +282,6 @@ def evaluated_config(
     agent_spec: str,
     model: str,
     *,
-    quantization: Quantization | None = None,
     env: dict[str, Any] | None = None,
     own: dict[str, Any] | None = None,
     temperature: float | None = None,
@@ -292,14 +291,13 @@ def evaluated_config(
 
     Args:
         model: registry name, hub id, local path, or a run folder.
-        quantization: bits of the weights. None: of a run folder, as it was trained; else none.
         env: keyword arguments of the environment, on top of those of a run folder that has the same agent.
         own: settings that the agent names for its runs, where the model is of no run.
         temperature: of sampling. None: a run's, or the model's.
         settings: others of `RunConfig`; of a seed, no training run sees the same environments. None (the system prompt,
             `history`): of a run folder, as at its end if it has the same agent; else the agent's.
     """
-    known = _settings_of(agent_spec, model, quantization, own or {})
+    known = _settings_of(agent_spec, model, own or {})
     given = {name: value for name, value in settings.items() if value is not None}
     if temperature is not None:
         given["generation"] = msgspec.structs.replace(known.generation, temperature=temperature)
@@ -307,11 +305,10 @@ def evaluated_config(
     return from_dict(RunConfig, msgspec.to_builtins(config))
 
 
-def _settings_of(agent_spec: str, model: str, quantization: Quantization | None, own: dict[str, Any]) -> RunConfig:
+def _settings_of(agent_spec: str, model: str, own: dict[str, Any]) -> RunConfig:
     """Settings to evaluate by: of the run whose folder, or model folder, `model` is; else of a new run's beginning.
 
-    Nothing is trained, so no adapter is wanted (quantized weights get one that changes nothing yet); one that a run
-    has trained is part of its model.
+    Nothing is trained, so no adapter is wanted; one that a run has trained is part of its model.
     """
     folder = Path(model).expanduser()
     if folder.name in (run_store.MODEL_DIR, run_store.GOOD_MODEL_DIR):
@@ -319,7 +316,6 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
     is_run = run_store.is_run(folder)
     defaults = model_registry.with_defaults({**own, "agent": agent_spec, "run_dir": ""}, model)
     trained = run_store.last_settings(folder) if is_run else from_dict(RunConfig, defaults)
-    bits = quantization or trained.quantization
     entry = model_registry.find(model)
     dtype = trained.dtype or (entry.dtype if entry else "float32")
     is_same_agent = catalog.agent_name(trained.agent) == catalog.agent_name(agent_spec)
@@ -331,9 +327,8 @@ def _settings_of(agent_spec: str, model: str, quantization: Quantization | None,
         model=model,
         run_dir="",
         mode="inference",
-        full_finetuning=True if bits == "none" and dtype == "float32" else None,
+        full_finetuning=True if dtype == "float32" else None,
         dtype=dtype,
-        quantization=bits,
         generation=trained.generation,
         **kept,
     )

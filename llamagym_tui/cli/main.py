@@ -67,7 +67,7 @@ OPTIONS = {name: _option(panel, **each) for panel, options in PANELS.items() for
 _, TRAINING = PANELS
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
-MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "quantization", "threads")
+MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "threads")
 SFT_OPTIONS = ("seed", "dtype", *MODEL_OPTIONS, "sft_data", "settings", "run_dir")
 
 

@@ -3,7 +3,7 @@
 Notation: B environments, C columns of an update's forward, P tokens of the shared system prompt, N scored tokens, and
 D, Q, F, V as in `llamagym_tui.engine.model.shape`; b bytes of an element of activations, L layers. Bytes of
 
-    weights   parameters x b; with 8 or 4 bits, matrices x 1 or 0.56, the rest x 2
+    weights   parameters x b
     training  3 elements for each trained weight, its gradient and Adam's moments; with an adapter its weights too,
               rank x (inputs + outputs) of every matrix in fp32; with full fine-tuning the reference, if it is used
     cache     B x columns x L x 2 x keys x b; columns double from the system prompt's until the longest
@@ -29,7 +29,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from llamagym_tui.config import Quantization, RunConfig
+from llamagym_tui.config import RunConfig
 from llamagym_tui.engine.model.shape import FP32, GIB, LOGIT_COPIES, ModelShape, activation_bytes, forward_limits
 from llamagym_tui.engine.tokens.token_tree import TREE_COLUMNS
 
@@ -110,12 +110,12 @@ def estimate_memory(
     Args:
         shape: with its weights counted.
         full: whether all weights are trained, and not an adapter.
-        dtype_bytes: of an element of activations, and of weights that are not quantized.
+        dtype_bytes: of an element of activations and weights.
         base: bytes that the process holds without the model.
         learns: False: replies are sampled and nothing is updated.
         on_host: False: on an accelerator, whose allocator fills its gaps.
     """
-    b, weights = dtype_bytes, weight_bytes(shape, config.quantization, dtype_bytes)
+    b, weights = dtype_bytes, shape.parameters * dtype_bytes
     adapter, whole = shape.adapter(config.lora) * FP32, workload.prefix + workload.longest
     layer = workload.opening * (4 * shape.hidden + 3 * shape.inner) + whole * 2 * shape.queries
     cached = max(workload.prefix, 64)
@@ -135,15 +135,6 @@ def estimate_memory(
     cache = config.n_envs * cached * shape.layers * 2 * shape.keys * b
     rollout = config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32)
     return MemoryEstimate(base, weights, training, cache, rollout, update)
-
-
-def weight_bytes(shape: ModelShape, quantization: Quantization, dtype_bytes: int) -> int:
-    """Bytes of the weights; quantized matrices have a scale for every 64 elements, and the rest takes 2 bytes each."""
-    if quantization == "none":
-        return shape.parameters * dtype_bytes
-    matrices = sum(inputs * outputs for _, inputs, outputs in shape.linears)
-    each = {"8bit": 1.0, "4bit": 0.5 + FP32 / 64}[quantization]
-    return int(matrices * each) + (shape.parameters - matrices) * 2
 
 
 def _forward_of_an_update(shape: ModelShape, config: RunConfig, workload: Workload, b: int) -> tuple[int, int]:

@@ -76,7 +76,6 @@ class Builders:
             lora=config.lora,
             dtype=config.dtype,
             precision=config.precision,
-            quantization=config.quantization,
         )
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:

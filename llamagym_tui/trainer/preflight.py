@@ -110,20 +110,20 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
     found = of(config)
     if not found.fits:
-        fitting = would_fit(config, lambda settings: of(settings).fits, device=device, learns=learns)
+        fitting = would_fit(config, lambda settings: of(settings).fits, learns=learns)
         raise ModelTooLargeError(_refusal(config, found, fitting))
     return found
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights are trained, and the bytes of an element that is not quantized, as loading decides it.
+    """Whether all weights are trained, and the bytes of an element, as loading decides it.
 
     Raises:
         ModelLoadError: weights of that type cannot be trained that way.
     """
     entry, full = model_registry.find(config.model) or ModelEntry(config.model, 0, ""), config.full_finetuning
-    held = weights_type(entry, config.dtype, full, config.quantization)
-    is_full = is_fully_trained(entry, full, held, config.quantization, shape.parameters)
+    held = weights_type(entry, config.dtype, full)
+    is_full = is_fully_trained(entry, full, held, shape.parameters)
     return is_full and not is_adapted, held.itemsize
 
 
@@ -174,12 +174,12 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
     return episodes
 
 
-def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, device: str, learns: bool = True) -> list[str]:
+def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, learns: bool = True) -> list[str]:
     """Changes of a run each of which is enough alone for it to fit."""
-    return [text for text, changed in _changes(config, device, learns=learns) if fits(replace(config, **changed))]
+    return [text for text, changed in _changes(config, learns=learns) if fits(replace(config, **changed))]
 
 
-def _changes(config: RunConfig, device: str, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _changes(config: RunConfig, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     if learns and config.full_finetuning is not False:
         yield "a LoRA adapter instead of all weights (--set full_finetuning=false)", {"full_finetuning": False}
     if config.n_envs > FEW_ENVS:
@@ -190,8 +190,6 @@ def _changes(config: RunConfig, device: str, *, learns: bool) -> Iterator[tuple[
     if learns and config.dtype != "bfloat16":
         coarse = {"dtype": "bfloat16", "full_finetuning": False}
         yield "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)", coarse
-    if device.startswith("cuda") and config.quantization != "4bit":
-        yield "4-bit weights (--quantization 4bit)", {"quantization": "4bit", "full_finetuning": False}
 
 
 def _refusal(config: RunConfig, found: Preflight, fitting: list[str]) -> str:

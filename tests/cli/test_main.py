@@ -133,7 +133,7 @@ def test_eval_hands_its_options_on(headless: Headless) -> None:
     assert options == {"episodes": 50, "greedy": False, "json_output": True, "debug": False}
     assert (config.agent, config.model, config.mode, config.run_dir) == ("blackjack", "bundled", "inference", "")
     assert (config.seed, config.n_envs, config.env, config.device) == (7, 8, {"sab": True}, "auto")
-    assert (config.threads, config.system_prompt, config.quantization) == (None, None, "none")
+    assert (config.threads, config.system_prompt) == (None, None)
 
 
 def test_eval_goes_by_what_the_agent_sets_for_its_runs(headless: Headless, tmp_path: Path) -> None:

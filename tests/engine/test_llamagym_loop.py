@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import gymnasium
@@ -208,9 +207,12 @@ def test_a_model_made_as_llamagyms_example_makes_it_plays_learns_and_is_saved(tm
     assert len(again.tokenizer) == again.model.causal_lm.config.vocab_size == len(tokenizer)
 
 
-@pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is there, so that it loads")
-def test_eight_bits_without_bitsandbytes_are_refused_in_a_sentence():
-    with pytest.raises(ModelLoadError, match="need bitsandbytes"):
+def test_eight_bits_are_requested_of_transformers(monkeypatch):
+    def loads(name, **given):
+        raise RuntimeError(f"8 bits: {given['quantization_config'].load_in_8bit}")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", loads)
+    with pytest.raises(RuntimeError, match="8 bits: True"):
         AutoModelForCausalLMWithValueHead.from_pretrained(bundled_model_path(), load_in_8bit=True)
 
 

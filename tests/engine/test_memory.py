@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from transformers import GPT2Config, LlamaConfig, Qwen2Config
 
 from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig, RunConfig
-from llamagym_tui.engine.memory import Workload, estimate_memory, host_free, weight_bytes, workload_of
+from llamagym_tui.engine.memory import Workload, estimate_memory, host_free, workload_of
 from llamagym_tui.engine.model.loading import bundled_model_path, load_model_and_tokenizer
 from llamagym_tui.engine.model.shape import (
     ACTIVATIONS,
@@ -62,12 +62,6 @@ def test_who_only_plays_has_no_gradients():
     found = estimate_memory(TINY, RUN, TALK, full=True, learns=False)
     assert found.training == found.update == 0
     assert min(found.cache, found.rollout) > 0
-
-
-def test_quantized_matrices_shrink_and_the_rest_is_in_halves():
-    matrices = 8 * 8 + 16 * 8
-    assert weight_bytes(TINY, "8bit", 2) == matrices + 2 * (1000 - matrices)
-    assert weight_bytes(TINY, "4bit", 2) == int(matrices * 0.5625) + 2 * (1000 - matrices)
 
 
 @pytest.mark.parametrize(

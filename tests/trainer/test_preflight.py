@@ -113,18 +113,15 @@ def test_a_refusal_names_what_is_needed_what_is_there_and_only_what_would_fit(ha
     assert f"and {full - 1:.1f} GiB are there on cpu; what would fit: a LoRA adapter" in sentence
     assert "bf16 weights" in sentence
     assert "environments" not in sentence  # there are 16 already
-    assert "4-bit" not in sentence  # that needs a GPU
 
 
 def test_each_change_that_is_enough_alone_is_named() -> None:
     config = RunConfig(agent="x", run_dir="", full_finetuning=False)
-    short = would_fit(config, lambda c: c.n_envs <= 16 or c.generation.max_new_tokens <= 16, device="cpu")
+    short = would_fit(config, lambda c: c.n_envs <= 16 or c.generation.max_new_tokens <= 16)
     replies = "replies of 16 tokens (--set generation.max_new_tokens=16)"
     assert short == ["16 environments (--envs 16)", replies]
-    assert would_fit(config, lambda c: c.n_envs <= 16 and c.generation.max_new_tokens <= 16, device="cpu") == []
-    assert would_fit(config, lambda c: c.dtype == "bfloat16", device="cpu", learns=False) == []
-    assert would_fit(config, lambda c: c.quantization == "4bit", device="cpu") == []
-    assert would_fit(config, lambda c: c.quantization == "4bit", device="cuda")[0].startswith("4-bit")
+    assert would_fit(config, lambda c: c.n_envs <= 16 and c.generation.max_new_tokens <= 16) == []
+    assert would_fit(config, lambda c: c.dtype == "bfloat16", learns=False) == []
 
 
 def test_where_nothing_fits_a_smaller_model_is_proposed(half_billion: str, there) -> None:
@@ -146,7 +143,6 @@ def test_weights_are_held_as_loading_would_hold_them() -> None:
     assert held_as(config, shape)[0]
     assert not held_as(config, shape, is_adapted=True)[0]
     assert held_as(RunConfig(agent="x", run_dir="", dtype="bfloat16"), shape) == (False, 2)
-    assert held_as(RunConfig(agent="x", run_dir="", quantization="4bit"), shape) == (False, 4)
     with pytest.raises(ModelLoadError, match="too coarse"):
         held_as(RunConfig(agent="x", run_dir="", dtype="bfloat16", full_finetuning=True), shape)
 
@@ -183,6 +179,6 @@ def test_a_first_prompt_that_the_model_cannot_read_is_refused_before_memory_is_e
             return "q " * 25_000
 
     there(0.001)
-    config = RunConfig(agent="count", run_dir="", device="cpu")
+    config = RunConfig(agent="count", run_dir="")
     with pytest.raises(PromptTooLongError, match=r"one observation of LlamaCount-v0 are \d\d,\d{3} tokens, .* 4,096"):
         preflight(config, Verbose())

@@ -16,9 +16,8 @@ import torch
 from transformers import AutoConfig, AutoTokenizer
 
 from llamagym_tui import model_registry
-from llamagym_tui.config import Device, Dtype, LoraConfig, Precision, Quantization
+from llamagym_tui.config import Device, Dtype, LoraConfig, Precision
 from llamagym_tui.engine.model import load_faults
-from llamagym_tui.engine.model.quantization import quantization_arguments
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
@@ -72,7 +71,6 @@ def load_model_and_tokenizer(
     lora: LoraConfig | None = None,
     dtype: Dtype | None = None,
     precision: Precision = "fp32",
-    quantization: Quantization = "none",
     template_arguments: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
     """Load a causal LM with a value head, and its tokenizer.
@@ -87,27 +85,25 @@ def load_model_and_tokenizer(
         lora: settings of the adapter.
         dtype: of the weights; else float32.
         precision: of products in the engine's forwards.
-        quantization: bits of the weights, which are frozen then.
         template_arguments: passed to the chat template whenever it renders, as ``{"enable_thinking": False}``.
     Raises:
         ModelLoadError: the model is not there, or is not a causal LM, or cannot be trained that way.
     """
     where, path = resolve_device(device), local_path(name)
     entry = model_registry.find(name) or ModelEntry(name, 0, "")
-    held = weights_type(entry, dtype, full_finetuning, quantization)
-    quantized = quantization_arguments(quantization, where, held)
+    held = weights_type(entry, dtype, full_finetuning)
     try:
         _require_loadable(name, path)
         source = {"pretrained_model_name_or_path": str(path or name), "local_files_only": path is not None}
         tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
-            str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False, **quantized
+            str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False
         )
         bind_template_arguments(
             tokenizer, entry.template_arguments if template_arguments is None else template_arguments
         )
         parameters = model.causal_lm.num_parameters()
-        is_full = is_fully_trained(entry, full_finetuning, held, quantization, parameters)
+        is_full = is_fully_trained(entry, full_finetuning, held, parameters)
         if not (is_full or model.is_adapted):
             model.adapt(lora or entry.lora)
         model.precision = precision
@@ -148,26 +144,20 @@ def local_path(name: str) -> Path | None:
     return None
 
 
-def is_fully_trained(
-    entry: ModelEntry, full: bool | None, held: torch.dtype, quantization: Quantization, parameters: int
-) -> bool:
+def is_fully_trained(entry: ModelEntry, full: bool | None, held: torch.dtype, parameters: int) -> bool:
     """Whether all weights of so many parameters are trained, and not an adapter."""
     if full is not None:
         return full
     is_small = entry.full_finetuning or parameters <= LARGEST_FULLY_TRAINED
-    return is_small and held == torch.float32 and quantization == "none"
+    return is_small and held == torch.float32
 
 
-def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None, quantization: Quantization) -> torch.dtype:
+def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> torch.dtype:
     """Type of the weights.
 
     Raises:
         ModelLoadError: weights of that type cannot be trained that way.
     """
-    if full and quantization != "none":
-        raise ModelLoadError(
-            f"{quantization} weights cannot be trained themselves: leave full fine-tuning, or use --quantization none."
-        )
     if full and dtype == "bfloat16":
         raise ModelLoadError(
             "Weights of bfloat16 are too coarse for the small steps of full fine-tuning: use float32, or an adapter."

@@ -14,11 +14,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from llamagym_tui.config import LoraConfig, Precision
 from llamagym_tui.engine.model.forward import Backbone
-from llamagym_tui.engine.model.quantization import keep_gradients, quantization_arguments
 from llamagym_tui.engine.model.sharing import checked_backbone
 
 VALUE_HEAD_FILE = "value_head.safetensors"
@@ -54,7 +53,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
     def __init__(self, pretrained_model: Any) -> None:
         """Wrap a `PreTrainedModel` with an LM head, or a `PeftModel` of one."""
         super().__init__()
-        keep_gradients(pretrained_model)
         self.pretrained_model = pretrained_model
         self.v_head = ValueHead(self.causal_lm.config.get_text_config().hidden_size).to(pretrained_model.device)
         self.precision: Precision = "fp32"
@@ -71,7 +69,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         lora: LoraConfig | None = None,
         peft_config: Any = None,
         load_in_8bit: bool = False,
-        load_in_4bit: bool = False,
         **kwargs: Any,
     ) -> AutoModelForCausalLMWithValueHead:
         """Load a causal LM by hub id or path, with the value head that was saved with it, if there is one.
@@ -80,16 +77,12 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
             pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
             lora: train a low-rank adapter instead of all weights.
             peft_config: the same as a configuration of PEFT's, as TRL took it; its dropout stays off.
-            load_in_8bit: through bitsandbytes; only an adapter is trained then.
-            load_in_4bit: the same with 4 bits.
+            load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
             kwargs: passed on to transformers.
-        Raises:
-            ModelLoadError: quantised loading does not work here.
         """
         kwargs = {"dtype": torch.float32, "use_safetensors": True, **kwargs}
-        if load_in_8bit or load_in_4bit:
-            where = "cuda" if torch.cuda.is_available() else "cpu"
-            kwargs |= quantization_arguments("8bit" if load_in_8bit else "4bit", where, kwargs["dtype"])
+        if load_in_8bit:
+            kwargs["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
         path = Path(pretrained_model_name_or_path)
         if (path / "adapter_config.json").is_file():
             lm = _adapted_from(path, **kwargs)

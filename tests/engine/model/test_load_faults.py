@@ -18,8 +18,6 @@ from transformers import AutoConfig, BertConfig, BertForMaskedLM, T5Config, T5Fo
 from llamagym_tui.config import LoraConfig
 from llamagym_tui.engine.model import load_faults
 from llamagym_tui.engine.model.loading import load_model_and_tokenizer
-from llamagym_tui.engine.model.quantization import quantization_arguments
-from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from tests.engine.conftest import tiny_llama
 
@@ -153,23 +151,8 @@ def test_no_pickle_in_a_model_or_adapter_folder_is_read(tmp_path, tokenizer, mon
 
 
 def test_coarse_weights_are_not_trained_themselves():
-    with pytest.raises(ModelLoadError, match="4bit weights cannot be trained themselves"):
-        load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, quantization="4bit")
     with pytest.raises(ModelLoadError, match="too coarse for the small steps of full fine-tuning"):
         load_model_and_tokenizer("bundled", "cpu", full_finetuning=True, dtype="bfloat16")
-
-
-def test_quantised_loading_names_what_it_needs(monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("importlib.util.find_spec", lambda name: None)
-        with pytest.raises(
-            ModelLoadError, match=r"8bit weights need bitsandbytes: pip install 'llamagym-tui\[quant\]'"
-        ):
-            quantization_arguments("8bit", "cpu", torch.float32)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    with pytest.raises(ModelLoadError, match="4bit weights work on cuda and cpu, not on mps"):
-        quantization_arguments("4bit", "mps", torch.float32)
-    assert quantization_arguments("none", "mps", torch.float32) == {}
 
 
 def test_an_adapter_whose_base_model_is_gone_gets_a_sentence(tmp_path, tokenizer, monkeypatch):
@@ -221,11 +204,3 @@ def test_each_fault_of_loading_gets_a_sentence_that_fits_where_the_model_comes_f
     assert hub.startswith(("Model 'x' ", "There is no model 'x' "))
     assert of_folder in folder
     assert folder.startswith("The model in '/models/x' ")
-
-
-def test_layers_that_would_lose_gradients_at_their_first_inference_do_not(tokenizer):
-    lm = tiny_llama(len(tokenizer))
-    layer = lm.model.layers[0].mlp.up_proj
-    layer.support_avx512bf16_for_cpu = True  # as a 4-bit layer of bitsandbytes has it on such a processor
-    AutoModelForCausalLMWithValueHead(lm)
-    assert layer.support_avx512bf16_for_cpu is False
