@@ -1,6 +1,6 @@
 """Builds the parts of a session: agent, model, policy, PPO, environments, checkpoints.
 
-Each method is the one place that calls that part of the engine; tests replace them by fakes.
+Each method is the one place that calls that part of the engine, whose errors it raises; tests replace them by fakes.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,33 +39,19 @@ class Builders:
     config: RunConfig
 
     def agent(self) -> AgentBase:
-        """The agent, without a model; its actions have names.
-
-        Raises:
-            UsageError: there is none of that name, or its file is faulty.
-        """
+        """The agent, without a model; its actions have names."""
         agent = catalog.agent_of(self.config)()
         if not agent.action_names:
             agent.action_names = catalog.action_names(type(agent))  # type: ignore[misc]
         return agent
 
     def preflight(self, agent: AgentBase, *, learns: bool = True) -> str | None:
-        """A warning if the run only just fits into memory; `learns`: whether the policy is updated too.
-
-        Raises:
-            ModelTooLargeError: it does not fit.
-            ModelLoadError: the device or the model's folder is not there.
-            EnvError: an environment cannot be made.
-        """
+        """A warning if the run only just fits into memory; `learns`: whether the policy is updated too."""
         found = preflight(self.config, agent, learns=learns)
         return found.warning if found else None
 
     def model(self) -> LoadedModel:
-        """The model with its value head, and its tokenizer.
-
-        Raises:
-            ModelLoadError: it is not found, not reachable, or no causal LM.
-        """
+        """The model with its value head, and its tokenizer."""
         config = self.config
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
@@ -103,11 +89,7 @@ class Builders:
         return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
 
     def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
-        """The environments, not reset yet.
-
-        Raises:
-            EnvError: an environment cannot be made.
-        """
+        """The environments, not reset yet."""
         config = self.config
         return Rollout(
             agent,

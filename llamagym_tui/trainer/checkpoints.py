@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -123,19 +123,17 @@ class Checkpoints:
             self._files().keep_checkpoint(self._run_dir)
             self._awaits_judgement = False
 
-    def roll_back(self, policy: Any, ppo: Any) -> Path:
-        """Put the last good checkpoint into policy and PPO, as the engine does; its folder."""
-        path: Path = self._files().roll_back(self._run_dir, policy, ppo)
-        self._awaits_judgement = False
-        return path
-
     def keep_before_warm_start(self, policy: Any, ppo: Any) -> None:
-        """Keep the latest checkpoint, and PPO's reference, until the next warm start, as the engine does."""
+        """Keep the latest checkpoint, and PPO's reference, until the next warm start."""
         self._files().keep_before_warm_start(self._run_dir, policy, ppo)
 
-    def undo_warm_start(self, policy: Any, ppo: Any) -> Path:
-        """Put what was kept before the last warm start into policy and PPO, as the engine does; its folder."""
-        path: Path = self._files().undo_warm_start(self._run_dir, policy, ppo)
+    def go_back(self, how: Literal["roll_back", "undo_warm_start"], policy: Any, ppo: Any) -> Path:
+        """Put the last good checkpoint, or what was kept before the last warm start, into policy and PPO; its folder.
+
+        Raises:
+            RunStoreError: there is none that can be used; all is as it was.
+        """
+        path: Path = getattr(self._files(), how)(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path
 

@@ -7,7 +7,7 @@ trained policy is longer than these, the estimate does not know.
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,8 +110,12 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
     found = of(config)
     if not found.fits:
-        fitting = would_fit(config, lambda settings: of(settings).fits, learns=learns)
-        raise ModelTooLargeError(_refusal(config, found, fitting))
+        fitting = ", or ".join(would_fit(config, lambda settings: of(settings).fits, learns=learns))
+        several = "no single setting makes it fit: take a smaller model, or change several"
+        raise ModelTooLargeError(
+            f"Model {config.model!r} would take about {as_gib(found.estimate.total)}, and {as_gib(there + base)} are "
+            f"there on {device}; {f'what would fit: {fitting}' if fitting else several}."
+        )
     return found
 
 
@@ -175,28 +179,14 @@ def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
 
 
 def would_fit(config: RunConfig, fits: Callable[[RunConfig], bool], *, learns: bool = True) -> list[str]:
-    """Changes of a run each of which is enough alone for it to fit."""
-    return [text for text, changed in _changes(config, learns=learns) if fits(replace(config, **changed))]
-
-
-def _changes(config: RunConfig, *, learns: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    if learns and config.full_finetuning is not False:
-        yield "a LoRA adapter instead of all weights (--set full_finetuning=false)", {"full_finetuning": False}
-    if config.n_envs > FEW_ENVS:
-        yield f"{FEW_ENVS} environments (--envs {FEW_ENVS})", {"n_envs": FEW_ENVS}
-    if config.generation.max_new_tokens > SHORT_REPLY:
-        short = replace(config.generation, max_new_tokens=SHORT_REPLY)
-        yield f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})", {"generation": short}
-    if learns and config.dtype != "bfloat16":
-        coarse = {"dtype": "bfloat16", "full_finetuning": False}
-        yield "bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)", coarse
-
-
-def _refusal(config: RunConfig, found: Preflight, fitting: list[str]) -> str:
-    need = (
-        f"Model {config.model!r} would take about {as_gib(found.estimate.total)}, and {as_gib(found.there)} are there "
-        f"on {found.device}"
-    )
-    if not fitting:
-        return f"{need}; no single setting makes it fit: take a smaller model, or change several."
-    return f"{need}; what would fit: {', or '.join(fitting)}."
+    """Changes of a run that does not fit, each of which is enough alone; one that changes nothing is not."""
+    short = replace(config.generation, max_new_tokens=min(SHORT_REPLY, config.generation.max_new_tokens))
+    changes: dict[str, dict[str, Any]] = {
+        f"{FEW_ENVS} environments (--envs {FEW_ENVS})": {"n_envs": min(FEW_ENVS, config.n_envs)},
+        f"replies of {SHORT_REPLY} tokens (--set generation.max_new_tokens={SHORT_REPLY})": {"generation": short},
+    }
+    if learns:
+        adapter, coarse = {"full_finetuning": False}, {"dtype": "bfloat16", "full_finetuning": False}
+        changes = {"a LoRA adapter instead of all weights (--set full_finetuning=false)": adapter, **changes}
+        changes["bf16 weights under a LoRA adapter (--dtype bfloat16 --set full_finetuning=false)"] = coarse
+    return [text for text, changed in changes.items() if fits(replace(config, **changed))]

@@ -7,7 +7,8 @@ is up to the session. Live changes are kept in the checkpoints, and a resumed ru
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -251,10 +252,7 @@ class Run:
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
-        path = self._emitter.attempt(
-            "roll_back", lambda: self._checkpoints.roll_back(self.policy, self.ppo), RunStoreError
-        )
-        if path is None:
+        if (path := self._gone_back("roll_back")) is None:
             return False
         self.report_episodes()  # of the policy that is left
         self.rollout.restart()
@@ -264,6 +262,10 @@ class Run:
         self._emit(events.RolledBack(update=self.ppo.updates, path=str(path), reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
+
+    def _gone_back(self, how: Literal["roll_back", "undo_warm_start"]) -> Path | None:
+        back = partial(self._checkpoints.go_back, how, self.policy, self.ppo)
+        return self._emitter.attempt(how, back, RunStoreError)
 
     def _keep_good(self, *, good: bool) -> None:
         try:
@@ -286,8 +288,7 @@ class Run:
         if self.undo_update is None:
             self._emitter.warn("There is no warm start to take back.", refused="undo_warm_start")
             return
-        undo = partial(self._checkpoints.undo_warm_start, self.policy, self.ppo)
-        if self._emitter.attempt("undo_warm_start", undo, RunStoreError) is not None:
+        if self._gone_back("undo_warm_start") is not None:
             self.undo_update = None
             self._warned_at.clear()
             self._emit(events.WarmStartUndone(update=self.ppo.updates))

@@ -65,11 +65,6 @@ def only_pickled(folder: Path) -> ModelLoadError | None:
     )
 
 
-def not_shared(name: str, because: str | None) -> str:
-    """A warning about a model that computes each conversation whole."""
-    return f"Model {name!r} computes each reply from the start of its conversation, which is right but slow: {because}."
-
-
 def sentence(name: str, path: Path | None, error: Exception) -> str:
     """One sentence about a model that did not load; `path` is its folder, None if it comes from a hub."""
     text = f"{type(error).__name__} {error}".lower()

@@ -114,7 +114,8 @@ def load_model_and_tokenizer(
     except Exception as error:
         raise ModelLoadError(load_faults.sentence(name, path, error)) from error
     trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
-    warning = None if backbone.shares else load_faults.not_shared(name, model.plain_because)
+    whole = f"Model {name!r} computes each reply from the start of its conversation, which is right but slow"
+    warning = None if backbone.shares else f"{whole}: {model.plain_because}."
     return LoadedModel(model, tokenizer, name, where, parameters, trainable, warning)
 
 

@@ -6,7 +6,7 @@ PPO scores the distribution that was sampled. So the first ratio of an update is
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 
@@ -48,9 +48,13 @@ class Policy:
         self.chat = tokenizer if isinstance(tokenizer, ChatTokenizer) else ChatTokenizer(tokenizer)
         self.generation = generation
         ids = lru_cache(REPLIES_KEPT)(self.chat.reply_ids)
-        self.trie = _trie(ids, admissible_replies)
+
+        def trie(replies: Sequence[str]) -> ActionTrie:
+            return ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
+
+        self.trie = trie(admissible_replies)
         """Of the turns that have no actions of their own."""
-        self._trie_of = lru_cache(SETS_KEPT)(partial(_trie_of, ids, reply_of))
+        self._trie_of = lru_cache(SETS_KEPT)(lambda actions: trie(list(map(reply_of, actions))))
         self.can_choose = bool(self.trie) or names_by_turn
         if generation.policy == "score" and not self.can_choose:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
@@ -127,13 +131,3 @@ class Policy:
                 found = self.model.v_head(encoded.hidden_at(at, lasts)).tolist()
                 values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
         return [0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals]
-
-
-def _trie(ids: Callable[[str], tuple[int, ...]], replies: Sequence[str]) -> ActionTrie:
-    return ActionTrie(map(ids, replies), [len(reply.split()) for reply in replies])
-
-
-def _trie_of(
-    ids: Callable[[str], tuple[int, ...]], reply_of: Callable[[str], str], actions: tuple[str, ...]
-) -> ActionTrie:
-    return _trie(ids, [reply_of(action) for action in actions])

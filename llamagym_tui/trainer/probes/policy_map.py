@@ -39,11 +39,9 @@ class PolicyMapper:
         self._states: list[str] = []
         """Text of each state, panel by panel, row by row."""
         self._watched = False
-        self._began_at = clock()
         self._ended_at: float | None = None
-        """When the last map was emitted. None: none was, or it is out of date whatever its version."""
+        """When the last map was emitted, or given up because it takes long. None: one is due."""
         self._took_s = 0.0
-        self._spent_s = 0.0
         self._key: tuple[object, ...] | None = None
 
     def lay_out(self) -> None:
@@ -72,8 +70,9 @@ class PolicyMapper:
         return self._took_s <= CHEAP_S
 
     def forget(self) -> None:
-        """The policy is another: the next map is due at once."""
-        self._ended_at = None
+        """What is to be mapped is another: the next map is due at once, unless one takes long."""
+        if self._watched or self.is_cheap:
+            self._ended_at = None
 
     def map(
         self,
@@ -92,11 +91,9 @@ class PolicyMapper:
         """
         version, conditions = self._policy.version, (self._policy.generation, prompt_version)
         key = (version, *conditions)
-        if not self._states or (key == self._key and self._ended_at is not None):
+        if not self._states or key == self._key:
             return
-        if self._key is not None and self._key[1:] != conditions:
-            self.forget()
-        if at_once:
+        if at_once or (self._key is not None and self._key[1:] != conditions):
             self.forget()
         if not self._is_due():
             return
@@ -115,14 +112,9 @@ class PolicyMapper:
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""
         if self._ended_at is None:
-            return self._is_affordable(self._took_s)
+            return True
         rested_s = self._clock() - self._ended_at
         return rested_s >= max(REST_S[self._watched], self._took_s / SHARES[self._watched] - self._took_s)
-
-    def _is_affordable(self, takes_s: float) -> bool:
-        """Whether an extra map may take so long."""
-        allowed_s = SHARES[False] * (self._clock() - self._began_at) - self._spent_s
-        return self._watched or takes_s <= max(CHEAP_S, allowed_s)
 
     def _shares(self, system_prompt: str, should_stop: Callable[[], bool]) -> list[list[float]] | None:
         """`probabilities` of all states, piece by piece; None if that takes too long for now."""
@@ -130,14 +122,15 @@ class PolicyMapper:
         shares: list[list[float]] = []
         for start in range(0, len(self._states), AT_ONCE):
             shares += self.probabilities(system_prompt, self._states[start : start + AT_ONCE])
-            passed_s = self._clock() - began_at
-            self._took_s = passed_s * len(self._states) / len(shares)
-            given_up = should_stop() or not (self._ended_at is not None or self._is_affordable(self._took_s))
-            if given_up and len(shares) < len(self._states):
-                self._spent_s += passed_s
-                return None
+            now = self._clock()
+            self._took_s = (now - began_at) * len(self._states) / len(shares)
+            if len(shares) < len(self._states):
+                if should_stop():
+                    return None
+                if self._ended_at is None and not (self._watched or self.is_cheap):
+                    self._ended_at = now
+                    return None
         self._ended_at = self._clock()
-        self._spent_s += self._ended_at - began_at
         return shares
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
