@@ -28,14 +28,7 @@ class Parts:
 
 
 def load_parts(builders: Builders, checkpoints: Checkpoints, emitter: EventEmitter) -> Parts:
-    """Load everything, and report the progress.
-
-    Raises:
-        UsageError: the agent is unknown or its file faulty, or the model is too large.
-        ModelLoadError: the model does not load.
-        RunStoreError: a run should be resumed, and its checkpoint cannot be read.
-        EnvError: an environment cannot be made.
-    """
+    """Load everything, and report the progress."""
     config = builders.config
     emitter.emit(PhaseChanged(phase="loading", detail="loading the model"))
     agent = builders.agent()

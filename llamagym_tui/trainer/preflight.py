@@ -120,11 +120,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
 
 def held_as(config: RunConfig, shape: ModelShape, *, is_adapted: bool = False) -> tuple[bool, int]:
-    """Whether all weights are trained, and the bytes of an element, as loading decides it.
-
-    Raises:
-        ModelLoadError: weights of that type cannot be trained that way.
-    """
+    """Whether all weights are trained, and the bytes of an element, as loading decides it or refuses it."""
     entry, full = model_registry.find(config.model) or ModelEntry(config.model, 0, ""), config.full_finetuning
     held = weights_type(entry, config.dtype, full)
     is_full = is_fully_trained(entry, full, held, shape.parameters)
@@ -155,11 +151,7 @@ def conversations(
 
 
 def _random_play(agent: AgentBase, config: RunConfig) -> list[list[Observed]]:
-    """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it.
-
-    Raises:
-        EnvError: the environment cannot be made.
-    """
+    """Observations in words, by episodes; a fault of the environment ends them, and the rollout will report it."""
     env, until, rng = agent_env(agent), time.monotonic() + SECONDS, random.Random(config.seed)
     episodes: list[list[Observed]] = []
     with contextlib.closing(env), contextlib.suppress(Exception):

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from llamagym_tui.agent import ActionReading, Agent, read_action
 from llamagym_tui.config import PPOConfig, RunConfig, turns_kept
-from llamagym_tui.engine.learning.ppo import random_state
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.protocol.commands import AnyCommand, ChangeSettings, SaveCheckpoint, Stop
 from llamagym_tui.protocol.events import (
@@ -468,5 +467,5 @@ def test_a_branch_with_another_seed_draws_other_numbers_and_plays_other_episodes
     stage.config = replace(stage.config, seed=1)
     found = as_resumed(stage, monkeypatch, "other")
     assert torch.equal(found.policy.generator.get_state(), torch.Generator().manual_seed(1).get_state())
-    assert found.ppo.state.random == random_state(random.Random(1))
+    assert found.ppo.state.random == random.Random(1).getstate()
     assert not any(slot.episode for slot in found.rollout.slots)

@@ -56,11 +56,6 @@ class PPOState(Struct, frozen=True, kw_only=True):
         random.Random().setstate(self.random)
 
 
-def random_state(rng: random.Random) -> RandomState:
-    version, internal, gauss = rng.getstate()
-    return version, internal, gauss
-
-
 class PPO:
     def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
         """The reference is the policy as it is now."""
@@ -143,8 +138,7 @@ class PPO:
             reward_scale=self.reward_scale,
             exploration_bonus=0.0 if bonuses is None else float(bonuses.mean()),
         )
-        self._adapt_kl_coef(stats.kl_ref)
-        self._adapt_entropy_coef(stats.action_entropy if sums.branches else math.nan)
+        self._adapt_weights(stats.kl_ref, stats.action_entropy if sums.branches else math.nan)
         was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
@@ -217,7 +211,7 @@ class PPO:
     def state(self) -> PPOState:
         return PPOState(
             updates=self.updates,
-            random=random_state(self._rng),
+            random=self._rng.getstate(),
             return_moments=self.return_moments,
             adapted_kl_coef=self._adapted_kl_coef,
             adapted_entropy_coef=self._adapted_entropy_coef,
@@ -240,20 +234,19 @@ class PPO:
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 
-    def _adapt_kl_coef(self, kl: float) -> None:
-        """Move the weight towards its target; not while the critic warms up, when the policy cannot follow."""
-        target = self.config.kl_target
-        if target is None:
+    def _adapt_weights(self, kl: float, entropy: float) -> None:
+        """Move weights that have targets; not while the critic warms up, when the policy cannot follow."""
+        config = self.config
+        if (target := config.kl_target) is None:
             self._adapted_kl_coef = None
         elif not self.is_warming_up:
-            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=self.config.kl_gain)
-
-    def _adapt_entropy_coef(self, entropy: float) -> None:
-        target, gain = self.config.entropy_target, self.config.entropy_gain
-        if target is None:
+            self._adapted_kl_coef = adapted_kl_coef(self.kl_coef, kl, target=target, gain=config.kl_gain)
+        if (target := config.entropy_target) is None:
             self._adapted_entropy_coef = None
         elif not self.is_warming_up:
-            self._adapted_entropy_coef = adapted_entropy_coef(self.entropy_coef, entropy, target=target, gain=gain)
+            self._adapted_entropy_coef = adapted_entropy_coef(
+                self.entropy_coef, entropy, target=target, gain=config.entropy_gain
+            )
 
     def _epoch(
         self,
