@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from textual import work
 from textual.binding import BindingType
 from textual.driver import Driver
+from textual.events import Event, InputEvent
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 
@@ -45,8 +47,10 @@ from llamagym_tui.state.watching import TURN_S
 if TYPE_CHECKING:
     from llamagym_tui.app.trainer_client import TrainerClient
 
-PAINT_S = 1 / 10
-"""Seconds between two paintings of new events, at least."""
+PAINT_S, PAINT_IDLE_S = 1 / 10, 1 / 4
+"""Seconds between two paintings of new events, at least: while a person is at the keys, and else."""
+KEYS_S = 1.0
+"""Seconds for which a key counts as that."""
 COLLECTIONS = (10_000, 10, 10)
 """Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
 YIELD_EVENTS = 64
@@ -95,6 +99,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
+        self._key_s = -KEYS_S
+        """When a key was pressed, or the mouse moved."""
         self._replay = replay
         self._tour = tour
 
@@ -139,6 +145,11 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
     def _make_playground(self, config: RunConfig) -> PlaygroundScreen:
         return PlaygroundScreen(initial_state(config), lambda: str(self._agent.demos_path()))
+
+    async def on_event(self, event: Event) -> None:
+        if isinstance(event, InputEvent):
+            self._key_s = time.monotonic()
+        await super().on_event(event)
 
     # The trainer
 
@@ -209,7 +220,8 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
     def _paint_soon(self) -> None:
         if self._paint_timer is None:
-            self._paint_timer = self.set_timer(PAINT_S, self._paint)
+            at_keys = time.monotonic() - self._key_s < KEYS_S
+            self._paint_timer = self.set_timer(PAINT_S if at_keys else PAINT_IDLE_S, self._paint)
 
     def _paint(self) -> None:
         if self._paint_timer is not None:

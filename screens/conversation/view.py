@@ -71,6 +71,8 @@ class ConversationView(ScrollView, can_focus=True):
         self._typesetter: Typesetter | None = None
         self._set_lines: LRUCache[int, list[Content]] = LRUCache(KEPT)
         """Lines by serial of their entry."""
+        self._strips: LRUCache[int, tuple[Content, Strip]] = LRUCache(KEPT)
+        """What was painted of a line, by its number, at the present width and without a selection."""
         self.following = True
         """Whether the newest line is kept in view."""
         self._seen = 0
@@ -99,6 +101,7 @@ class ConversationView(ScrollView, can_focus=True):
         """Colours changed: every line is set again."""
         super().notify_style_update()
         self._set_lines.clear()
+        self._strips.clear()
         self.refresh()
 
     def on_resize(self, event: Resize) -> None:
@@ -118,6 +121,7 @@ class ConversationView(ScrollView, can_focus=True):
         top = None if self.following or not self._blocks else self._index.find(self._top)
         self._typesetter = Typesetter(self._width, self._style, by_person=self._by_person)
         self._set_lines.clear()
+        self._strips.clear()
         self._index = LineIndex()
         for shown in self._blocks:
             self._index.add(shown.lines(self._typesetter.room))
@@ -178,12 +182,21 @@ class ConversationView(ScrollView, can_focus=True):
         """The lowest block in view. There is at least one."""
         return self._blocks[self._index.find(self._top + self.size.height - 1)]
 
+    def _measure(self) -> None:
+        """Note how many lines there are. Once there is a scrollbar, more of them change no layout."""
+        size = Size(self._width, len(self.line_numbers))
+        if self.show_vertical_scrollbar and min(size.height, self.virtual_size.height) > self.size.height:
+            self.set_reactive(ConversationView.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = size.height
+        else:
+            self.virtual_size = size
+
     def _to_end(self) -> None:
-        self.virtual_size = Size(self._width, len(self.line_numbers))
+        self._measure()
         self.scroll_end(animate=False, immediate=True, x_axis=False)
 
     def _scroll_to_line(self, line: int) -> None:
-        self.virtual_size = Size(self._width, len(self.line_numbers))
+        self._measure()
         if line - self._index.first != self.scroll_offset.y:
             self.scroll_to(y=line - self._index.first, animate=False, immediate=True)
 
@@ -318,15 +331,21 @@ class ConversationView(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width, number, base = self._width, y + self._top, self.visual_style
-        line = self.line_at(number)
+        plain = line = self.line_at(number)
         if line is not None:
+            kept = self._strips.get(number)
+            if kept is not None and kept[0] is line and self.text_selection is None:
+                return kept[1]
             line = self._selected(line, number)
         elif not self.entries and y == 0 and self._placeholder:
             line = Content.styled(self._placeholder, self._style("aside")).truncate(width, ellipsis=True)
         else:
             return Strip.blank(width, base.rich_style)
         segments = [Segment(text, style.rich_style) for text, style in line.render(base, end="")]
-        return Strip(segments, line.cell_length).adjust_cell_length(width, base.rich_style).apply_offsets(0, number)
+        strip = Strip(segments, line.cell_length).adjust_cell_length(width, base.rich_style).apply_offsets(0, number)
+        if plain is line:
+            self._strips[number] = line, strip
+        return strip
 
     def _selected(self, line: Content, number: int) -> Content:
         selection = self.text_selection

@@ -1,4 +1,4 @@
-"""A text about a run, drawn again only when the state or its own size changes."""
+"""A text about a run, painted again only when it or its size changes."""
 
 from textual.content import Content
 from textual.widget import Widget
@@ -10,14 +10,17 @@ class StateText(Widget):
     def __init__(self, state: RunState, *, id: str) -> None:
         super().__init__(id=id)
         self.state = state
+        self._painted = Content()
 
     def show(self, state: RunState) -> None:
         if state is not self.state:
             self.state = state
-            self.refresh()
+            if not (self.size and self.content_at(self.content_size.width).is_same(self._painted)):
+                self.refresh()
 
     def render(self) -> Content:
-        return self.content_at(self.content_size.width)
+        self._painted = self.content_at(self.content_size.width)
+        return self._painted
 
     def content_at(self, width: int) -> Content:
         raise NotImplementedError
