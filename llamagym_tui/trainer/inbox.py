@@ -17,15 +17,10 @@ class Inbox:
         self._queue = command_queue
         self._waiting: deque[AnyCommand] = deque()
 
-    def take(self) -> AnyCommand | None:
-        """The oldest command; None if there is none."""
+    def take(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
+        """The oldest command or, ahead of others, the oldest of these kinds; None if there is none."""
         self._collect()
-        return self._waiting.popleft() if self._waiting else None
-
-    def take_first(self, *kinds: type[AnyCommand]) -> AnyCommand | None:
-        """The oldest command of these kinds, ahead of those of others; None if there is none."""
-        self._collect()
-        found = next((command for command in self._waiting if isinstance(command, kinds)), None)
+        found = next((command for command in self._waiting if not kinds or isinstance(command, kinds)), None)
         if found is not None:
             self._waiting.remove(found)
         return found

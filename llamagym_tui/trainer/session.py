@@ -198,7 +198,7 @@ class Session:
         Commands that change nothing of the run are handled meanwhile.
         """
         harmless = commands.Watch, commands.WatchNext, commands.SetPace, commands.DrawStates, commands.WatchPolicyMap
-        while command := self.inbox.take_first(*harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo):
+        while command := self.inbox.take(*harmless, commands.WeighActions, commands.TakeWheel, commands.LetGo):
             self._handle(command, run)
         return self._is_stop_requested()
 
@@ -388,7 +388,7 @@ class Session:
                 )
             elif not is_ended:
                 why = "An evaluation was out of time with episodes under way; `llamagym-tui eval` makes one."
-        self.inbox.take_first(commands.CancelEvaluation)
+        self.inbox.take(commands.CancelEvaluation)
         if result is None:
             self._emit(events.EvaluationCancelled(played=played, episodes=command.episodes, why=why))
         self._enter(before)
@@ -423,7 +423,7 @@ class Session:
         return self.inbox.holds(commands.Stop)
 
     def _should_end_evaluation(self, run: Run) -> bool:
-        while command := self.inbox.take_first(commands.WeighActions):  # a person at the table waits for the answer
+        while command := self.inbox.take(commands.WeighActions):  # a person at the table waits for the answer
             self._handle(command, run)
         return self.inbox.holds(commands.Stop, commands.CancelEvaluation, commands.CancelWarmStart)
 
