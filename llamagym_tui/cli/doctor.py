@@ -21,6 +21,8 @@ LIBRARIES = ("torch", "transformers", "trl", "peft", "gymnasium", "textual")
 EXTRAS = {  # module, and what it is for
     "minigrid": ("minigrid", "the agent babyai, and all of BabyAI and MiniGrid"),
     "textworld": ("textworld", "the agent textworld, and text games from files (Linux)"),
+    "openenv": ("openenv", "docs/examples/openenv_agent.py, for a server of OpenEnv's"),
+    "gem": ("reasoning_gym", "docs/examples/gem_agent.py, with pip install --no-deps gem-llm"),
     "tensorboard": ("tensorboard", "--track tensorboard, track --to tensorboard"),
     "trackio": ("trackio", "--track trackio, track --to trackio"),
     "wandb": ("wandb", "--track wandb, track --to wandb"),

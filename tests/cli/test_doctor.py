@@ -69,4 +69,5 @@ def test_every_extra_for_users_has_its_module_and_a_missing_one_its_command(line
     assert found["[textworld]"].startswith("not installed (pip install 'llamagym-tui[textworld]'): ")
     extras = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["optional-dependencies"]
     assert {f"[{extra}]" for extra in extras} - {"[dev]", "[docs]"} == {name for name in found if name[0] == "["}
-    assert all(any(doctor.EXTRAS[extra][0] in wanted for wanted in extras[extra]) for extra in doctor.EXTRAS)
+    modules = {extra: [wanted.replace("-", "_") for wanted in extras[extra]] for extra in doctor.EXTRAS}
+    assert all(any(doctor.EXTRAS[extra][0] in wanted for wanted in modules[extra]) for extra in doctor.EXTRAS)

@@ -1,0 +1,46 @@
+"""Plays a server of OpenEnv's whose observations list the legal moves, as those of its chess_env do."""
+
+import os
+
+import gymnasium
+
+from llamagym_tui import Agent
+
+
+class OpenEnvAgent(Agent):
+    env_id, extra = "OpenEnv-v0", "openenv"
+    run_settings = {"generation.policy": "score"}
+    extract_action = format_action = str
+
+    def get_system_prompt(self):
+        return "You play a game. Reply with one of the legal moves, and nothing else."
+
+    def format_observation(self, observation):
+        return "\n".join(f"{name}: {value}" for name, value in observation.items() if name != "metadata")
+
+    def actions(self, observation):
+        return observation["legal_moves"]
+
+
+class Server(gymnasium.Env):
+    action_space = observation_space = gymnasium.spaces.Text(10_000)
+
+    def __init__(self):
+        from openenv import GenericEnvClient
+
+        self.client = GenericEnvClient(os.environ.get("OPENENV_URL", "http://localhost:8000")).sync()
+        self.close = self.client.close
+        try:
+            self.client.connect()
+        except ConnectionError as error:
+            raise ConnectionError(f"{error}; start the server, or set OPENENV_URL to where it is") from error
+
+    def reset(self, *, seed=None, options=None):
+        return self.client.reset(seed=seed).observation, {}
+
+    def step(self, move):
+        result = self.client.step({"move": move})
+        return result.observation, result.reward or 0.0, result.done, False, {}
+
+
+gymnasium.register("OpenEnv-v0", Server)
