@@ -8,13 +8,14 @@ Knows nothing of torch: the UI process reads and shows these too. `msgspec` carr
 import math
 from collections.abc import Mapping
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from llamagym_tui.errors import ConfigError
+from llamagym_tui.user_files import file_text
 
 Mode = Literal["train", "inference"]
 """Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
@@ -311,36 +312,16 @@ Value = bool | int | float | str | None
 MEASURED = ("ppo.gamma", "ppo.lam", "ppo.reward_scale", "ppo.batch_size", "ppo.whole_episodes")
 """Settings that a run's first batch decides, unless they are given."""
 
-LIVE = (
-    "ppo.lr",
-    "ppo.lr_final",
-    "ppo.value_lr",
-    "ppo.value_clip",
-    "ppo.kl_coef",
-    "ppo.kl_coef_final",
-    "ppo.kl_target",
-    "ppo.entropy_coef",
-    "ppo.entropy_coef_final",
-    "ppo.entropy_target",
-    "ppo.clip_range",
-    "ppo.gamma",
-    "ppo.lam",
-    "ppo.reward_scale",
-    "ppo.target_kl",
-    "ppo.parse_penalty",
-    "ppo.max_grad_norm",
-    "ppo.epochs",
-    "ppo.batch_size",
-    "ppo.mini_batch_size",
-    "generation.temperature",
-    "generation.max_new_tokens",
-    "generation.policy",
-    "generation.normalization",
-    "n_envs",
-    "history",
-    "on_collapse",
-)
-"""Settings that may change live; all others stay for the whole run."""
+
+class LiveSetting(Struct, frozen=True):
+    """What a setting that may change live is, in words."""
+
+    title: str
+    meaning: str
+
+
+LIVE = msgspec.json.decode(file_text(Path(__file__).with_name("live_settings.json")), type=dict[str, LiveSetting])
+"""Settings that may change live, the most used first; all others stay for the whole run."""
 
 FINAL = {name: f"{name}_final" for name in ("ppo.lr", "ppo.kl_coef", "ppo.entropy_coef")}
 """Where a setting that moves along a line ends."""

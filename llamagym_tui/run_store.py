@@ -97,11 +97,7 @@ class RunStore:
         return self.run_dir / LOG_FILE
 
     def write_config(self, config: RunConfig) -> None:
-        """Write the settings, all or nothing.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Write the settings, all or nothing; raises OSError if that cannot be done."""
         settings = msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n"
         replace_file(self.run_dir / CONFIG_FILE, settings)
 
@@ -122,17 +118,12 @@ class RunStore:
     def append(self, event: Event) -> str:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
 
-        Returns:
-            A sentence for people where writing fails, or works again.
+        A sentence for people is returned where writing fails, or works again.
         """
         return self._events.append(event) if self._events is not None else ""
 
     def close(self) -> None:
-        """Flush, close and give the folder free; again does nothing.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Flush, close and give the folder free; again does nothing. Raises OSError as `EventLog.close`."""
         events, self._events = self._events, None
         try:
             if events is not None:
@@ -266,11 +257,7 @@ def read_config(run_dir: str | Path) -> RunConfig:
 
 
 def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
-    """The events of a run, in order; a torn last line is left out.
-
-    Raises:
-        RunStoreError: there are none, or a line other than the last is no event.
-    """
+    """The events of a run, in order, as `llamagym_tui.protocol.event_log.read_from`."""
     from llamagym_tui.protocol import event_log
 
     return event_log.read(Path(run_dir) / EVENTS_FILE)
@@ -278,10 +265,7 @@ def read_events(run_dir: str | Path) -> Iterator[AnyEvent]:
 
 def last_settings(run_dir: str | Path) -> RunConfig:
     """The settings that a run had at its end: those it was begun or resumed with, and what was changed live since.
-
-    Raises:
-        RunStoreError: the folder holds no run, or its events cannot be read.
-    """
+    Raises as `read_config` and `read_events`."""
     given = settings = read_config(run_dir)
     for event in read_events(run_dir):
         if isinstance(event, RunStarted):

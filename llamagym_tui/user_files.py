@@ -2,7 +2,8 @@
 
 Everything of ours that opens a file goes through here: only regular files of a bounded size are read, so that a pipe or
 a device in a file's place never holds anybody up; what is made is readable by its owner only; and a draft, or a folder
-that is removed, never leads out of its folder through a link.
+that is removed, never leads out of its folder through a link. What cannot be done raises OSError, and a file that was
+to be replaced is then as it was.
 """
 
 import contextlib
@@ -70,11 +71,7 @@ def load_preferences(folder: Path) -> Preferences:
 
 
 def keep_preferences(folder: Path, **chosen: Any) -> None:
-    """Keep fields of `Preferences` for later runs; the others stay.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Keep fields of `Preferences` for later runs; the others stay."""
     preferences = msgspec.structs.replace(load_preferences(folder), **chosen)
     replace_file(folder / PREFERENCES_FILE, msgspec.json.encode(preferences) + b"\n")
 
@@ -104,11 +101,7 @@ def regular_file(path: Path, *, most: int = MOST_FILE) -> BinaryIO:
 
 
 def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
-    """All bytes of a file.
-
-    Raises:
-        OSError: as `regular_file`.
-    """
+    """All bytes of a file, opened as by `regular_file`."""
     with regular_file(path, most=most) as file:
         return file.read(most)
 
@@ -116,20 +109,14 @@ def file_content(path: Path, *, most: int = MOST_WHOLE) -> bytes:
 def file_text(path: Path, *, most: int = MOST_TEXT) -> str:
     """A file as text, line ends as one character, without a byte order mark.
 
-    Raises:
-        OSError: as `regular_file`.
-        UnicodeDecodeError: it is not UTF-8.
+    Opened as by `regular_file`; raises UnicodeDecodeError, too, if it is not UTF-8.
     """
     with regular_file(path, most=most) as file:
         return TextIOWrapper(file, encoding="utf-8-sig").read()
 
 
 def require_regular(folder: Path) -> None:
-    """Refuse a folder that a library would wait for, or be filled up by: all in it are folders or bounded files.
-
-    Raises:
-        OSError: something else is in it.
-    """
+    """Refuse a folder that a library would wait for, or be filled up by: all in it are folders or bounded files."""
     for path in folder.iterdir():
         weights = path.suffix in (".safetensors", ".pt", ".bin", ".gguf")
         if not path.is_dir():
@@ -163,11 +150,7 @@ def _opened(path: Path, flags: int, most: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, for its owner only; one that is there stays as it is.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a folder, and those above it, for its owner only; one that is there stays as it is."""
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -182,9 +165,6 @@ def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
 
     A file keeps its mode, and a new one is its owner's only. With `sync` it is on the disk, not only with the operating
     system, before it takes the old one's place.
-
-    Raises:
-        OSError: it cannot be written; the old file is then as it was.
     """
     make_folder(path.parent)
     discard_drafts(path.parent, older_than_s=ABANDONED_S)
@@ -209,22 +189,14 @@ def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
 
 
 def draft_folder(parent: Path) -> Path:
-    """A new, empty folder of its owner only, to be filled and then renamed.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """A new, empty folder of its owner only, to be filled and then renamed."""
     from tempfile import mkdtemp
 
     return Path(mkdtemp(SUFFIX, PREFIX, parent))
 
 
 def link_folder(source: Path, target: Path) -> None:
-    """Put all that is in a folder into another one too: the same files where there are hard links, else copies.
-
-    Raises:
-        OSError: it cannot be read or written.
-    """
+    """Put all that is in a folder into another one too: the same files where there are hard links, else copies."""
     shutil.copytree(source, target, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
 
 
@@ -244,11 +216,7 @@ def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; of a link only the link. What is not there is fine.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
+    """Remove a file, or a folder with all that is in it; of a link only the link. What is not there is fine."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

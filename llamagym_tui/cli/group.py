@@ -67,14 +67,10 @@ def _refuse_misspelt(word: str, commands: Sequence[str]) -> None:
 
 def end_failed(error: Exception) -> NoReturn:
     """End the program with a sentence on what failed."""
-    _end(_sentence(error), USAGE if isinstance(error, UsageError) else FAILED)
-
-
-def _sentence(error: Exception) -> str:
     if isinstance(error, LlamaGymError):
-        return str(error)
+        _end(str(error), USAGE if isinstance(error, UsageError) else FAILED)
     what = (str(error) or "no message").splitlines()[0]
-    return f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where."
+    _end(f"Unexpected {type(error).__name__}: {what}; run it again with --debug to see where.", FAILED)
 
 
 def _end(sentence: str, code: int) -> NoReturn:

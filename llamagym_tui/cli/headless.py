@@ -1,7 +1,8 @@
 """`train` and `eval` without a screen: the trainer's own session in this process, and one line at the end.
 
 Stdout carries that line and nothing else; progress goes to stderr, and whatever libraries print to the run's log.
-Errors are raised, for the command line to show. Torch is imported when one of the two is called.
+Errors are raised, for the command line to show. Torch is imported when one of the two is called. With `debug` the
+libraries have stderr, too.
 """
 
 from __future__ import annotations
@@ -57,17 +58,7 @@ def train(config: RunConfig, **options: Any) -> int:
 
 
 def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
-    """Measure the mean return of a model on an agent, and print it on stdout.
-
-    Args:
-        config: of `evaluated_config`.
-        greedy: take the most probable token instead of sampling.
-        debug: leave stderr to the libraries too.
-    Returns:
-        The exit code, 0.
-    Raises:
-        LlamaGymError: agent or model do not load, or the environment failed.
-    """
+    """Measure the mean return of the model of an `evaluated_config`, and print it on stdout; the exit code, 0."""
     with quiet_progress(debug, episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
@@ -185,15 +176,12 @@ def run_session(
     tracker: Tracker | None = None,
     **limits: float | None,
 ) -> int:
-    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint.
+    """Run a session in this process, and print its report; ctrl+c ends it with a checkpoint. The exit code, 0.
 
     Args:
-        debug: leave stderr to the libraries too.
         evaluates_end: evaluate the policy that it ends with.
         tracker: one that follows the run.
         limits: of `Progress`.
-    Returns:
-        The exit code, 0.
     Raises:
         LlamaGymError: it failed.
     """

@@ -58,8 +58,6 @@ class _Script:
                 self._before = event
             case events.EvaluationFinished():
                 self._after = event
-            case _:
-                pass
 
     def figures(self) -> dict[str, Any]:
         trained = self._trained

@@ -13,11 +13,7 @@ from llamagym_tui.setup.lessons import Lesson, begun
 
 
 def check(name: str, lesson: Lesson, *, debug: bool = False) -> int:
-    """Run a lesson, and its control run where a check compares with it; the exit code, 0 if all checks hold.
-
-    Raises:
-        LlamaGymError: a run failed.
-    """
+    """Run a lesson, and its control run where a check compares with it; the exit code, 0 if all checks hold."""
     runs, compares = list[list[UpdateStats]](), any(each.less_control for each in lesson.checks)
     for control in (False, True)[: 1 + compares]:
         config = begun(name, control=control, episodes=lesson.episodes, final_episodes=0)

@@ -101,8 +101,6 @@ class Progress:
                 self.notify(f"measured: {measured_text(event)}")
             case events.ObservationsDistinguished():
                 self.notify(f"{'warning: ' if event.are_few else ''}{distinguished_text(event)}")
-            case _:
-                pass
 
     def evaluated(self, episodes: int) -> None:
         self.update(f"{episodes:,} of {counted(self._episodes or 0, 'episode')}", episodes)

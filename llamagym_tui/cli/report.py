@@ -62,9 +62,7 @@ class Story(NamedTuple):
 def write(run_dir: Path, output: Path, *, with_csv: bool, film: Path | None = None) -> list[Path]:
     """Write the report of a run, its figures next to it, and its film; the files.
 
-    Raises:
-        RunStoreError: the run cannot be read.
-        UsageError: there is no film, or a file cannot be written.
+    Raises UsageError, too, if there is no film, or a file cannot be written.
     """
     story = story_of(run_dir)
     contents = {output: page(story, run_dir.name)}

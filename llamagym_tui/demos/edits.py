@@ -2,7 +2,8 @@
 
 Guarantees that nothing recorded is lost: a file is replaced as a whole, under the lock that appends take, and removed
 lines are written to ``<path>.trash`` first. Lines are identified by their bytes, so that lines added meanwhile by
-another program stay.
+another program stay. Where a line is not there any more, or nothing can be written, a DemoFileError is raised, and the
+file is unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,11 +37,7 @@ def trash_path(path: Path) -> Path:
 
 
 def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
-    """Move lines from a file to its trash, one for each content.
-
-    Raises:
-        DemoFileError: a line is not there any more, or nothing can be written; the file is unchanged.
-    """
+    """Move lines from a file to its trash, one for each content."""
     removed: list[Removed] = []
 
     def change(lines: list[bytes]) -> list[bytes]:
@@ -58,11 +55,7 @@ def remove(path: Path, contents: Sequence[bytes]) -> list[Removed]:
 
 
 def put_back(path: Path, removed: Sequence[Removed]) -> None:
-    """Move removed lines from the trash back to their places.
-
-    Raises:
-        DemoFileError: nothing can be written; the lines are in the trash, or in both places.
-    """
+    """Move removed lines from the trash back to their places; if that fails, they are in the trash, or in both."""
 
     def change(lines: list[bytes]) -> list[bytes]:
         for line in sorted(removed):
@@ -80,11 +73,7 @@ def put_back(path: Path, removed: Sequence[Removed]) -> None:
 
 
 def exchange(path: Path, old: bytes, new: bytes) -> None:
-    """Replace one line by another.
-
-    Raises:
-        DemoFileError: the old line is not there any more, or nothing can be written; the file is unchanged.
-    """
+    """Replace one line by another."""
 
     def change(lines: list[bytes]) -> list[bytes]:
         lines[_index(path, lines, old)] = new
@@ -94,13 +83,10 @@ def exchange(path: Path, old: bytes, new: bytes) -> None:
 
 
 def with_reply(demo: Demonstration, turn: int, reply: str, agent: AgentBase) -> Demonstration:
-    """The episode with another reply in a turn (from 0); its source becomes a correction.
+    """The episode with another reply in a turn (from 0); its source becomes a correction. Raises as `legal_action`.
 
     A reply that names the same action leaves everything else as it was. One that names another action ends the
     episode there, as truncated and with reward 0: the recorded rest did not follow from this action.
-
-    Raises:
-        ActionParseError: the agent reads no action in the reply, or one that does not exist.
     """
     action = legal_action(reply, agent, demo.admissible_in(turn))
     at = [index for index, message in enumerate(demo.messages) if message["role"] == "assistant"][turn]

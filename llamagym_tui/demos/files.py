@@ -1,7 +1,8 @@
 """Demonstrations on disk: append, write, read, check, merge and sum up files of JSON Lines.
 
 A person's episodes land in the user's data folder, one file an agent; `datasets` and TRL read the files as they are.
-`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it.
+`demonstration` defines the line, `jsonl` keeps it safe on disk, `faults` checks it. What cannot be read or written
+raises DemoFileError, with a sentence for people; a file that was to be written is then as it was.
 """
 
 import contextlib
@@ -61,9 +62,6 @@ def append(path: Path, demo: Demonstration) -> None:
     """Add one demonstration as the last line, on disk when this returns.
 
     A torn last line, left by a crash, is moved to ``<path>.torn`` first.
-
-    Raises:
-        DemoFileError: the episode was not saved, and the file has what it had before.
     """
     line = encode(demo)
     with file_errors(f"The episode was not saved to {path}", "make room, or check its rights"):
@@ -71,11 +69,7 @@ def append(path: Path, demo: Demonstration) -> None:
 
 
 def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
-    """Replace a file as a whole; returns how many episodes it has.
-
-    Raises:
-        DemoFileError: JSON cannot hold an episode, or the file cannot be written; it is then left as it was.
-    """
+    """Replace a file as a whole; returns how many episodes it has."""
     lines = [encode(demo) for demo in demonstrations]
     with file_errors(f"{path} cannot be written"):
         jsonl.replace_lines(path, lines)
@@ -83,11 +77,7 @@ def write(path: Path, demonstrations: Iterable[Demonstration]) -> int:
 
 
 def read(path: Path) -> list[Demonstration]:
-    """All demonstrations of a file; a torn last line is not one.
-
-    Raises:
-        DemoFileError: the file is not there, or a line is faulty; the message names it.
-    """
+    """All demonstrations of a file; a torn last line is not one, and any other faulty one is an error."""
     demos = []
     for line in lines_of(path):
         try:
@@ -101,13 +91,7 @@ def read(path: Path) -> list[Demonstration]:
 
 
 def check(path: Path, agent: AgentBase | None = None) -> list[Fault]:
-    """What is wrong with a file, by line; empty if it can be trained on.
-
-    Without an agent, replies are not compared with actions.
-
-    Raises:
-        DemoFileError: the file cannot be read at all.
-    """
+    """What is wrong with a file, by line, as `faults`; empty if it can be trained on."""
     return faults(lines_of(path), agent)
 
 
@@ -115,9 +99,6 @@ def merge(paths: Sequence[Path], output: Path) -> Merged:
     """Write the demonstrations of several files to one, in order, equal ones once.
 
     The output is read, if it is one of the inputs, and replaced while no other program can append to it.
-
-    Raises:
-        DemoFileError: an input is faulty, or the output cannot be written; it is then left as it was.
     """
     episodes = _encoded(paths)  # a fault is found before anything is touched
 
@@ -142,7 +123,7 @@ def summaries(place: Path) -> list[DemoFile]:
 
 
 def lines_of(path: Path) -> Iterator[jsonl.Line]:
-    """Its lines, faulty ones too; raises DemoFileError if the file cannot be read."""
+    """Its lines, faulty ones too."""
     with file_errors(f"{path} cannot be read", "check the path and its rights"):
         yield from jsonl.lines(path)
 

@@ -108,11 +108,7 @@ class HumanGame:
             self.choices = choices(self._agent, self._env.action_space)
 
     def deal(self) -> None:
-        """Begin an episode.
-
-        Raises:
-            EnvError: the environment refused the reset.
-        """
+        """Begin an episode; raises EnvError if the environment refuses the reset."""
         env = self._opened()
         match = None if self.match is None or self.match.is_over else self.match
         self._seed = self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
@@ -206,11 +202,7 @@ class HumanGame:
         return self._env
 
     def _offer(self, actions: tuple[str, ...] | None) -> None:
-        """Put what can be done now on keys.
-
-        Raises:
-            EnvError: that cannot be done.
-        """
+        """Put what can be done now on keys; raises EnvError if it cannot be."""
         self._admissible.append(actions)
         self.choices = choices(self._agent, self._opened().action_space, actions)
 

@@ -2,6 +2,8 @@
 
 Writers take turns by a lock file; a write that fails is taken back; a torn last line, which a crash leaves behind, is
 moved aside before the next one is added. No line is read beyond `MOST_LINE`. Knows nothing of what the lines mean.
+Raises OSError where a file cannot be read or written, which then has what it had, and filelock's Timeout where another
+process held it for `LOCK_TIMEOUT_S`.
 """
 
 import errno
@@ -35,11 +37,7 @@ class Line(NamedTuple):
 
 
 def lines(path: Path) -> Iterator[Line]:
-    """The lines of a file, in order.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """The lines of a file, in order."""
     number = 0
     with regular_file(path) as file:
         while content := file.readline(MOST_LINE):
@@ -56,9 +54,6 @@ def append_line(path: Path, content: bytes, *, is_whole: Callable[[bytes], Any])
     Args:
         content: without its end.
         is_whole: whether a last line without an end is complete; if not, it goes to ``<path>.torn``.
-    Raises:
-        OSError: the line cannot be written; the file then has what it had.
-        filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
     """
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
@@ -78,8 +73,7 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
         change: from the lines, without their ends, to those that there shall be.
         is_whole: as for `append_line`.
     Raises:
-        OSError: it cannot be read or written, or has a line that is too long; the file then has what it had.
-        filelock.Timeout: another process held the file for `LOCK_TIMEOUT_S`.
+        OSError: a line is too long, too.
     """
     make_folder(path.parent)
     with FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_S):
@@ -92,11 +86,7 @@ def rewrite(path: Path, change: Callable[[list[bytes]], Sequence[bytes]], *, is_
 
 
 def replace_lines(path: Path, contents: Sequence[bytes]) -> None:
-    """Replace the lines of a file; until it is whole the old one stays.
-
-    Raises:
-        OSError: it cannot be written; the old file is then as it was.
-    """
+    """Replace the lines of a file; until it is whole the old one stays."""
     replace_file(path, b"".join(content + b"\n" for content in contents), sync=True)
 
 

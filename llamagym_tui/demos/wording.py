@@ -21,9 +21,6 @@ def reworded(path: Path, agent: AgentBase) -> list[Fault]:
     """A warning for the first observation of each episode of a file that the agent words differently.
 
     Unreadable lines are left out, and so are episodes of other environments, or without a seed.
-
-    Raises:
-        DemoFileError: the file cannot be read at all.
     """
     found: list[Fault] = []
     env: Env | None = None

@@ -53,11 +53,7 @@ class DemoWriter:
                 self._saved += 1
 
     def take_back(self, demo: Demonstration) -> None:
-        """Take an episode back: out of the file and into its trash, or out of those that wait.
-
-        Raises:
-            DemoFileError: it is not in the file any more, or the file cannot be written.
-        """
+        """Take an episode back: out of the file and into its trash (raises as `edits`), or out of those that wait."""
         with self._writing:
             if demo in self._waiting:
                 self._waiting.remove(demo)

@@ -230,11 +230,7 @@ def last_stamp(path: Path) -> float:
 
 
 def read(path: Path) -> Iterator[events.AnyEvent]:
-    """The events of a log, in order; a torn last line is left out.
-
-    Raises:
-        RunStoreError: the file is not there, or a line other than the last is no event.
-    """
+    """The events of a log, in order, as `read_from`."""
     return (logged.event for logged in read_from(path, 0))
 
 

@@ -31,30 +31,17 @@ def encoded(message: Event | Command) -> bytes:
 
 
 def decode_event(payload: bytes) -> AnyEvent:
-    """The event in a payload.
-
-    Raises:
-        WireError: the payload is no event of this protocol.
-    """
+    """The event in a payload; raises WireError if it is none of this protocol."""
     return _decode(_events, payload, "event", "trainer")
 
 
 def decode_command(payload: bytes) -> AnyCommand:
-    """The command in a payload.
-
-    Raises:
-        WireError: the payload is no command of this protocol.
-    """
+    """The command in a payload; raises WireError if it is none of this protocol."""
     return _decode(_commands, payload, "command", "user interface")
 
 
 def write_frame(stream: BinaryIO, payload: bytes) -> None:
-    """Write one frame to a blocking stream, and flush it.
-
-    Raises:
-        WireError: the payload is longer than a peer accepts.
-        OSError: the other side has gone.
-    """
+    """Write one frame to a blocking stream, and flush it; raises as `framed`, or OSError: the other side has gone."""
     frame = memoryview(framed(payload))
     while frame:  # a raw stream may take less than it is given
         frame = frame[stream.write(frame) :]
@@ -62,11 +49,7 @@ def write_frame(stream: BinaryIO, payload: bytes) -> None:
 
 
 def framed(payload: bytes) -> bytes:
-    """A payload with its length before it.
-
-    Raises:
-        WireError: the payload is longer than a peer accepts.
-    """
+    """A payload with its length before it; raises WireError if it is longer than a peer accepts."""
     _check_length(len(payload))
     return len(payload).to_bytes(HEADER_BYTES, "big") + payload
 
@@ -77,33 +60,25 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     Raises:
         WireError: the stream ended within a frame, or what it holds is no frame.
     """
-    header = _read_up_to(stream, HEADER_BYTES)
-    if not header:
+    if not (header := _read_up_to(stream, HEADER_BYTES)):
         return None
     length = _length(header)
-    payload = _read_up_to(stream, length)
-    if len(payload) < length:
-        raise _torn(len(payload), length)
-    return payload
+    return _whole(_read_up_to(stream, length), length)
 
 
 async def read_frame_async(reader: asyncio.StreamReader) -> bytes | None:
-    """The next payload of an asyncio stream; None at its end.
+    """The next payload of an asyncio stream, as `read_frame`."""
 
-    Raises:
-        WireError: the stream ended within a frame, or what it holds is no frame.
-    """
-    try:
-        header = await reader.readexactly(HEADER_BYTES)
-    except asyncio.IncompleteReadError as ended:
-        if not ended.partial:
-            return None
-        raise _torn(len(ended.partial), HEADER_BYTES) from ended
+    async def read_up_to(length: int) -> bytes:
+        try:
+            return await reader.readexactly(length)
+        except asyncio.IncompleteReadError as ended:
+            return ended.partial
+
+    if not (header := await read_up_to(HEADER_BYTES)):
+        return None
     length = _length(header)
-    try:
-        return await reader.readexactly(length)
-    except asyncio.IncompleteReadError as ended:
-        raise _torn(len(ended.partial), length) from ended
+    return _whole(await read_up_to(length), length)
 
 
 def _read_up_to(stream: BinaryIO, length: int) -> bytes:
@@ -117,9 +92,7 @@ def _read_up_to(stream: BinaryIO, length: int) -> bytes:
 
 
 def _length(header: bytes) -> int:
-    if len(header) < HEADER_BYTES:
-        raise _torn(len(header), HEADER_BYTES)
-    length = int.from_bytes(header, "big")
+    length = int.from_bytes(_whole(header, HEADER_BYTES), "big")
     _check_length(length)
     return length
 
@@ -132,11 +105,13 @@ def _check_length(length: int) -> None:
         )
 
 
-def _torn(got: int, expected: int) -> WireError:
-    return WireError(
-        f"The pipe ended within a frame, after {got} of {expected} bytes; "
-        "the other process died while it was writing: look into the run's log."
-    )
+def _whole(content: bytes, length: int) -> bytes:
+    if len(content) < length:
+        raise WireError(
+            f"The pipe ended within a frame, after {len(content)} of {length} bytes; "
+            "the other process died while it was writing: look into the run's log."
+        )
+    return content
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[M], payload: bytes, noun: str, sender: str) -> M:

@@ -5,24 +5,14 @@ by `config`.
 """
 
 import math
-from pathlib import Path
 
 import msgspec
-from msgspec import Struct, inspect
+from msgspec import inspect
 
-from llamagym_tui.config import LARGEST, RunConfig, Value, changed, setting_types
+from llamagym_tui.config import LARGEST, LIVE, RunConfig, Value, changed, setting_types
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.events import UpdateStats
-from llamagym_tui.user_files import file_text
 
-
-class SettingText(Struct, frozen=True):
-    title: str
-    meaning: str
-
-
-SETTINGS = msgspec.json.decode(file_text(Path(__file__).with_name("settings.json")), type=dict[str, SettingText])
-"""By dotted name, the most used first."""
 SCHEDULED = {"ppo.lr": "lr", "ppo.kl_coef": "kl_coef", "ppo.entropy_coef": "entropy_coef"}
 """Settings with a schedule, and the figure that has their current value."""
 
@@ -44,7 +34,7 @@ def read(config: RunConfig, name: str, text: str) -> Value:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(text)
     except ValueError as error:
-        raise ConfigError(f"{SETTINGS[name].title} takes {takes(name)}, not {text!r}.") from error
+        raise ConfigError(f"{LIVE[name].title} takes {takes(name)}, not {text!r}.") from error
     changed(config, {name: value})
     return value
 

@@ -15,11 +15,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from llamagym_tui.config import RunConfig, changed, value_of
+from llamagym_tui.config import LIVE, RunConfig, changed, value_of
 from llamagym_tui.errors import ConfigError
 from llamagym_tui.protocol.commands import ChangeSettings
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.screens.steering.setting_texts import SETTINGS, read, scheduled_value, takes, value_text
+from llamagym_tui.screens.steering.setting_texts import read, scheduled_value, takes, value_text
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar
 from llamagym_tui.screens.widgets.look import ASIDE
@@ -55,13 +55,13 @@ class SettingsDialog(ModalScreen[None]):
         super().__init__()
         self._state = state
         self._typed = {} if typed is None else typed
-        self._chosen = next(iter(SETTINGS))
+        self._chosen = next(iter(LIVE))
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "settings"
             yield SettingList(
-                *[Option(text.title, id=name) for name, text in SETTINGS.items()], id="setting-list", markup=False
+                *[Option(text.title, id=name) for name, text in LIVE.items()], id="setting-list", markup=False
             )
             yield Static(id="setting-meaning", markup=False)
             with Horizontal(id="setting-form"):
@@ -88,7 +88,7 @@ class SettingsDialog(ModalScreen[None]):
     def show(self, state: RunState) -> None:
         self._state = state
         config, settings = self._config, self.query_one(SettingList)
-        for name in SETTINGS:
+        for name in LIVE:
             settings.replace_option_prompt(name, self._line(config, name))
         self._show_chosen()
 
@@ -102,9 +102,7 @@ class SettingsDialog(ModalScreen[None]):
         mark = "  measured" if config.measured.get(name) else ""
         mark = "  changed" if name in state.settings else mark
         mark = "" if pending else mark
-        return Content.assemble(
-            f"{SETTINGS[name].title:<26}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent")
-        )
+        return Content.assemble(f"{LIVE[name].title:<26}", (f"{text:<12}", "bold"), (mark, ASIDE), (pending, "$accent"))
 
     @on(Input.Changed)
     def keep(self, message: Input.Changed) -> None:
@@ -112,7 +110,7 @@ class SettingsDialog(ModalScreen[None]):
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        text = SETTINGS[self._chosen]
+        text = LIVE[self._chosen]
         meaning = Content.assemble(text.meaning, "\n", (f"{self._chosen} takes {takes(self._chosen)}.", ASIDE))
         self.query_one("#setting-meaning", Static).update(meaning)
         self.query_one("#setting-status", Static).update(self._status())

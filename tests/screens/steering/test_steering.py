@@ -11,6 +11,7 @@ from textual.app import App
 from textual.events import Key
 from textual.widgets import Input, OptionList
 
+from llamagym_tui.config import LIVE
 from llamagym_tui.protocol.commands import CancelEvaluation, ChangeSettings, Evaluate, RollBack, SaveCheckpoint
 from llamagym_tui.protocol.events import (
     CheckpointSaved,
@@ -30,7 +31,6 @@ from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.playground.steer_actions import steering_allowed
-from llamagym_tui.screens.steering.setting_texts import SETTINGS
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.reduce import reduce
@@ -126,7 +126,7 @@ async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_
         await sees(pilot, "Measured in the first batch: discount 0.99")
         await pilot.press("s")
         await until(pilot, lambda: isinstance(app.screen, SettingsDialog))
-        app.screen.query_one(OptionList).highlighted = list(SETTINGS).index("ppo.gamma")
+        app.screen.query_one(OptionList).highlighted = list(LIVE).index("ppo.gamma")
         await sees(pilot, "0.99          measured")
         await sees(pilot, "measured: discount 0.99: episodes have 87 turns on average")
         client.emit(SettingsChanged(changes={"ppo.gamma": 0.9}, update=1, episodes=9))
