@@ -120,7 +120,7 @@ class ReturnSeries:
         The first points have fewer episodes behind them: at least half a window where the series is that long.
         """
         groups = max(1, math.ceil(window / self.group))
-        totals, squares = _running(self.sums), _running(self.squares)
+        totals, squares = ([0.0, *accumulate(sums)] for sums in (self.sums, self.squares))  # of 0, 1, 2, … groups
         points = []
         for end in range(min(len(self.sums), (groups + 1) // 2), len(self.sums) + 1):
             begin = max(0, end - groups)
@@ -139,11 +139,6 @@ class ReturnSeries:
 def _merged(sums: list[float]) -> list[float]:
     """Neighbours added."""
     return [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
-
-
-def _running(sums: tuple[float, ...]) -> list[float]:
-    """Sums of the first 0, 1, 2, … groups."""
-    return [0.0, *accumulate(sums)]
 
 
 def standard_error(spread: float, count: int) -> float:

@@ -85,10 +85,7 @@ class RunStore:
             ) from error
         except OSError as error:
             store.close()
-            raise RunStoreError(
-                f"The run folder {store.run_dir} cannot be written ({error.strerror or error}); "
-                "choose another one with --run-dir."
-            ) from error
+            raise _unwritable(f"run folder {store.run_dir}", error) from error
         return store
 
     @property
@@ -102,18 +99,11 @@ class RunStore:
         replace_file(self.run_dir / CONFIG_FILE, settings)
 
     def open_log(self) -> BinaryIO:
-        """The file of `log_path`, for what is printed.
-
-        Raises:
-            RunStoreError: it cannot be written.
-        """
+        """The file of `log_path`, for what is printed; raises RunStoreError if it cannot be written."""
         try:
             return growing_file(self.log_path)
         except OSError as error:
-            raise RunStoreError(
-                f"The log of the run in {self.run_dir} cannot be written ({error.strerror or error}); "
-                "choose another folder with --run-dir."
-            ) from error
+            raise _unwritable(f"log of the run in {self.run_dir}", error) from error
 
     def append(self, event: Event) -> str:
         """Add an event to ``events.jsonl``; `llamagym_tui.protocol.event_log` decides which are kept.
@@ -146,6 +136,11 @@ class RunStore:
                 f"The run in {self.run_dir} ended before its first checkpoint; "
                 "begin a new one in another folder with --run-dir."
             )
+
+
+def _unwritable(what: str, error: OSError) -> RunStoreError:
+    why = error.strerror or error
+    return RunStoreError(f"The {what} cannot be written ({why}); choose another folder with --run-dir.")
 
 
 def require_same_policy(config: RunConfig, run_dir: Path) -> None:

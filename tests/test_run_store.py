@@ -111,7 +111,7 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunStoreError, match=r"cannot be written .* choose another one with --run-dir"):
+    with pytest.raises(RunStoreError, match=r"cannot be written .* choose another folder with --run-dir"):
         RunStore.create(config(tmp_path / "file" / "run"))
 
 

@@ -132,11 +132,7 @@ class Sweep:
             self.study.enqueue_trial({name: usual[name] for name in self.spec.search}, user_attrs={"default": True})
 
     def run(self, jobs: int) -> None:
-        """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again.
-
-        Raises:
-            RunStoreError: another process runs this sweep.
-        """
+        """Make what is missing of the trials, `jobs` at once; ctrl+c ends the runs under way, which are made again."""
         from filelock import FileLock, Timeout
 
         try:

@@ -139,8 +139,7 @@ def utc_timestamp(now: datetime) -> str:
 def encode(demo: Demonstration) -> bytes:
     """A demonstration as one line of JSON without its newline; NumPy numbers become plain ones.
 
-    Raises:
-        DemoFileError: JSON cannot hold a value of it (an object, a number that is not finite).
+    Raises DemoFileError if JSON cannot hold a value of it (an object, a number that is not finite).
     """
     try:
         line = msgspec.json.encode(demo, enc_hook=_plain)

@@ -1,7 +1,7 @@
 """Demonstrations in the forms that other programs take: a Parquet table, or lines of JSON as TRL's trainers read them.
 
-All are made from a file that this program wrote. `datasets`, which TRL depends on, writes Parquet and is imported only
-then.
+All are made from a file that this program wrote; a DemoFileError says that it is faulty, or that the output cannot be
+written. `datasets`, which TRL depends on, writes Parquet and is imported only then.
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,7 @@ def to_lines(source: Path, path: Path, form: Form) -> int:
     Args:
         form: ``pairs`` adds the ``completion``, ``prompts`` nothing, ``kto`` a completion and its ``label``, which is
             false for a reply that a person has replaced. ``dpo`` has the replaced replies alone: the person's is
-            ``chosen``, the model's ``rejected``.
-    Raises:
-        DemoFileError: the source is faulty or has nothing for the form, or the output cannot be written.
+            ``chosen``, the model's ``rejected``; a source that has none is an error.
     """
     rows = (row for demo in demo_files.read(source) for row in _rows(demo, form))
     if not (lines := [msgspec.json.encode(row) for row in rows]):
@@ -42,11 +40,7 @@ def to_lines(source: Path, path: Path, form: Form) -> int:
 
 
 def to_parquet(source: Path, path: Path) -> int:
-    """Write a Parquet table, one row an episode, with the columns of a line of the source; returns how many rows.
-
-    Raises:
-        DemoFileError: the source is faulty, or the output cannot be written.
-    """
+    """Write a Parquet table, one row an episode, with the columns of a line of the source; returns how many rows."""
     import datasets
 
     datasets.disable_progress_bars()

@@ -96,11 +96,7 @@ class HumanGame:
         return type(self._agent).expert is not AgentBase.expert
 
     def open(self) -> None:
-        """Make the environment and find the actions; a second call does nothing.
-
-        Raises:
-            EnvError: it cannot be made, or cannot be played by keys.
-        """
+        """Make the environment and find the actions; again does nothing. Raises EnvError if no keys can play it."""
         if self._env is not None:
             return
         self._env = self._make_env()
@@ -179,8 +175,7 @@ class HumanGame:
     def discard(self) -> None:
         """Discard the episode that ended last, or keep it after all; may block for a moment, in any thread.
 
-        Raises:
-            DemoFileError: its file cannot be changed; the episode is what it was.
+        Raises as `DemoWriter.take_back`; the episode is then what it was.
         """
         if self.last is None:
             return

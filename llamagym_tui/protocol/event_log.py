@@ -45,8 +45,7 @@ def grouped(event: EpisodesCounted) -> EpisodesCounted:
 def apart(event: EpisodesCounted) -> EpisodesCounted:
     """The same with each episode by itself, in an order that is drawn, the same each time: theirs is not kept.
 
-    Raises:
-        ValueError: the numbers do not belong together, or are too many.
+    Raises ValueError if the numbers do not belong together, or are too many.
     """
     if not event.counts:
         return event
@@ -136,11 +135,7 @@ class EventLog:
     """An ``events.jsonl`` that is being written."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Open the file for appending; a torn last line is cut off.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
+        """Open the file for appending, as `growing_file`; a torn last line is cut off."""
         self._file = growing_file(path)
         self._file.truncate(torn_line_start(self._file))
         self._encoder = msgspec.json.Encoder()
@@ -193,11 +188,7 @@ class EventLog:
         return "The event log is written again; a mark in it has what was lost, if anything was." if failed else ""
 
     def close(self) -> None:
-        """Flush and close; again does nothing.
-
-        Raises:
-            OSError: not everything could be written.
-        """
+        """Flush and close; again does nothing. Raises OSError if not everything could be written."""
         if self._file.closed:
             return
         self.flush()
