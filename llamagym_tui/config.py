@@ -8,14 +8,14 @@ Knows nothing of torch: the UI process reads and shows these too. `msgspec` carr
 import math
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import PurePath
+from pkgutil import get_data
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from llamagym_tui.errors import ConfigError
-from llamagym_tui.user_files import file_text
 
 Mode = Literal["train", "inference"]
 """Whether episodes are collected for PPO (``train``) or only played (``inference``)."""
@@ -320,7 +320,7 @@ class LiveSetting(Struct, frozen=True):
     meaning: str
 
 
-LIVE = msgspec.json.decode(file_text(Path(__file__).with_name("live_settings.json")), type=dict[str, LiveSetting])
+LIVE = msgspec.json.decode(get_data("llamagym_tui", "live_settings.json") or b"", type=dict[str, LiveSetting])
 """Settings that may change live, the most used first; all others stay for the whole run."""
 
 FINAL = {name: f"{name}_final" for name in ("ppo.lr", "ppo.kl_coef", "ppo.entropy_coef")}
