@@ -43,6 +43,9 @@ class TaxiAgent(Agent):
     action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "w": 1, "d": 2, "a": 3, "p": 4, "o": 5}
     baselines: ClassVar[Mapping[str, float]] = {"random": -771.1, "optimal": 7.93}
     """Exact mean returns over all starts; ``python -m benchmarks.world_baselines taxi`` computes them."""
+    run_settings: ClassVar[Mapping[str, Any]] = {"generation.policy": "score"}
+    """Chosen among what the taxi can do: a policy that generates learns from -10 for each refused action, long before
+    its first passenger arrives, never to pick up or drop off."""
 
     def get_system_prompt(self) -> str:
         return (

@@ -85,3 +85,10 @@ def test_a_run_of_an_older_version_measures_nothing(tmp_path: Path):
     a_run(tmp_path, values)
     again = run_config(agent=None, run_dir=tmp_path, resume=True)
     assert (again.measured, again.ppo) == ({}, PPOConfig())
+
+
+def test_in_taxi_and_text_games_a_run_chooses_among_what_can_be_done():
+    """A policy that generates learns in Taxi from -10 a refused action never to pick up: -200 after five minutes."""
+    assert of("taxi").generation.policy == of("tw-simple").generation.policy == "score"
+    assert of("taxi", "generation.policy=generate").generation.policy == "generate"
+    assert of("blackjack").generation.policy == "generate"
