@@ -3,7 +3,8 @@
 Everything of ours that opens a file goes through here: only regular files of a bounded size are read, so that a pipe or
 a device in a file's place never holds anybody up; what is made is readable by its owner only; and a draft, or a folder
 that is removed, never leads out of its folder through a link. What cannot be done raises OSError, and a file that was
-to be replaced is then as it was.
+to be replaced is then as it was. What a visitor of `llamagym-tui serve` may not do is decided here alone: no key opens
+a file by its path or starts a program, and who only watches writes nothing.
 """
 
 import contextlib
@@ -20,6 +21,34 @@ import msgspec
 from msgspec import Struct
 
 PREFERENCES_FILE = "preferences.json"
+BROWSER = "LLAMAGYM_TUI_BROWSER"
+"""``watch``, ``play``, or ``play SPEC`` with the agent that the server was started with; of a session's processes."""
+REFUSED = "Not available in a browser session."
+REFUSED_ACTIONS = {
+    "play": {"external", "ask('load')", "ask('save')", "save_screen"},
+    "watch": {"save_screen", "human_table", "demonstrations", "runs"},
+}
+
+
+def browser_session() -> str:
+    """``play`` or ``watch`` in a process that is shown in a browser, else empty."""
+    return os.environ.get(BROWSER, "").partition(" ")[0]
+
+
+def refuses(action: str, parameters: tuple[object, ...]) -> bool:
+    """Whether an action of a key may not be done here."""
+    arguments = f"({', '.join(map(repr, parameters))})" if parameters else ""
+    return f"{action}{arguments}" in REFUSED_ACTIONS.get(browser_session(), ())
+
+
+def may_open(spec: str) -> bool:
+    """Whether the file or module of an agent, by its absolute spec, may be opened here."""
+    return not browser_session() or spec == os.environ[BROWSER].partition(" ")[2]
+
+
+def _require_writer() -> None:
+    if browser_session() == "watch":
+        raise PermissionError(errno.EPERM, REFUSED)
 
 
 class Preferences(Struct, frozen=True, kw_only=True):
@@ -129,6 +158,7 @@ def growing_file(path: Path, *, follow: bool = False) -> BufferedRandom:
     Raises:
         OSError: as `regular_file`; or it cannot be written, or is a link and `follow` is off.
     """
+    _require_writer()
     nofollow = 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     return os.fdopen(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | nofollow, MOST_FILE), "ab+")
 
@@ -151,6 +181,7 @@ def _opened(path: Path, flags: int, most: int) -> int:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, for its owner only; one that is there stays as it is."""
+    _require_writer()
     try:
         path.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -190,6 +221,7 @@ def replace_file(path: Path, content: bytes, *, sync: bool = False) -> None:
 
 def draft_folder(parent: Path) -> Path:
     """A new, empty folder of its owner only, to be filled and then renamed."""
+    _require_writer()
     from tempfile import mkdtemp
 
     return Path(mkdtemp(SUFFIX, PREFIX, parent))
@@ -197,6 +229,7 @@ def draft_folder(parent: Path) -> Path:
 
 def link_folder(source: Path, target: Path) -> None:
     """Put all that is in a folder into another one too: the same files where there are hard links, else copies."""
+    _require_writer()
     shutil.copytree(source, target, symlinks=True, copy_function=_linked, dirs_exist_ok=True)
 
 
@@ -217,6 +250,7 @@ def discard_drafts(folder: Path, *, older_than_s: float = 0.0) -> None:
 
 def discard(path: Path) -> None:
     """Remove a file, or a folder with all that is in it; of a link only the link. What is not there is fine."""
+    _require_writer()
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -105,8 +105,12 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         self._tour = tour
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's, or on a terminal `Terminal`, which notices signals and when it is closed."""
+        """Textual's, or one that notices when it is to end: `Terminal`, or `BrowserDriver`."""
         driver = super().get_driver_class()
+        if driver.__name__ == "WebDriver":
+            from llamagym_tui.app.browser_driver import BrowserDriver
+
+            return BrowserDriver
         if driver.__name__ != "LinuxDriver":
             return driver
         from llamagym_tui.app.terminal import Terminal

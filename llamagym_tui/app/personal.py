@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from textual.actions import parse
 from textual.app import App, SystemCommand
 from textual.events import Resize
 from textual.filter import LineFilter
@@ -77,6 +78,14 @@ class PersonalApp(App[None]):
                 help = f"{key} · {tooltip}"
                 yield SystemCommand(binding.description, help, partial(self.run_action, binding.action, namespace))
         yield SystemCommand("Theme", "Other colours, or the terminal's own (ansi-dark, ansi-light)", self.search_themes)
+
+    async def run_action(self, action: Any, *where: Any, **more: Any) -> bool:
+        """Do what a key or the palette requests, unless a browser session may not."""
+        _, name, parameters = parse(action) if isinstance(action, str) else action
+        if user_files.refuses(name, parameters):
+            self.notify(user_files.REFUSED, severity="warning")
+            return True
+        return await super().run_action(action, *where, **more)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), self._literal_lines]

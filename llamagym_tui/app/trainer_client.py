@@ -61,7 +61,7 @@ class TrainerClient:
             make_folder(self.log_path.parent)
             with growing_file(self.log_path) as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(self._command or _trainer()),
+                    *(self._command or own_python("llamagym_tui.trainer")),
                     str(self.log_path),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
@@ -150,13 +150,13 @@ class TrainerClient:
         return f"{how} Its log is {self.log_path}. Resume from the last checkpoint with: {resume}"
 
 
-def _trainer() -> Sequence[str]:
-    """Command of the trainer; the log's path follows.
+def own_python(module: str) -> list[str]:
+    """Command that runs a module of ours; its arguments follow.
 
     It imports nothing from the working folder, which may be a stranger's, unless this process does.
     """
     safe = [] if {"", os.getcwd()} & set(sys.path) else ["-P"]
-    return [sys.executable, *safe, "-m", "llamagym_tui.trainer"]
+    return [sys.executable, *safe, "-m", module]
 
 
 def _cause(exit_code: int | None) -> str:

@@ -27,6 +27,7 @@ EXTRAS = {  # module, and what it is for
     "trackio": ("trackio", "--track trackio, track --to trackio"),
     "wandb": ("wandb", "--track wandb, track --to wandb"),
     "sweep": ("optuna", "llamagym-tui sweep"),
+    "serve": ("textual_serve", "llamagym-tui serve"),
 }
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -21,7 +22,7 @@ from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
 from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.literal import echo
-from llamagym_tui.user_files import file_text
+from llamagym_tui.user_files import browser_session, file_text
 
 if TYPE_CHECKING:
     from llamagym_tui.config import RunConfig
@@ -417,11 +418,42 @@ def replay(run: Run = None, debug: Debug = False) -> None:
     from llamagym_tui import run_store
 
     folder = run_store.find_run(run)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_shown():
         raise UsageError(f"A replay needs a terminal; the events of the run are in {folder / run_store.EVENTS_FILE}.")
     from llamagym_tui.app.app import open_replay
 
     raise typer.Exit(open_replay(folder))
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def serve(
+    ctx: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home.")] = None,
+    watch: Annotated[str | None, typer.Option(metavar="RUN", help="Only show this run, past or going on.")] = None,
+    host: Annotated[str, typer.Option(help="Address or name of this machine to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+    sessions: Annotated[int | None, typer.Option(min=1, help="At the same time, at most. (2; with --watch 30)")] = None,
+    debug: Debug = False,
+) -> None:
+    """Serve the app to browsers: each visitor plays and trains, or all watch one run."""
+    if find_spec("textual_serve") is None:
+        raise UsageError("`serve` needs textual-serve, which is not installed: pip install 'llamagym-tui[serve]'.")
+    from llamagym_tui.app.trainer_client import own_python
+    from llamagym_tui.cli.serve import serve
+    from llamagym_tui.run_store import find_run
+    from llamagym_tui.setup import catalog
+
+    command, allowed = own_python("llamagym_tui"), "play"
+    if watch is not None:
+        if words:
+            raise UsageError("--watch shows a run that is there; leave the agent out.")
+        command, allowed = [*command, "replay", str(find_run(watch))], "watch"
+    elif words:
+        playground: Any = ctx.find_root().command
+        playground.get_command(ctx, "play").make_context("play", list(words))  # raises what is wrong with them
+        catalog.find_agent(words[0])
+        command, allowed = [*command, "play", *words], f"play {catalog.absolute_spec(words[0])}"
+    serve(command, host=host, port=port, sessions=sessions or (30 if watch else 2), allowed=allowed)
 
 
 @app.command()
@@ -432,6 +464,10 @@ def doctor() -> None:
     raise typer.Exit(report())
 
 
+def _is_shown() -> bool:
+    return bool(browser_session()) or (sys.stdin.isatty() and sys.stdout.isatty())
+
+
 def _require_terminal(agent: str) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_shown():
         raise UsageError(f"The playground needs a terminal; without one, use `llamagym-tui train {agent}`.")

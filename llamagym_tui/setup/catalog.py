@@ -21,6 +21,7 @@ from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import GAME_FILE, make_env
 from llamagym_tui.game.observations import Range
+from llamagym_tui.user_files import REFUSED, may_open
 
 
 class AgentFile(NamedTuple):
@@ -71,6 +72,8 @@ def agent_of(config: RunConfig) -> type[AgentBase]:
 
 def _named(spec: str) -> type[AgentBase]:
     file = agent_file(spec)
+    if (file or ":" in spec or GAME_FILE.fullmatch(spec)) and not may_open(absolute_spec(spec)):
+        raise UsageError(REFUSED)
     if file is not None:
         from llamagym_tui.setup.agent_files import load_agent
 

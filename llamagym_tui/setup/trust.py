@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.setup.catalog import absolute_spec, agent_file
-from llamagym_tui.user_files import data_dir, file_content, replace_file
+from llamagym_tui.user_files import REFUSED, data_dir, file_content, may_open, replace_file
 
 FILE = "trusted_agents.json"
 """In the user's data folder."""
@@ -48,9 +48,11 @@ def require_trusted(spec: str) -> None:
 
     Raises:
         UntrustedAgent: it is not; `trust` is the answer yes.
-        UsageError: its file cannot be read.
+        UsageError: its file cannot be read, or may not be in a browser session.
     """
     code, trusted = code_of(spec), _read()
+    if code is not None and not may_open(absolute_spec(spec)):
+        raise UsageError(REFUSED)
     if code is None or code in trusted.typed:
         return
     digest = _digest(spec)

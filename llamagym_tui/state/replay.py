@@ -2,8 +2,8 @@
 
 The events go through the reducer that the live screen has, so a replay shows what was seen. Reading goes on in small
 pieces while the beginning is played already; states are kept at `MAX_KEYFRAMES` places at most, so a long run costs
-no more memory than a short one, and no jump reads more than the stretch between two of them. Starts no trainer and
-knows no screen.
+no more memory than a short one, and no jump reads more than the stretch between two of them. A run that goes on is
+followed. Starts no trainer and knows no screen.
 """
 
 import math
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from llamagym_tui.protocol import event_log, events
 from llamagym_tui.protocol.events import AnyEvent
-from llamagym_tui.run_store import EVENTS_FILE, read_config
+from llamagym_tui.run_store import EVENTS_FILE, is_held, read_config
 from llamagym_tui.state.reduce import MAX_MARKS, reduce
 from llamagym_tui.state.run import RunState, initial_state
 
@@ -87,6 +87,8 @@ class Recording(event_log.Pieces):
         self._last = self._frames[0]
         self._every = KEYFRAME_EVERY
         self.events = 0
+        self.goes_on = False
+        """Whether a process had the run when it was read on last: then its end is not the end of the run."""
         self.said_s = math.inf
         """Seconds at which the first message of the conversation comes; infinite while it is not known."""
         self.turning_points: list[float] = []
@@ -104,6 +106,12 @@ class Recording(event_log.Pieces):
         """Read `READ_EVENTS` more; at a line that is no event the recording ends."""
         for logged in self.some(READ_EVENTS):
             self._take(logged)
+
+    def look_again(self) -> None:
+        """Have what was logged meanwhile read on, too."""
+        self.goes_on = not self.fault and is_held(self.run_dir)
+        if not self.fault:
+            self._unread = event_log.read_from(self.path, self.end)
 
     def _take(self, logged: event_log.Logged) -> None:
         before, self._last = self._last.state.run, self._last.after(logged)
@@ -149,7 +157,8 @@ class Player:
 
     @property
     def at_end(self) -> bool:
-        return self.recording.complete and self.at_s >= self.recording.duration_s
+        recording = self.recording
+        return recording.complete and not recording.goes_on and self.at_s >= recording.duration_s
 
     def tick(self) -> None:
         """Play what is due by the clock, and what a jump has left; the end pauses.

@@ -1,6 +1,7 @@
 """A past run on the playground's screen, with a time slider. There is no trainer, so keys that need one are grey.
 
-The events are read on in small pieces while the beginning is played already.
+The events are read on in small pieces while the beginning is played already. A run that goes on is shown where it is,
+and followed.
 """
 
 import asyncio
@@ -72,7 +73,8 @@ class TimeSlider(Widget):
 
     def _right(self) -> str:
         recording = self._player.recording
-        rest = ", unreadable from there" if recording.fault else "" if recording.complete else " …"
+        rest = ", goes on" if recording.goes_on else "" if recording.complete else " …"
+        rest = ", unreadable from there" if recording.fault else rest
         return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
@@ -103,6 +105,8 @@ class TimeSlider(Widget):
 
 TICK_S = 1 / 12
 """Seconds between two looks at what is due."""
+FOLLOW_S = 1.0
+"""Seconds between two looks at what a run that goes on has logged."""
 JUMP_S = 5.0
 """Seconds of a jump."""
 FIRST = ("play", "jump", "to", "speed")
@@ -146,10 +150,17 @@ class ReplayScreen(PlaygroundScreen):
 
     @work(exclusive=True, group="recording")
     async def _read(self) -> None:
-        recording = self.player.recording
-        while not recording.complete:
-            recording.read_on()
-            await asyncio.sleep(0)
+        recording, shown = self.player.recording, False
+        while recording.goes_on or not shown:
+            recording.look_again()  # before its end is read, or its last events would be missed
+            while not recording.complete:
+                recording.read_on()
+                await asyncio.sleep(0)
+            if recording.goes_on:
+                if not shown:
+                    self.action_to(1)
+                await asyncio.sleep(FOLLOW_S)
+            shown = True
         if recording.fault:
             self.notify(recording.fault, severity="error", timeout=30)
 

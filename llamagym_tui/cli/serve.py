@@ -1,0 +1,146 @@
+"""`serve`: the app in a browser through textual-serve, a process for each visitor; textual-serve itself checks nothing.
+
+A request is answered only if its Host is this server's, its Origin (a socket has one) the same place, and its path
+begins with the token that was drawn at the start. The app ends with its socket, by force if it hangs. What it may not
+do meanwhile is up to `llamagym_tui.user_files`; it can hand out neither files nor addresses to open.
+"""
+
+import asyncio
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import textual_serve.server
+from aiohttp import web
+from jinja2 import Template
+from textual_serve.app_service import AppService
+
+from llamagym_tui.app.leaving import STOP_S
+from llamagym_tui.errors import UsageError
+from llamagym_tui.protocol.literal import echo
+from llamagym_tui.user_files import BROWSER, file_text
+
+LOOPBACK = ("127.0.0.1", "localhost")
+END_S = STOP_S + 10
+"""Seconds that an app has to end, with its trainer, once its visitor has gone."""
+MOST_CELLS = 400
+"""Columns and rows of a session; a visitor names them, and memory grows by them."""
+
+
+class Session(AppService):
+    """The process of one visitor."""
+
+    async def set_terminal_size(self, width: int, height: int) -> None:
+        await super().set_terminal_size(_cells(width), _cells(height))
+
+    async def on_data(self, payload: bytes) -> None:
+        with suppress(ConnectionError, RuntimeError):  # read on, or an app without a visitor would block
+            await super().on_data(payload)
+
+    async def on_meta(self, data: bytes) -> None:
+        """Neither open an address nor offer a file in the visitor's browser."""
+
+    on_packed = on_meta
+
+    async def run(self) -> None:
+        await super().run()
+        await self.remote_close()
+
+    async def stop(self) -> None:
+        if (process := self._process) is None or self._task is None:
+            return
+        self.stdin.close()
+        await asyncio.wait([self._task, asyncio.ensure_future(process.wait())], timeout=END_S)
+        if process.returncode is None:
+            process.kill()  # its trainer sees that its commands end, saves, and ends too
+
+
+class Server(textual_serve.server.Server):
+    def __init__(self, command: Sequence[str], *, host: str, port: int, sessions: int) -> None:
+        """A server that listens nowhere yet; `sessions`: at the same time, at most."""
+        super().__init__("exec " + shlex.join(command), host, port)
+        self.token = secrets.token_urlsafe(24)
+        self._names = LOOPBACK if host in LOOPBACK else (host.lower(),)
+        self._most = sessions
+        self._sockets: set[web.WebSocketResponse] = set()
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._checked])
+        app.router.add_get(f"/{self.token}/", self.handle_index)
+        app.router.add_get(f"/{self.token}/ws", self.handle_websocket)
+        app.router.add_static(f"/{self.token}/static", self.statics_path, show_index=False)
+        app.on_shutdown.append(self.on_shutdown)
+        return app
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Answer only who came by this server's own address and knows the token."""
+        _, token, *place = request.path.split("/")
+        is_socket = place == ["ws"]
+        if request.host.partition(":")[0].lower() not in self._names:  # the port is another one behind a tunnel
+            raise web.HTTPForbidden(text="The Host of this request is not this server's.")
+        if request.headers.get("Origin") not in (f"http://{request.host}", *([] if is_socket else [None])):
+            raise web.HTTPForbidden(text="This request comes from another site.")
+        if not secrets.compare_digest(token.encode(), self.token.encode()):
+            raise web.HTTPForbidden(text="The address lacks the token: take the one that the server has printed.")
+        if (is_socket or place == [""]) and len(self._sockets) >= self._most:
+            raise web.HTTPServiceUnavailable(text="All sessions are taken; try again later, or serve with --sessions.")
+        return await handler(request)
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        page = Template(file_text(Path(__file__).with_suffix(".html")), autoescape=True)
+        text = page.render(host=request.host, token=self.token)
+        return web.Response(text=text, content_type="text/html", headers={"X-Frame-Options": "DENY"})
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=2**20)
+        to_browser = {"write_bytes": websocket.send_bytes, "write_str": websocket.send_str, "close": websocket.close}
+        session = Session(self.command, **to_browser, download_manager=self.download_manager)
+        self._sockets.add(websocket)
+        try:
+            await websocket.prepare(request)
+            await session.start(*(_cells(request.query.get(side, "80")) for side in ("width", "height")))
+            await self._process_messages(websocket, session)
+        finally:
+            # aiohttp cancels a handler whose connection is lost.
+            await asyncio.shield(self._ended(session, websocket))
+        return websocket
+
+    async def _ended(self, session: Session, websocket: web.WebSocketResponse) -> None:
+        await session.stop()
+        self._sockets.discard(websocket)
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        await asyncio.gather(*(each.close() for each in self._sockets))
+
+
+def serve(command: Sequence[str], *, host: str, port: int, sessions: int, allowed: str) -> None:
+    """Serve a command, with `allowed` as `BROWSER` has it, until ctrl+c; then every session ends in order.
+
+    Raises:
+        UsageError: the address cannot be listened on.
+    """
+    os.environ[BROWSER] = allowed
+    server = Server(command, host=host, port=port, sessions=sessions)
+
+    def listening(_: object) -> None:
+        echo(f"http://{host}:{port}/{server.token}/")
+        echo("Open this address in a browser; whoever has it can do the same. ctrl+c ends all sessions.", to=sys.stderr)
+        if host not in LOOPBACK:
+            echo("It crosses the network in clear text: `ssh -L` and no --host is safer.", to=sys.stderr)
+
+    try:
+        web.run_app(
+            server.application(), host=host, port=port, print=listening, access_log=None, shutdown_timeout=END_S + 5
+        )
+    except OSError as error:
+        raise UsageError(f"{host}:{port} cannot be served on ({error.strerror or error}); try --port.") from error
+
+
+def _cells(count: Any) -> int:
+    return min(max(int(count), 1), MOST_CELLS)
