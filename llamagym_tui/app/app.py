@@ -99,7 +99,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
-        self._key_s = -KEYS_S
+        self._keyed_at = -KEYS_S
         """When a key was pressed, or the mouse moved."""
         self._replay = replay
         self._tour = tour
@@ -152,7 +152,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
     async def on_event(self, event: Event) -> None:
         if isinstance(event, InputEvent):
-            self._key_s = time.monotonic()
+            self._keyed_at = time.monotonic()
         await super().on_event(event)
 
     # The trainer
@@ -224,7 +224,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
 
     def _paint_soon(self) -> None:
         if self._paint_timer is None:
-            at_keys = time.monotonic() - self._key_s < KEYS_S
+            at_keys = time.monotonic() - self._keyed_at < KEYS_S
             self._paint_timer = self.set_timer(PAINT_S if at_keys else PAINT_IDLE_S, self._paint)
 
     def _paint(self) -> None:
