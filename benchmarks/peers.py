@@ -3,15 +3,18 @@
     python -m benchmarks.peers
     python -m benchmarks.peers --worlds blackjack --peers trl --minutes 1 --folder trial
 
-Peers: `ours` (`train` with its defaults), `trl` (GRPO of TRL 1.16 with a rollout function, `peers_trl`) and `llamagym`
-(LlamaGym 0.1.1 in an environment of its own, Blackjack alone: its conversations are cut at 256 positions). Each begins
-with the bundled model and is evaluated by `eval`, on seeds that none has trained on, under the prompts that it was
-trained with. Results are added to `results.jsonl` in the folder; what is there is not run again. Ends with the table.
+Peers: `ours` (`train` with its defaults), `trl` (GRPO of TRL 1.16 with a rollout function, `peers_trl`), `llamagym`
+(LlamaGym 0.1.1 in an environment of its own, Blackjack alone: its conversations are cut at 256 positions) and `agilerl`
+(LLMPPO of AgileRL 2.58, `peers_agilerl`, in an environment of its own of 7 GB; AGILERL_ENVIRONMENT is the folder of one
+that exists). Each begins with the bundled model and is evaluated by `eval`, on seeds that none has trained on, under
+the prompts that it was trained with. Results are added to `results.jsonl` in the folder; what is there is not run
+again. Ends with the table.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,24 +25,28 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks import llamagym_environment
+from benchmarks import llamagym_environment, own_environment
 from benchmarks.timing import machine, summary
-from benchmarks.vs_llamagym import answer_of, llamagym_process
+from benchmarks.vs_llamagym import answer_of, llamagym_process, prompts
 from benchmarks.world_rows import ROWS
 from benchmarks.worlds import SEED, Records, Way, train_to
+from llamagym_tui.agents.frozen_lake import MAPS
+from llamagym_tui.setup import catalog
 
 BUNDLED = Path(__file__).parents[1] / "llamagym_tui/bundled_model"
 LR = {"blackjack": 3e-5, "frozen_lake": 3e-5}
 """Of GRPO, the best of 1e-4 and 3e-5 on Blackjack; TRL's own 1e-6 hardly moves a model of this size."""
+AGILERL_LR = 1e-3
+"""Of LLMPPO's adapters, the best of 1e-4 and 1e-3 after a minute of Blackjack; its own is 5e-7."""
 MAX_TURNS = 20
-"""Of a training episode of GRPO, whose conversations are whole; longer ones would take most of its time."""
+"""Of a training episode of GRPO and LLMPPO, whose conversations are whole; longer ones would take most of its time."""
 SLICE_S = 5.0
 """Of LlamaGym between two looks at the clock."""
 
 
 def main(
     worlds: Annotated[list[str] | None, typer.Option(help="blackjack, frozen_lake. (both)")] = None,
-    peers: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(['ours', 'trl', 'llamagym'])}. (all)")] = None,
+    peers: Annotated[list[str] | None, typer.Option(help="Of ours, trl, llamagym, agilerl. (all)")] = None,
     minutes: Annotated[list[float] | None, typer.Option(help="Marks; again for each. (1, 2, 5 and 10)")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 1,
     folder: Annotated[Path, typer.Option(help="Of results and runs.")] = Path("runs/peers"),
@@ -123,7 +130,49 @@ def as_trained(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text(llamagym_environment.TEMPLATE, encoding="utf-8")
 
 
-PEERS: dict[str, Callable[[str, int, Sequence[float], Path], Marks]] = {"ours": ours, "trl": trl, "llamagym": llamagym}
+def agilerl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks:
+    place.mkdir()
+    agent = catalog.find_agent(world, {})()
+    setup = {"env_id": agent.env_id, "env_kwargs": dict(agent.env_kwargs), **texts(world)}
+    setup |= {"model": str(BUNDLED), "folder": str(place), "seed": seed, "minutes": list(marks)}
+    words = json.dumps({**setup, "max_turns": MAX_TURNS, "lr": AGILERL_LR, "threads": 1})
+    command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py")), words]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with (place / "log").open("w") as log:
+        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=True, env=environment)
+    for line in made.stdout.splitlines():
+        found = json.loads(line)
+        model = Path(found.pop("model"))
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            shutil.copy(BUNDLED / name, model)
+        yield found.pop("minutes"), model, found
+
+
+def agilerl_python() -> Path:
+    """Of the environment in AGILERL_ENVIRONMENT; else of one in the user's cache, made first if it is not there."""
+    if exists := os.environ.get("AGILERL_ENVIRONMENT"):
+        return Path(exists) / "bin/python"
+    requirements = Path(__file__).with_name("agilerl_requirements.txt")
+    return own_environment.interpreter(own_environment.default_folder("agilerl-2.58.0"), sys.executable, requirements)
+
+
+def texts(world: str) -> dict[str, Any]:
+    """Our agent's system prompt, and its text of every observation, by the observation's numbers."""
+    if world == "blackjack":
+        return prompts()
+    agent = catalog.find_agent(world, {})()
+    states = range(len(MAPS["4x4"]) * len(MAPS["4x4"][0]))
+    observations = {str(state): agent.format_observation(state) for state in states}
+    return {"system_prompt": agent.get_system_prompt(), "observations": observations}
+
+
+PEERS: dict[str, Callable[[str, int, Sequence[float], Path], Marks]] = {
+    "ours": ours,
+    "trl": trl,
+    "llamagym": llamagym,
+    "agilerl": agilerl,
+}
 
 
 def table(records: Records, marks: Sequence[float]) -> str:
