@@ -139,14 +139,19 @@ def agilerl(world: str, seed: int, marks: Sequence[float], place: Path) -> Marks
     command = [str(agilerl_python()), str(Path(__file__).with_name("peers_agilerl.py")), words]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     environment |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with (place / "log").open("w") as log:
-        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=True, env=environment)
-    for line in made.stdout.splitlines():
-        found = json.loads(line)
-        model = Path(found.pop("model"))
-        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-            shutil.copy(BUNDLED / name, model)
-        yield found.pop("minutes"), model, found
+    with (
+        (place / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            found = json.loads(line)
+            model = Path(found.pop("model"))
+            for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+                shutil.copy(BUNDLED / name, model)
+            yield found.pop("minutes"), model, found
+    if process.returncode:
+        raise RuntimeError(f"AgileRL's process ended with {process.returncode}; its error is in {place / 'log'}.")
 
 
 def agilerl_python() -> Path:
