@@ -32,8 +32,8 @@ def agilerl_side(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """AgileRL's side of the table, without AgileRL, which is in no environment of this project."""
     stands_for = SimpleNamespace(LLMPPO=None, base=None, RolloutHarness=None, train_llm_rollout=None)
     for name in ("", ".algorithms", ".algorithms.core", ".llm_envs", ".training", ".training.llm"):
-        monkeypatch.setitem(sys.modules, f"agilerl{name}", stands_for)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "agilerl.training.llm.rollout", stands_for)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, f"agilerl{name}", stands_for)
+    monkeypatch.setitem(sys.modules, "agilerl.training.llm.rollout", stands_for)
     return importlib.reload(importlib.import_module("benchmarks.peers_agilerl"))
 
 
