@@ -425,7 +425,7 @@ def replay(run: Run = None, debug: Debug = False) -> None:
     raise typer.Exit(open_replay(folder))
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+@app.command(context_settings={"ignore_unknown_options": True})  # those of the agent
 def serve(
     ctx: typer.Context,
     words: Annotated[list[str] | None, typer.Argument(metavar="[AGENT [OPTIONS]]", help="Not given: home.")] = None,

@@ -20,8 +20,10 @@ pytest.importorskip("textual_serve")
 
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from aiohttp.test_utils import TestServer
+from typer.testing import CliRunner
 
 from llamagym_tui.cli import serve
+from llamagym_tui.cli.main import app
 from tests.cli.chromium import BROWSER, Page, page
 
 APP = """
@@ -64,6 +66,23 @@ def is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.parametrize("words", [["--port", "8123", "blackjack"], ["blackjack", "--envs", "8", "--port", "8123"]])
+def test_its_own_options_may_stand_before_the_agent_or_after_it(monkeypatch: pytest.MonkeyPatch, words: list[str]):
+    asked: list[Any] = []
+    monkeypatch.setattr(serve, "serve", lambda command, **options: asked.append((command, options)))
+    assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
+    ((command, options),) = asked
+    assert options["port"] == 8123
+    own = [word for word in words if word not in ("--port", "8123")]
+    assert command[command.index("play") + 1 :] == own
+
+
+def test_an_option_that_the_playground_does_not_have_is_refused():
+    refused = CliRunner().invoke(app, ["serve", "blackjack", "--prot", "8123"])
+    assert refused.exit_code == 2
+    assert "No such option: --prot" in str(refused.exception or refused.output) + refused.output
 
 
 async def test_the_page_needs_the_token_and_loads_from_here_alone():
