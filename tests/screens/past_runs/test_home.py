@@ -125,3 +125,12 @@ async def test_what_is_no_agent_is_refused_in_words_and_nothing_begins():
         await pilot.press("slash", *"nothing", "enter")
         await until(pilot, lambda: any("nothing" in text for text in notices(app)))
         assert client.started is None
+
+
+async def test_a_key_that_nobody_handles_does_nothing():
+    """Textual takes what an app has by the names ``key_s`` and ``_key_s`` for the handler of the key ``s``."""
+    app = LlamaGymApp(client_factory=fakes.FakeClient)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("s")
+        assert app.is_running
+        assert not [name for name in vars(app) if name.startswith(("key_", "_key_"))]
