@@ -43,8 +43,8 @@ class Episodes:
 
     def prompt(self, seed: int) -> list[dict[str, Any]]:
         """Of the episode with a seed, which the message carries along."""
-        seen, info = self._envs[0].reset(seed=seed)
-        messages = (("system", self._agent.get_system_prompt()), ("user", self._agent.observed(seen, info)))
+        seen, _ = self._envs[0].reset(seed=seed)
+        messages = (("system", self._agent.get_system_prompt()), ("user", self._agent.format_observation(seen)))
         return [{"role": role, "content": words, "seed": seed} for role, words in messages]
 
     def __call__(self, prompts: list[list[dict[str, Any]]], trainer: GRPOTrainer) -> dict[str, list[Any]]:
@@ -108,8 +108,8 @@ class Episodes:
         action = self._agent.read(reply).action
         if action is None:
             return False, 'Reply with {"action": n}.', -PARSE_PENALTY
-        seen, reward, terminated, truncated, info = self._envs[row].step(action)
-        return terminated or truncated, self._agent.observed(seen, info), float(reward)
+        seen, reward, terminated, truncated, _ = self._envs[row].step(action)
+        return terminated or truncated, self._agent.format_observation(seen), float(reward)
 
 
 class Marks(TrainerCallback):
@@ -138,9 +138,7 @@ def main(
 ) -> None:
     torch.set_num_threads(threads)
     tokenizer = AutoTokenizer.from_pretrained(model)
-    made = catalog.find_agent(agent, {})()
-    made.observed = lambda seen, info: made.format_observation(seen)
-    episodes = Episodes(made, tokenizer, max_turns)
+    episodes = Episodes(catalog.find_agent(agent, {})(), tokenizer, max_turns)
     prompts = [{"prompt": episodes.prompt(seed * 1_000_000 + number)} for number in range(PROMPTS)]
     settings = GRPOConfig(
         output_dir=f"{folder}/trl", num_generations=GROUP, per_device_train_batch_size=BATCH, learning_rate=lr,

@@ -450,9 +450,9 @@ def serve(
         command, allowed = [*command, "replay", str(find_run(watch))], "watch"
     elif words:
         playground: Any = ctx.find_root().command
-        playground.get_command(ctx, "play").make_context("play", list(words))  # raises what is wrong with them
-        catalog.find_agent(words[0])
-        command, allowed = [*command, "play", *words], f"play {catalog.absolute_spec(words[0])}"
+        agent = playground.get_command(ctx, "play").make_context("play", list(words)).params["agent"]
+        catalog.find_agent(agent)
+        command, allowed = [*command, "play", *words], f"play {catalog.absolute_spec(agent)}"
     serve(command, host=host, port=port, sessions=sessions or (30 if watch else 2), allowed=allowed)
 
 

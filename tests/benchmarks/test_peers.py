@@ -92,9 +92,7 @@ def test_only_what_the_model_replied_is_trained_on() -> None:
     from benchmarks.peers_trl import PARSE_PENALTY, Episodes
 
     tokenizer = AutoTokenizer.from_pretrained(BUNDLED)
-    agent: Any = BlackjackAgent()
-    agent.observed = lambda seen, info: agent.format_observation(seen)
-    episodes = Episodes(agent, tokenizer, max_turns=3)
+    episodes = Episodes(BlackjackAgent(), tokenizer, max_turns=3)
     nothing, stick = (tokenizer(words + "<|end|>")["input_ids"] for words in ("hm", '{"action": 0}'))
     planned = iter([nothing, stick])
 

@@ -68,13 +68,21 @@ def is_there(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("words", [["--port", "8123", "blackjack"], ["blackjack", "--envs", "8", "--port", "8123"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--port", "8123", "blackjack"],
+        ["blackjack", "--envs", "8", "--port", "8123"],
+        ["--envs", "8", "--port", "8123", "blackjack"],
+    ],
+)
 def test_its_own_options_may_stand_before_the_agent_or_after_it(monkeypatch: pytest.MonkeyPatch, words: list[str]):
-    asked: list[Any] = []
-    monkeypatch.setattr(serve, "serve", lambda command, **options: asked.append((command, options)))
+    served: list[Any] = []
+    monkeypatch.setattr(serve, "serve", lambda command, **options: served.append((command, options)))
     assert CliRunner().invoke(app, ["serve", *words]).exit_code == 0
-    ((command, options),) = asked
+    ((command, options),) = served
     assert options["port"] == 8123
+    assert options["allowed"] == "play blackjack"
     own = [word for word in words if word not in ("--port", "8123")]
     assert command[command.index("play") + 1 :] == own
 
