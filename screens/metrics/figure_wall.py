@@ -4,15 +4,16 @@ import math
 from statistics import fmean
 
 from textual.app import ComposeResult
-from textual.containers import Grid, Vertical
+from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Sparkline, Static
+from textual.widget import Widget
+from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.numbers import baselines, plain, share
+from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
 
@@ -20,6 +21,8 @@ SHARES = ("clip_fraction", "parse_failure_rate")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
 ASIDE = "$foreground 60%"
+COLUMNS, GAP = 3, 2
+"""Of the wall, and cells between them."""
 
 
 def figure_value(field: str, value: float) -> str:
@@ -119,46 +122,40 @@ def figure_texts(state: RunState, field: str) -> list[Content]:
     return lines
 
 
-class SmallFigure(Vertical):
-    """A figure's name, value and health above its line."""
-
-    def __init__(self, field: str) -> None:
-        super().__init__()
-        self._field = field
-
-    def compose(self) -> ComposeResult:
-        yield Static(FIGURES[self._field].short, markup=False)
-        yield Sparkline(summary_function=fmean)
-
-    def show(self, state: RunState) -> None:
-        assert state.stats is not None
-        value = figure_value(self._field, float(getattr(state.stats, self._field)))
-        heading = (FIGURES[self._field].short, "bold"), "  ", value, "  ", badge(present_health(state, self._field))
-        self.query_one(Static).update(Content.assemble(*heading))
-        self.query_one(Sparkline).data = [point.y for point in samples(state, self._field)]
-
-
-class FigureWall(Grid):
-    """The charted figures in small, as a picture of the whole run."""
+class FigureWall(Widget):
+    """The charted figures in small, as a picture of the whole run: one widget, whose parts are text."""
 
     DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, *, id: str) -> None:
-        super().__init__(*map(SmallFigure, CHARTED), id=id)
+        super().__init__(id=id)
         self._state: RunState | None = None
-        self._shown: object = None
 
     def show(self, state: RunState) -> None:
-        self._state = state
-        self._draw()
+        before, self._state = self._state, state
+        if before is None or state.history is not before.history:
+            self.refresh()
 
-    def on_resize(self) -> None:
-        """A larger terminal may have room for it now."""
-        self._draw()
+    def render(self) -> Content:
+        state, (width, height) = self._state, self.content_size
+        if state is None or state.stats is None:
+            return Content("")
+        width, height = (width - GAP * (COLUMNS - 1)) // COLUMNS, height // math.ceil(len(CHARTED) / COLUMNS)
+        lines: list[Content] = []
+        for at in range(0, len(CHARTED), COLUMNS):
+            row = [small_figure(state, field, width, height) for field in CHARTED[at : at + COLUMNS]]
+            lines += [Content(" " * GAP).join(parts) for parts in zip(*row, strict=True)]
+        return Content("\n").join(lines)
 
-    def _draw(self) -> None:
-        state = self._state
-        if state is not None and state.stats is not None and self.size and state.history is not self._shown:
-            self._shown = state.history
-            for small in self.query(SmallFigure):
-                small.show(state)
+
+def small_figure(state: RunState, field: str, width: int, height: int) -> list[Content]:
+    """A figure's name, value and health above its curve, in so many cells."""
+    assert state.stats is not None
+    value = figure_value(field, float(getattr(state.stats, field)))
+    words = (FIGURES[field].short, "bold"), "  ", value, "  ", badge(present_health(state, field))
+    heading = Content.assemble(*words).truncate(width, ellipsis=True)
+    values = [point.y for point in samples(state, field)]
+    cells = min(width, len(values))
+    means = [fmean(values[len(values) * at // cells : len(values) * (at + 1) // cells]) for at in range(cells)]
+    bars = spark_rows(means, width, height - 1)
+    return [heading.pad_right(width - heading.cell_length), *(Content.styled(bar, "$primary") for bar in bars)]

@@ -27,11 +27,17 @@ def share(value: float, decimals: int = 1) -> str:
 
 def spark(values: Sequence[float], width: int, fitted: Iterable[float] = ()) -> str:
     """A curve as bars, the lowest and the highest of its values and of what else has to fit at the ends."""
+    return spark_rows(values, width, 1, fitted)[0].rstrip()
+
+
+def spark_rows(values: Sequence[float], width: int, height: int, fitted: Iterable[float] = ()) -> list[str]:
+    """The bars in some rows, the highest first; each row is filled up to `width`."""
     every = [value for value in (*values, *fitted) if math.isfinite(value)]
     low, high = min(every, default=0.0), max(every, default=0.0)
-    span = (high - low) or 1.0
-    steps = [(value - low) / span * (len(BARS) - 1) for value in thinned(values, width)]
-    return "".join(BARS[round(step) if math.isfinite(step) else 0] for step in steps)
+    span, top = (high - low) or 1.0, len(BARS) * height - 1
+    steps = [round((value - low) / span * top) if math.isfinite(value) else 0 for value in thinned(values, width)]
+    rows = ([step - len(BARS) * row for step in steps] for row in reversed(range(height)))
+    return ["".join(" " if part < 0 else BARS[min(part, len(BARS) - 1)] for part in row).ljust(width) for row in rows]
 
 
 def baselines(state: RunState) -> dict[str, float]:
