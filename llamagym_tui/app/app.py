@@ -51,8 +51,11 @@ PAINT_S, PAINT_IDLE_S = 1 / 10, 1 / 4
 """Seconds between two paintings of new events, at least: while a person is at the keys, and else."""
 KEYS_S = 1.0
 """Seconds for which a key counts as that."""
-COLLECTIONS = (10_000, 10, 10)
-"""Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then."""
+COLLECTIONS = (10_000, 10, 1_000)
+"""Thresholds of the garbage collection: the first is large enough for what a painting leaves to be gone by then; the
+last has full ones, pauses of 300 ms, wait for a moment without keys."""
+FULL_AFTER, UNKEYED_S = 10, 3.0
+"""Collections of the second generation after which a full one is due, and seconds without a key before it."""
 YIELD_EVENTS = 64
 """Events after which the reader lets the screen have its turn."""
 SCREENS = Path(screens.__file__).parent
@@ -228,6 +231,7 @@ class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
             self._paint_timer = self.set_timer(PAINT_S if at_keys else PAINT_IDLE_S, self._paint)
 
     def _paint(self) -> None:
+        collect_without_keys(self._keyed_at)
         if self._paint_timer is not None:
             self._paint_timer.stop()
             self._paint_timer = None
@@ -324,8 +328,15 @@ def open_replay(run_dir: Path) -> int:
     return run_app(LlamaGymApp(replay=run_dir))
 
 
+def collect_without_keys(keyed_at: float) -> None:
+    """Collect all garbage if that is due, `run_app` has put it off, and nobody is at the keys."""
+    is_due = gc.get_threshold() == COLLECTIONS and gc.get_count()[2] > FULL_AFTER
+    if is_due and time.monotonic() - keyed_at > UNKEYED_S:
+        gc.collect()
+
+
 def run_app(app: LlamaGymApp) -> int:
-    # What a painting leaves are cycles; those that outlive two collections wait for a full one, a pause of 100 ms.
+    # What a painting leaves are cycles; those that outlive two collections wait for a full one.
     gc.freeze()
     gc.set_threshold(*COLLECTIONS)
     return run_to_end(app)
