@@ -1,6 +1,7 @@
 """Charts of the figures of a run: one large with its meaning, and all the charted ones in small."""
 
 import math
+from itertools import pairwise
 from statistics import fmean
 
 from textual.app import ComposeResult
@@ -155,7 +156,11 @@ def small_figure(state: RunState, field: str, width: int, height: int) -> list[C
     words = (FIGURES[field].short, "bold"), "  ", value, "  ", badge(present_health(state, field))
     heading = Content.assemble(*words).truncate(width, ellipsis=True)
     values = [point.y for point in samples(state, field)]
-    cells = min(width, len(values))
-    means = [fmean(values[len(values) * at // cells : len(values) * (at + 1) // cells]) for at in range(cells)]
-    bars = spark_rows(means, width, height - 1)
+    bars = spark_rows(stretched(values, width), width, height - 1)
     return [heading.pad_right(width - heading.cell_length), *(Content.styled(bar, "$primary") for bar in bars)]
+
+
+def stretched(values: list[float], width: int) -> list[float]:
+    """As many values as cells: means where there are more, repeated where there are fewer; none of none."""
+    cuts = [len(values) * at // width for at in range(width + 1)]
+    return [fmean(values[low : max(high, low + 1)]) for low, high in pairwise(cuts)] if values else []

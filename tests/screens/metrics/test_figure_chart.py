@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from llamagym_tui.protocol.events import UpdateFinished
-from llamagym_tui.screens.metrics.figure_wall import figure_drawing, figure_texts
+from llamagym_tui.screens.metrics.figure_wall import figure_drawing, figure_texts, stretched
 from llamagym_tui.screens.widgets.numbers import tick_labels
 from llamagym_tui.screens.widgets.plot import nice_ticks
 from llamagym_tui.state.reduce import reduce
@@ -74,3 +74,9 @@ def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():
 )
 def test_ticks_are_round_and_their_labels_tell_them_apart(low: float, high: float, labels: list[str]):
     assert tick_labels(nice_ticks(low, high, 4)) == labels
+
+
+def test_the_small_curves_are_as_wide_as_their_cells_whatever_the_number_of_updates():
+    assert stretched([1.0, 3.0], 5) == [1.0, 1.0, 1.0, 3.0, 3.0]
+    assert stretched([1.0, 3.0, 5.0, 9.0], 2) == [2.0, 7.0]
+    assert stretched([], 5) == []
