@@ -291,7 +291,6 @@ class FakeBuilders(Builders):
     made: dict[str, Any] = field(default_factory=dict)
     saved: list[dict[str, Any]] = field(default_factory=list)
     good: list[dict[str, Any]] = field(default_factory=list)
-    before_warm_start: list[dict[str, Any]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Raised by the method of that name."""
     rewrites_history: bool = False
@@ -384,8 +383,7 @@ class FakeBuilders(Builders):
             load_checkpoint=self.restore,
             keep_checkpoint=self.keep_good,
             roll_back=self.roll_back,
-            keep_before_warm_start=self.keep_before_warm_start,
-            undo_warm_start=self.undo_warm_start,
+            keep_with_reference=self.keep_with_reference,
             load_start=self.restore_start,
         )
 
@@ -411,17 +409,10 @@ class FakeBuilders(Builders):
         self.good.append(self.saved[-1])
         return run_dir / "good"
 
-    def keep_before_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> None:
-        self._fail("keep_before_warm_start")
+    def keep_with_reference(self, run_dir: Path, policy: Any, ppo: Any) -> None:
+        self._fail("keep_with_reference")
         self._takes(policy=policy, ppo=ppo)
-        self.before_warm_start[:] = [self.saved[-1]]
-
-    def undo_warm_start(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
-        self._fail("undo_warm_start")
-        self._takes(policy=policy, ppo=ppo)
-        ppo.updates = self.before_warm_start[-1]["updates"]
-        policy.version += 1
-        return run_dir / "before_warm_start"
+        self.good.append(self.saved[-1])
 
     def roll_back(self, run_dir: Path, policy: Any, ppo: Any) -> Path:
         self._takes(policy=policy, ppo=ppo)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import work
 
 from llamagym_tui.app.personal import PersonalApp
-from llamagym_tui.protocol.commands import UndoWarmStart
 from llamagym_tui.protocol.events import AnyEvent, WarmStartEvaluated
-from llamagym_tui.returns import counted, real_minus
-from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.returns import real_minus
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.setup.run_agent import RunAgent
 from llamagym_tui.state.reduce import comparison_text
@@ -62,11 +59,6 @@ class DemoActions(PersonalApp):
                 return self.run_state is not None and not self.run_state.recorded
             case "warm_start":
                 return True if self.run_state is not None and self.run_state.live and self.run_state.run else None
-            case "undo_warm_start":
-                state = self.run_state
-                if state is None or not state.live or state.run is None or state.warm_start.under_way:
-                    return None
-                return True if state.undo_update is not None and not state.pending.undo else None
         return super().check_action(action, parameters)
 
     # Playing
@@ -152,28 +144,10 @@ class DemoActions(PersonalApp):
         unit = self.run_state.return_unit if self.run_state else ""
         worse = event.after.parse_failure_rate - event.before.parse_failure_rate
         self.notify(
-            f"{comparison_text(event, unit)}. {key_of(self, 'warm_start.undo', 'F')} takes it back.",
+            f"{comparison_text(event, unit)}. {key_of(self, 'roll_back', 'ctrl+r')} takes it back.",
             severity="warning" if worse > PARSE_RISE else "information",
             timeout=COMPARED_S,
         )
-
-    def action_undo_warm_start(self) -> None:
-        """Take the last warm start back; if something was learnt since, after a question."""
-        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
-
-        state = self.run_state
-        assert state is not None and state.undo_update is not None
-
-        undo = partial(self.post_message, CommandAsked(UndoWarmStart()))
-        if lost := state.updates - state.undo_update:
-            question = (
-                f"Take the warm start back? What it taught is lost, and with it {counted(lost, 'update')} since then. "
-                "Policy, optimizer and reference are again those before it; episodes stay counted, and the batch "
-                "under way is dropped."
-            )
-            ConfirmDialog("take it back?", question, yes="take it back", no="stay").ask(self, undo)
-        else:
-            undo()
 
     # Leaving
 

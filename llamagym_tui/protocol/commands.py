@@ -164,11 +164,6 @@ class WarmStart(Command, frozen=True, kw_only=True):
     """Sampled episodes before and after, to compare; fewer where they take long. 0: none."""
 
 
-class UndoWarmStart(Command, frozen=True, kw_only=True):
-    """Go on from what the run was before its last warm start; confirmed by ``WarmStartUndone``, refused by
-    ``WarningRaised``."""
-
-
 class CancelWarmStart(Command, frozen=True, kw_only=True):
     """End the warm start that is under way or waits, and an evaluation before or after it; what was learnt so far
     stays."""
@@ -202,5 +197,5 @@ RunCommand = StartRun | Pause | Resume | Step | SetPace | SetMode | SetSystemPro
 WatchCommand = Watch | WatchNext | DrawStates | InspectTurn | WatchPolicyMap | WeighActions | WeighPrompt
 WheelCommand = TakeWheel | Act | LetGo
 EvaluationCommand = Evaluate | ComparePrompts | CancelEvaluation
-PolicyCommand = EvaluationCommand | WarmStart | UndoWarmStart | CancelWarmStart | SaveCheckpoint | RollBack
+PolicyCommand = EvaluationCommand | WarmStart | CancelWarmStart | SaveCheckpoint | RollBack
 AnyCommand = RunCommand | WatchCommand | WheelCommand | PolicyCommand

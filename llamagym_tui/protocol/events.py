@@ -21,7 +21,7 @@ PROTOCOL_VERSION = 2
 Phase = Literal["loading", "warm_starting", "rolling_out", "updating", "paused", "evaluating", "stopped", "failed"]
 """The lifecycle of a session; `llamagym_tui.trainer.session` owns the transition table."""
 End = Literal["terminated", "truncated"]
-Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "undo_warm_start", "wheel"]
+Refused = Literal["settings", "checkpoint", "roll_back", "step", "warm_start", "wheel"]
 
 LeftOut = Literal["slow_screen", "long_run", "full_disk"]
 """Conversation that the user interface did not read in time; that a log does not keep; events that found no room."""
@@ -80,8 +80,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Episodes that the run had when this session took it up. None: of an older version."""
     updates: int | None = None
     """Updates that it had by then. None: of an older version."""
-    undo_update: int | None = None
-    """Updates of the policy that ``UndoWarmStart`` goes back to. None: it cannot."""
 
 
 class EpisodeStarted(Event, frozen=True, kw_only=True):
@@ -537,8 +535,6 @@ class WarmStartFinished(Event, frozen=True, kw_only=True):
     """TRL's import included."""
     cancelled: bool
     """Whether it was cancelled; what was learnt until then stays."""
-    undo_update: int | None = None
-    """Updates of the policy that ``UndoWarmStart`` goes back to. None: it cannot."""
 
 
 class WarmStartEvaluated(Event, frozen=True, kw_only=True):
@@ -549,10 +545,9 @@ class WarmStartEvaluated(Event, frozen=True, kw_only=True):
 
 
 class WarmStartUndone(Event, frozen=True, kw_only=True):
-    """Weights, learner and reference are those before the last warm start again; the batch under way was dropped."""
+    """Of an older version: what ``RolledBack`` is now."""
 
     update: int
-    """Updates that the policy has behind it now."""
 
 
 class CheckpointSaved(Event, frozen=True, kw_only=True):

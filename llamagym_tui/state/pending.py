@@ -18,8 +18,6 @@ class Pending:
     evaluation_cancelled: bool = False
     checkpoint: bool = False
     roll_back: bool = False
-    undo: bool = False
-    """Of a warm start."""
     policy_map: bool | None = None
     """Whether the policy map is to be followed closely; None: nothing is pending."""
     settings: dict[str, Value] = field(default_factory=dict)
@@ -37,8 +35,6 @@ class Pending:
                 return replace(self, checkpoint=True)
             case commands.RollBack() if not self.roll_back:
                 return replace(self, roll_back=True)
-            case commands.UndoWarmStart() if not self.undo:
-                return replace(self, undo=True)
             case commands.WatchPolicyMap(on=on) if on is not self.policy_map:
                 return replace(self, policy_map=on)
             case commands.ChangeSettings(changes=changes) if changes.items() - self.settings.items():
@@ -58,8 +54,6 @@ class Pending:
                 return replace(self, checkpoint=False)
             case events.RolledBack() | events.WarningRaised(refused="roll_back"):
                 return replace(self, roll_back=False)
-            case events.WarmStartUndone() | events.WarningRaised(refused="undo_warm_start"):
-                return replace(self, undo=False)
             case events.SettingsChanged(changes=changes):
                 return replace(
                     self, settings={name: value for name, value in self.settings.items() if name not in changes}

@@ -128,7 +128,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
             detail = f"step {event.step:,} of {event.steps:,}, loss {event.loss:.3f}"
             return _after(state, event, "warm_start", detail=detail)
         case events.WarmStartFinished():
-            trained = _after(state, event, "warm_start", play=PlayCounts(), undo_update=event.undo_update)
+            trained = _after(state, event, "warm_start", play=PlayCounts())
             return _marked(_outdated(trained, "before the warm start"), "warm start", warm_start_text(event))
         case events.WarmStartEvaluated():
             evaluations = (*state.evaluations, event.after)[-MAX_EVALUATIONS:]
@@ -137,9 +137,7 @@ def reduce(state: RunState, event: AnyEvent) -> RunState:
                 compared, f"{comparison_text(event, state.return_unit)}{prompts.played_by(event.after, state.prompts)}."
             )
         case events.WarmStartUndone():
-            undone = _gone_back(_after(state, event, "pending", "warm_start", undo_update=None), event.update)
-            meaning = f"to update {event.update:,}; policy, optimizer and reference are those before it"
-            return _marked(_outdated(undone, "before the warm start was taken back"), "warm start taken back", meaning)
+            return _gone_back(state, event.update)
         case events.CheckpointSaved():
             saved = Saved(state.stats, state.play, state.prompts)
             written = _after(state, event, "pending", checkpoint=event, saved=saved)
@@ -235,7 +233,6 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
         model=event.model,
         run_dir=state.run_dir if state.recorded else event.run_dir,  # a recorded one may have been moved
         run=event,
-        undo_update=event.undo_update,
         recent=state.recent if same else (),
         play=state.play.switched_to_inference() if event.mode == "inference" else state.play,
         map_watched=False,

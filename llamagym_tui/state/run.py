@@ -114,8 +114,6 @@ class RunState:
     """The policy's last action probabilities in a person's own game."""
     prompt_weighed: events.PromptWeighed | None = None
     """The last answer about a draft."""
-    undo_update: int | None = None
-    """Updates of the policy before the last warm start. None: there is none that can be taken back."""
     checkpoint: events.CheckpointSaved | None = None
     saved: Saved = field(default_factory=Saved)
     settings: dict[str, Value] = field(default_factory=dict)

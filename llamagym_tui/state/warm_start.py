@@ -80,8 +80,6 @@ class WarmStartState:
             case events.EvaluationCancelled() if self.under_way:
                 stage = Stage.OVER if self.stage is Stage.EVALUATING else self.stage
                 return replace(self, stage=stage, evaluates=False, detail="")
-            case events.WarmStartUndone():
-                return WarmStartState()
             case events.WarningRaised(refused="warm_start"):
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
             case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -57,8 +57,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     generators: Generators | None = None
     awaits_warm_start: bool = False
     """Whether the warm start that the run begins with was still to be made."""
-    undo_update: int | None = None
-    """Updates before the last warm start. None: there was none that can be taken back."""
 
     def with_prompt(self, system_prompt: str | None) -> Counters:
         """The same under another system prompt, which has the next version; None: under the same one.
@@ -124,16 +122,20 @@ class Checkpoints:
             self._awaits_judgement = False
 
     def keep_before_warm_start(self, policy: Any, ppo: Any) -> None:
-        """Keep the latest checkpoint, and PPO's reference, until the next warm start."""
-        self._files().keep_before_warm_start(self._run_dir, policy, ppo)
+        """Keep the latest checkpoint as the last good one: what a warm start leads to has to prove good first.
 
-    def go_back(self, how: Literal["roll_back", "undo_warm_start"], policy: Any, ppo: Any) -> Path:
-        """Put the last good checkpoint, or what was kept before the last warm start, into policy and PPO; its folder.
+        Raises:
+            RunStoreError: it cannot be written; the last good one still stands.
+        """
+        self._files().keep_with_reference(self._run_dir, policy, ppo)
+
+    def roll_back(self, policy: Any, ppo: Any) -> Path:
+        """Put the last good checkpoint into policy and PPO; its folder.
 
         Raises:
             RunStoreError: there is none that can be used; all is as it was.
         """
-        path: Path = getattr(self._files(), how)(self._run_dir, policy, ppo)
+        path: Path = self._files().roll_back(self._run_dir, policy, ppo)
         self._awaits_judgement = False
         return path
 

@@ -34,7 +34,6 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         draws=parts.rollout.draws,
         episodes=parts.start.episodes,
         updates=parts.ppo.updates,
-        undo_update=parts.start.undo_update,
     )
 
 

@@ -7,8 +7,7 @@ is up to the session. Live changes are kept in the checkpoints, and a resumed ru
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -77,8 +76,6 @@ class Run:
         self._roll_backs = start.roll_backs
         self.awaits_warm_start = start.awaits_warm_start
         """Whether the one that the run begins with has not been made."""
-        self.undo_update = start.undo_update
-        """Updates before the last warm start. None: there is none to take back."""
         self._is_first_batch = self.ppo.updates == 0
         restored = changed(config, changes_to_restore(config, start.changed))
         if restored.n_envs != config.n_envs:
@@ -252,7 +249,8 @@ class Run:
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
-        if (path := self._gone_back("roll_back")) is None:
+        back = partial(self._checkpoints.roll_back, self.policy, self.ppo)
+        if (path := self._emitter.attempt("roll_back", back, RunStoreError)) is None:
             return False
         self.report_episodes()  # of the policy that is left
         self.rollout.restart()
@@ -263,10 +261,6 @@ class Run:
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
-    def _gone_back(self, how: Literal["roll_back", "undo_warm_start"]) -> Path | None:
-        back = partial(self._checkpoints.go_back, how, self.policy, self.ppo)
-        return self._emitter.attempt(how, back, RunStoreError)
-
     def _keep_good(self, *, good: bool) -> None:
         try:
             self._checkpoints.judged(good=good)
@@ -274,35 +268,21 @@ class Run:
             self._emitter.warn(f"{error} The last good one is older; the run goes on.")
 
     def keep_before_warm_start(self) -> None:
-        """Write a checkpoint to which a warm start can be taken back, if there is room for it."""
-        self.undo_update = None
+        """Write a checkpoint to which a roll back takes the warm start back, if there is room for it."""
         try:
             self._save(self._counters())
             self._checkpoints.keep_before_warm_start(self.policy, self.ppo)
-            self.undo_update = self.ppo.updates
         except RunStoreError as error:
-            self._emitter.warn(f"This warm start cannot be taken back: {error}")
+            self._emitter.warn(f"A roll back will not take this warm start back: {error}")
 
-    def undo_warm_start(self) -> None:
-        """Go on from what the run was before its last warm start, if that can be read; else warn."""
-        if self.undo_update is None:
-            self._emitter.warn("There is no warm start to take back.", refused="undo_warm_start")
-            return
-        if self._gone_back("undo_warm_start") is not None:
-            self.undo_update = None
-            self._warned_at.clear()
-            self._emit(events.WarmStartUndone(update=self.ppo.updates))
-            self.go_on_from_another_policy()
-
-    def go_on_from_another_policy(self) -> None:
-        """Go on after a warm start, or its undoing: the batch under way is dropped, a checkpoint written."""
+    def go_on_after_warm_start(self) -> None:
+        """Go on with another policy: the batch under way is dropped, a checkpoint written."""
         self.awaits_warm_start = False
         self.rollout.restart()
         self._begin_batch()
         self._monitor = CollapseMonitor()
         self.policy_map.forget()
         self.save_or_warn()
-        self._keep_good(good=True)
 
     def _counters(self) -> Counters:
         return Counters(
@@ -323,7 +303,6 @@ class Run:
             rollout=self.rollout.state(),
             generators=Generators.now(),
             awaits_warm_start=self.awaits_warm_start,
-            undo_update=self.undo_update,
         )
 
     def _save(self, counters: Counters) -> None:

@@ -264,8 +264,6 @@ class Session:
                 refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")
                 if (data := refused(read, UsageError, DemoFileError)) is not None:
                     self._warm_start(run, data, command.episodes)
-            case commands.UndoWarmStart():
-                run.undo_warm_start()
             case commands.CancelEvaluation() | commands.CancelWarmStart():
                 pass  # none is under way any more
             case commands.SaveCheckpoint():
@@ -409,7 +407,7 @@ class Session:
         try:
             run.keep_before_warm_start()
             warm_start.train(self._builders, run, data, self._emitter, should_stop=self._is_warm_start_cancelled)
-            run.go_on_from_another_policy()
+            run.go_on_after_warm_start()
             self._map_policy(run)  # before an evaluation is made, which takes longer
         finally:
             self._enter(before)

@@ -41,7 +41,6 @@ def train(
         events.WarmStartFinished(
             path=str(data.path),
             episodes=run.rollout.episodes,
-            undo_update=run.undo_update,
             **asdict(stats),
         )
     )

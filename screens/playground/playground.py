@@ -39,7 +39,7 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
     BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
     HELP_GROUPS: ClassVar = {
         "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
-        "Change it": "prompt settings warm_start warm_start.undo",
+        "Change it": "prompt settings warm_start",
         "Look": "metrics figures policy_map changes card evaluate view inspect runs lesson help",
         "Watch": "watch.next watch.previous watch.failure watch.best watch.worst",
         "Play": "table wheel demonstrations keep keep_rule",

@@ -16,7 +16,6 @@ from llamagym_tui.protocol.events import (
     WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
-    WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.state.reduce import comparison_text, reduce
@@ -94,19 +93,12 @@ def test_what_it_has_changed_is_one_line() -> None:
 
 
 def test_an_evaluation_before_it_is_none_of_the_present_policy() -> None:
-    state = after_events(BEFORE, structs.replace(FINISHED, undo_update=7))
+    state = after_events(BEFORE, FINISHED)
     assert [found.outdated for found in state.evaluations] == ["before the warm start"]
     state = after_events(WarmStartEvaluated(before=BEFORE, after=AFTER), state=state)
     assert [(found.mean_return, found.outdated) for found in state.evaluations] == [
         (-0.4, "before the warm start"), (-0.05, ""),
     ]  # fmt: skip
-    assert state.undo_update == 7
-    state = after_events(WarmStartUndone(update=7), state=state)
-    assert [found.outdated for found in state.evaluations] == [
-        "before the warm start", "before the warm start was taken back",
-    ]  # fmt: skip
-    assert (state.undo_update, state.updates, state.marks[-1].label) == (None, 7, "warm start taken back")
-    assert state.warm_start == WarmStartState()
 
 
 def after_events(*events: Any, state: RunState | None = None) -> RunState:

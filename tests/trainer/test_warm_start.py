@@ -19,8 +19,8 @@ from llamagym_tui.protocol.commands import (
     CancelWarmStart,
     Pause,
     Resume,
+    RollBack,
     Stop,
-    UndoWarmStart,
     WarmStart,
 )
 from llamagym_tui.protocol.events import (
@@ -29,14 +29,13 @@ from llamagym_tui.protocol.events import (
     EvaluationCancelled,
     EvaluationFinished,
     PhaseChanged,
+    RolledBack,
     RunFinished,
-    RunStarted,
     SessionFailed,
     UpdateFinished,
     WarmStartEvaluated,
     WarmStartFinished,
     WarmStartProgressed,
-    WarmStartUndone,
     WarningRaised,
 )
 from llamagym_tui.state.reduce import reduce, warm_start_text
@@ -131,7 +130,7 @@ def test_a_warm_start_can_be_cancelled_and_what_was_learnt_stays(tmp_path: Path,
     stage.builders.made["before_sft_step"] = lambda step: stage.command_queue.put(command) if step == 1 else None
     assert stage.session.run() == "stopped"
     (finished,) = stage.of(WarmStartFinished)
-    assert (finished.cancelled, finished.steps, finished.undo_update) == (True, 2, 0)
+    assert (finished.cancelled, finished.steps) == (True, 2)
     assert stage.of(WarmStartEvaluated) == []
 
 
@@ -173,45 +172,33 @@ def test_an_evaluation_before_it_that_is_cancelled_leaves_the_training(tmp_path:
     assert stage.of(WarmStartEvaluated) == []
 
 
-def test_a_warm_start_is_taken_back_to_the_updates_before_it(tmp_path: Path, file: str) -> None:
+def test_a_roll_back_takes_a_warm_start_back_until_a_batch_after_it_went_well(tmp_path: Path, file: str) -> None:
     stage = Stage(tmp_path / "run", episodes=40)
-    stage.script = {6: [WarmStart(sft_data=file)], 14: [UndoWarmStart(), UndoWarmStart()]}
+    stage.script = {6: [WarmStart(sft_data=file), RollBack()]}
     stage.session.run()
-    assert stage.of(WarmStartFinished)[0].undo_update == 1
-    (undone,) = stage.of(WarmStartUndone)
-    assert undone.update == 1
-    at = stage.events.index(undone)
-    assert [event.update for event in stage.events[:at] if isinstance(event, UpdateFinished)] == [1, 2, 3]
+    (back,) = stage.of(RolledBack)
+    assert back.update == 1
+    at = stage.events.index(back)
     assert next(event.update for event in stage.events[at:] if isinstance(event, UpdateFinished)) == 2
-    assert isinstance(stage.events[at + 1], CheckpointSaved)
-    assert stage.of(WarningRaised)[-1].message == "There is no warm start to take back."
-    assert (stage.of(WarningRaised)[-1].refused, stage.rollout.restarts) == ("undo_warm_start", 2)
-    assert stage.builders.good[-1]["updates"] == 1, "a roll back does not bring it back"
     assert stage.of(RunFinished)[0].episodes == 40
 
-
-def test_a_resumed_run_can_still_take_it_back_once(tmp_path: Path, file: str) -> None:
-    first = Stage(tmp_path / "run", episodes=20)
-    first.script = {2: [WarmStart(sft_data=file)]}
-    first.session.run()
-    again = Stage(tmp_path / "run", episodes=40, resume=True)
-    again.builders.saved.extend(first.builders.saved)
-    again.builders.before_warm_start.extend(first.builders.before_warm_start)
-    again.script = {1: [UndoWarmStart()]}
-    again.session.run()
-    assert again.of(RunStarted)[0].undo_update == 0
-    assert [event.update for event in again.of(WarmStartUndone)] == [0]
-    assert again.builders.saved[-1]["undo_update"] is None
+    later = Stage(tmp_path / "later", episodes=40)
+    later.script = {6: [WarmStart(sft_data=file)]}
+    later.session.run()
+    saved = [id(checkpoint) for checkpoint in later.builders.saved]
+    kept = [saved.index(id(checkpoint)) for checkpoint in later.builders.good]
+    before = next(n for n in kept if later.builders.saved[n]["updates"] == 1)
+    assert kept[kept.index(before) + 1] == before + 1, "the one that was written right after it"
 
 
 def test_a_warm_start_without_room_for_a_way_back_is_made_with_a_warning(tmp_path: Path, file: str) -> None:
     full = RunStoreError("No checkpoint was written in 'run': No space left on device.")
-    stage = Stage(tmp_path / "run", episodes=8, faults={"keep_before_warm_start": full})
-    stage.script = {2: [WarmStart(sft_data=file)], 3: [UndoWarmStart()]}
+    stage = Stage(tmp_path / "run", episodes=8, faults={"keep_with_reference": full})
+    stage.script = {2: [WarmStart(sft_data=file)]}
     stage.session.run()
-    assert stage.of(WarmStartFinished)[0].undo_update is None
-    assert f"This warm start cannot be taken back: {full}" in [event.message for event in stage.of(WarningRaised)]
-    assert stage.of(WarmStartUndone) == []
+    assert len(stage.of(WarmStartFinished)) == 1
+    warnings = [event.message for event in stage.of(WarningRaised)]
+    assert f"A roll back will not take this warm start back: {full}" in warnings
 
 
 def test_a_run_that_was_killed_while_it_was_taught_at_its_start_is_taught_when_it_is_resumed(

@@ -25,7 +25,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import RunStoreError
-from llamagym_tui.user_files import file_content, require_regular
+from llamagym_tui.user_files import file_content, link_folder, require_regular
 
 TENSORS, STATE = "learner.safetensors", "learner.msgpack"
 STATE_0_1_0, COUNTERS_0_1_0 = "learner.pt", "counters.json"
@@ -129,8 +129,20 @@ def load_checkpoint(run_dir: Path, policy: Policy, ppo: PPO, kind: type[C] | Any
     raise RunStoreError(f"No checkpoint can be read in {str(run_dir)!r}: {reason}; {advice}.")
 
 
+def keep_with_reference(run_dir: Path, policy: Policy, ppo: PPO) -> None:
+    """Keep the latest checkpoint and PPO's reference, which is about to be replaced, to be restored by `roll_back`.
+
+    Raises:
+        RunStoreError: they cannot be written.
+    """
+    if ppo.reference is not None and not (run_dir / folders.START).is_dir():
+        with ppo.reference.in_place():
+            save_start(run_dir, policy)
+    keep_checkpoint(run_dir)
+
+
 def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
-    """Restore weights and learner state of the last good checkpoint; its folder.
+    """Restore weights, learner state and reference of the last good checkpoint; its folder.
 
     Random states are not restored, or the same failure would follow. The policy gets a new version, so that nothing is
     used that the abandoned weights computed.
@@ -138,65 +150,36 @@ def roll_back(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
     Raises:
         RunStoreError: there is none, or it cannot be used; policy and learner are as they were.
     """
-    _go_back(_read_kept(run_dir / folders.GOOD, policy, ppo), policy, ppo)
-    return run_dir / folders.GOOD
-
-
-def _read_kept(place: Path, policy: Policy, ppo: PPO) -> Saved:
+    place = run_dir / folders.GOOD
     if not place.is_dir():
         raise RunStoreError(
             "There is no good checkpoint to roll back to yet: one is kept once an update after it has shown nothing "
             "wrong; train on, or start again in another --run-dir."
         )
     try:
-        return _read(place, policy, ppo, Any)
+        saved = _read(place, policy, ppo, Any)
     except Unfit as error:
         raise RunStoreError(f"The checkpoint in {str(place)!r} cannot be used ({error}); train on.") from error
-
-
-def _go_back(saved: Saved, policy: Policy, ppo: PPO) -> None:
-    _put(saved._replace(ppo=replace(saved.ppo, random=ppo.state.random)), policy, ppo)
-    policy.version += 1
-
-
-def keep_before_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> None:
-    """Keep the latest checkpoint and PPO's reference, to be restored by `undo_warm_start`.
-
-    Raises:
-        RunStoreError: they cannot be written.
-    """
-    if ppo.reference is not None:
-        with ppo.reference.in_place():
-            save_start(run_dir, policy, folders.START_BEFORE)
-    keep_checkpoint(run_dir, folders.BEFORE_WARM_START)
-
-
-def undo_warm_start(run_dir: Path, policy: Policy, ppo: PPO) -> Path:
-    """Restore what `keep_before_warm_start` kept, the random states excepted, as `roll_back` does; its folder.
-
-    Raises:
-        RunStoreError: there is nothing, or it cannot be used; policy and learner are as they were.
-    """
-    saved = _read_kept(run_dir / folders.BEFORE_WARM_START, policy, ppo)
-    if ppo.reference is not None:
-        start = _read_start(run_dir / folders.START_BEFORE, policy)
-        with _reported(run_dir):
-            folders.keep(run_dir, folders.START, folders.START_BEFORE)
+    if ppo.reference is not None and (place / folders.START).is_dir():
+        start = _read_start(place / folders.START, policy)
+        with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
+            link_folder(place / folders.START, draft)
         _put_weights(*start, policy)
         ppo.reference = Reference(policy)
-    _go_back(saved, policy, ppo)
-    return run_dir / folders.BEFORE_WARM_START
+    _put(saved._replace(ppo=replace(saved.ppo, random=ppo.state.random)), policy, ppo)
+    policy.version += 1
+    return place
 
 
-def save_start(run_dir: Path, policy: Policy, name: str = folders.START) -> Path:
+def save_start(run_dir: Path, policy: Policy) -> Path:
     """Keep the policy after a warm start, which is PPO's reference; its folder.
 
     Raises:
         RunStoreError: it cannot be written; the one before still stands.
     """
-    with _reported(run_dir), folders.written(run_dir, name) as draft:
+    with _reported(run_dir), folders.written(run_dir, folders.START) as draft:
         policy.model.save_pretrained(draft)
-    return run_dir / name
+    return run_dir / folders.START
 
 
 def load_start(run_dir: Path, policy: Policy) -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from llamagym_tui.user_files import discard, discard_drafts, draft_folder, link_folder, regular_file, sync_folder
 
 LATEST, PREVIOUS = "model", "model.old"
-GOOD, START, BEFORE_WARM_START, START_BEFORE = "good", "start", "before_warm_start", "start_before"
-KEPT = (GOOD, START, BEFORE_WARM_START, START_BEFORE)
+GOOD, START = "good", "start"
 
 
 @contextmanager
@@ -44,16 +43,15 @@ def written(run_dir: Path, name: str) -> Iterator[Path]:
         discard(old)
 
 
-def keep(run_dir: Path, name: str, source: str = LATEST) -> Path:
-    """Keep the latest checkpoint, or another folder, under a name; its folder. Under a name that is not in `KEPT` the
-    policy that PPO began from is kept with it.
+def keep(run_dir: Path, name: str) -> Path:
+    """Keep the latest checkpoint under a name, and in it the policy that PPO began from, if that is stored; its folder.
 
     Raises:
         OSError: it cannot be written; what was kept under that name still stands.
     """
     with written(run_dir, name) as draft:
-        link_folder(run_dir / source, draft)
-        if name not in KEPT and (run_dir / START).is_dir():
+        link_folder(run_dir / LATEST, draft)
+        if (run_dir / START).is_dir():
             link_folder(run_dir / START, draft / START)
     return run_dir / name
 
@@ -65,9 +63,9 @@ def clean(run_dir: Path) -> None:
         OSError: the folder cannot be changed.
     """
     discard_drafts(run_dir)
-    for name in (LATEST, *KEPT):
+    for name in (LATEST, GOOD, START):
         discard(run_dir / f"{name}.new")  # to which version 0.1.0 wrote
-    for name in (*KEPT, *(path.stem for path in run_dir.glob("update-*.old"))):
+    for name in (GOOD, START, *(path.stem for path in run_dir.glob("update-*.old"))):
         place, old = run_dir / name, run_dir / f"{name}.old"
         if os.path.lexists(place):
             discard(old)

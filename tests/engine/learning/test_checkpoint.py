@@ -17,14 +17,13 @@ from msgspec.structs import replace as replaced
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.batch import batch_rows
 from llamagym_tui.engine.learning.checkpoint import (
-    keep_before_warm_start,
     keep_checkpoint,
+    keep_with_reference,
     load_checkpoint,
     load_start,
     roll_back,
     save_checkpoint,
     save_start,
-    undo_warm_start,
 )
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
@@ -65,7 +64,7 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     episodes = collect(policy)
     ppo.update(episodes)
     save_checkpoint(tmp_path, policy, ppo, {})
-    keep_before_warm_start(tmp_path, policy, ppo)
+    keep_with_reference(tmp_path, policy, ppo)
     before, moments = weights(policy), copy.deepcopy(ppo.optimizer.state_dict()["state"])
     rows = batch_rows(episodes)
     decisions = sum(len(turn.decision_logprobs) for episode in episodes for turn in episode.turns)
@@ -87,9 +86,9 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
         full.setattr(os, "link", no_space)
         full.setattr(shutil, "copy2", no_space)
         with pytest.raises(RunStoreError, match="No space left on device"):
-            undo_warm_start(tmp_path, policy, ppo)
+            roll_back(tmp_path, policy, ppo)
     assert (torch.equal(weights(policy), trained), ppo.updates) == (True, update)
-    undo_warm_start(tmp_path, policy, ppo)
+    roll_back(tmp_path, policy, ppo)
     assert torch.equal(weights(policy), before)
     found = ppo.optimizer.state_dict()["state"]
     assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
@@ -97,15 +96,6 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     assert torch.equal(ppo.reference.logprobs(rows, decisions, tokens=4096), reference)
     load_start(tmp_path, policy)  # as a resumed run makes its reference
     assert torch.equal(Reference(policy).logprobs(rows, decisions, tokens=4096), reference)
-
-
-def test_without_a_way_back_a_warm_start_stays_and_nothing_changes(make_policy, tmp_path):
-    policy = make_policy()
-    ppo = PPO(policy, QUICK)
-    now = weights(policy)
-    with pytest.raises(RunStoreError):
-        undo_warm_start(tmp_path, policy, ppo)
-    assert torch.equal(weights(policy), now)
 
 
 def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(make_policy, tmp_path):
