@@ -20,8 +20,7 @@ from llamagym_tui.protocol.commands import Pause, Resume, SetMode
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.pane import ConversationPane
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.playground.steer_actions import Steering, steering_allowed
-from llamagym_tui.screens.playground.watch_actions import WatchingActions, watching_allowed
+from llamagym_tui.screens.playground.actions import PlaygroundActions, allowed
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.run_header import PHASES, RunHeader
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
 
-class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
+class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
     BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
@@ -128,10 +127,8 @@ class PlaygroundScreen(Steering, WatchingActions, Fitted[None]):
                     return False
             case "roll_back" if isinstance(self.focused, Input):
                 return False  # of all keys it would be the one that is left next to those of a search
-            case "advance" | "pace" | "watch" | "watch_next" | "inspect" | "view" | "take_wheel":
-                return watching_allowed(action, parameters, state)
             case _:
-                return steering_allowed(action, state)
+                return allowed(action, state, parameters)
         return True if state.live and state.run is not None else None
 
     def action_pause(self) -> None:

@@ -18,8 +18,8 @@ from llamagym_tui.errors import PromptFileError
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt, WeighPrompt
 from llamagym_tui.protocol.events import PromptChanged, PromptWeighed
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.playground.steer_actions import steering_allowed
 from llamagym_tui.screens.steering import prompt_editor
 from llamagym_tui.screens.steering.prompt_editor import Draft, PromptEditor, write_prompt
 from llamagym_tui.screens.steering.sentences import followed
@@ -300,8 +300,8 @@ async def test_without_a_mark_a_version_is_compared_with_the_active_one(make_app
 
 def test_a_replay_that_has_no_evaluation_shows_its_comparison():
     state = replace(fold(reduce, [fakes.run_started()], initial_state(fakes.config(Path("/runs/demo")))), recorded=True)
-    assert steering_allowed("evaluate", state) is None
-    assert steering_allowed("evaluate", reduce(state, comparison())) is True
+    assert allowed("evaluate", state) is None
+    assert allowed("evaluate", reduce(state, comparison())) is True
 
 
 async def test_sentences_that_the_bundled_model_follows_are_offered_and_put_at_the_end_of_the_draft(make_app: MakeApp):

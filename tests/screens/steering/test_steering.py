@@ -29,8 +29,8 @@ from llamagym_tui.screens.metrics.evaluation import EvaluationDialog, interval
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
 from llamagym_tui.screens.metrics.figure_wall import figure_value, samples
 from llamagym_tui.screens.metrics.metrics import MetricsScreen
+from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
-from llamagym_tui.screens.playground.steer_actions import steering_allowed
 from llamagym_tui.screens.steering.settings import SettingsDialog
 from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
 from llamagym_tui.state.reduce import reduce
@@ -312,10 +312,10 @@ def test_the_band_of_a_batch_is_half_a_confidence_interval():
 def test_without_a_trainer_nothing_can_be_asked_for():
     state = initial_state(fakes.config(Path("/runs/demo")))
     for action in ("settings", "evaluate", "checkpoint", "roll_back"):
-        assert steering_allowed(action, state) is None
-    assert steering_allowed("metrics", state) is True
+        assert allowed(action, state) is None
+    assert allowed("metrics", state) is True
     told = replace(state, evaluations=(EVALUATED,))
-    assert steering_allowed("evaluate", told) is True, "results can be looked at"
+    assert allowed("evaluate", told) is True, "results can be looked at"
 
 
 def test_the_interval_by_hand():

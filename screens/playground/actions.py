@@ -1,16 +1,27 @@
-"""Actions of whoever watches: which conversation is shown, how fast, and one step at a time.
+"""Actions of the playground's keys: dialogs and screens that are opened, requests, and what is watched how fast.
 
-A mixin of the playground; what may be requested now is one function of the run state, `watching_allowed`.
+A mixin of the playground; what may be done now is one function of the run state, `allowed`, which keys and command
+palette share.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from textual.screen import Screen
 
 from llamagym_tui import user_files
-from llamagym_tui.protocol.commands import DrawStates, SetPace, Step, TakeWheel, Watch, WatchNext
+from llamagym_tui.protocol.commands import (
+    DrawStates,
+    RollBack,
+    SaveCheckpoint,
+    SetPace,
+    Step,
+    TakeWheel,
+    Watch,
+    WatchNext,
+)
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.state.run import RunState
@@ -19,27 +30,80 @@ if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
 
-def watching_allowed(action: str, parameters: tuple[object, ...], state: RunState) -> bool | None:
+def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
     """Whether an action of these keys can be done now; None: its key is shown dim."""
     able = state.live and state.run is not None and not state.stopping
-    if action == "advance":
-        able = able and state.watching.step_requested is None and (parameters == ("turn",) or state.mode == "train")
-    elif action == "pace":
-        watching = state.watching
-        other = watching.slower() if parameters == ("slower",) else watching.faster()
-        able = able and other != watching.turn_s_intended
-    elif action == "take_wheel":
-        able = able and (state.wheel.is_wanted or state.watching.now.kind in ("env", "failure"))
-    elif action == "view":
-        able = state.view.drawn is not None or (state.run is not None and state.run.draws)
-    elif action == "inspect":
-        able = state.inspection.found is not None or (able and state.watched is not None)
+    watching = state.watching
+    match action:
+        case "evaluate":
+            able = able or bool(state.evaluations or state.comparison)
+        case "checkpoint":
+            able = able and not state.pending.checkpoint
+        case "roll_back":
+            able = able and not state.pending.roll_back
+        case "advance":
+            able = able and watching.step_requested is None and (parameters == ("turn",) or state.mode == "train")
+        case "pace":
+            other = watching.slower() if parameters == ("slower",) else watching.faster()
+            able = able and other != watching.turn_s_intended
+        case "take_wheel":
+            able = able and (state.wheel.is_wanted or watching.now.kind in ("env", "failure"))
+        case "view":
+            able = state.view.drawn is not None or (state.run is not None and state.run.draws)
+        case "inspect":
+            able = state.inspection.found is not None or (able and state.watched is not None)
+        case "settings" | "watch" | "watch_next":
+            pass
+        case _:
+            return True
     return True if able else None
 
 
-class WatchingActions(Screen[None]):
+class PlaygroundActions(Screen[None]):
     _state: RunState
     _panels: Panels | None
+    _typed_settings: dict[str, str]
+    """What is typed in the settings and not requested."""
+
+    def action_metrics(self) -> None:
+        from llamagym_tui.screens.metrics.metrics import MetricsScreen
+
+        self.app.push_screen(MetricsScreen(self._state))
+
+    def action_policy_map(self) -> None:
+        """Open the policy on its map; meanwhile the trainer computes it often."""
+        from llamagym_tui.screens.policy_map.policy_map import PolicyMapScreen
+
+        self.app.push_screen(PolicyMapScreen(self._state))
+
+    def action_changes(self) -> None:
+        from llamagym_tui.screens.policy_map.changes import ChangesScreen
+
+        self.app.push_screen(ChangesScreen(self._state))
+
+    def action_settings(self) -> None:
+        from llamagym_tui.screens.steering.settings import SettingsDialog
+
+        self.app.push_screen(SettingsDialog(self._state, self._typed_settings))
+
+    def action_evaluate(self) -> None:
+        from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
+
+        self.app.push_screen(EvaluationDialog(self._state))
+
+    def action_checkpoint(self) -> None:
+        self.post_message(CommandAsked(SaveCheckpoint()))
+
+    def action_roll_back(self) -> None:
+        from llamagym_tui.screens.widgets.dialogs import ConfirmDialog
+
+        question = (
+            "Go back to the last good checkpoint? Good is one after which a whole batch was played and went well, so "
+            "not one of a moment ago. What was learnt since is lost; episodes stay counted, and the batch under way "
+            "is dropped."
+        )
+        asked = partial(self.post_message, CommandAsked(RollBack()))
+        ConfirmDialog("roll back?", question, yes="roll back", no="stay").ask(self.app, asked)
 
     def action_advance(self, unit: Literal["turn", "update"]) -> None:
         self.post_message(CommandAsked(Step(unit=unit)))
