@@ -6,7 +6,7 @@ where the episode came from.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -14,12 +14,23 @@ from msgspec import UNSET, Struct, UnsetType
 from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
-from llamagym_tui.game.chat import ChatMessage, Conversation, with_actions
+from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user, with_actions
 
 SCHEMA = 1
 """Raised with every change that an older reader would misread."""
 MOST_LINE, MOST_DEEP = jsonl.MOST_LINE, 50
 """Bytes of a demonstration that is read, and lists and objects within each other in an action or an argument."""
+
+
+class Turn(NamedTuple):
+    """A turn as it was played."""
+
+    observation: str
+    admissible: Sequence[str] | None
+    """Names of the actions that were admissible. None: those of every turn."""
+    reply: str
+    action: Any
+    reward: float
 
 
 class Demonstration(Struct, frozen=True, kw_only=True):
@@ -60,41 +71,42 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         cls,
         agent: AgentBase,
         agent_name: str,
+        prompt: str,
+        turns: Sequence[Turn],
         *,
-        messages: Sequence[ChatMessage],
-        actions: Sequence[Any],
-        rewards: Sequence[float],
         end: Literal["terminated", "truncated"],
         source: str,
         recorded_at: datetime,
         seed: int | None = None,
         model: str | None = None,
         replaced_replies: dict[int, str] | UnsetType = UNSET,
-        admissible: Sequence[Sequence[str] | None] = (),
     ) -> "Demonstration":
         """An episode that has just ended; what follows from these arguments (length, return, hash) is computed."""
+        admissible = [None if turn.admissible is None else list(turn.admissible) for turn in turns]
         return cls(
-            messages=list(messages),
+            messages=conversation(prompt, turns),
             agent=agent_name,
             env_id=agent.env_id,
             env_kwargs=dict(agent.env_kwargs),
             seed=seed,
-            actions=list(actions),
-            rewards=list(rewards),
-            episode_return=sum(rewards),
-            length=len(actions),
+            actions=[turn.action for turn in turns],
+            rewards=[turn.reward for turn in turns],
+            episode_return=sum(turn.reward for turn in turns),
+            length=len(turns),
             end=end,
             source=source,
             model=model,
-            prompt_sha256=prompt_sha256(system_prompt(messages)),
+            prompt_sha256=prompt_sha256(prompt),
             recorded_at=utc_timestamp(recorded_at),
             replaced_replies=replaced_replies,
-            admissible=[None if each is None else list(each) for each in admissible] if any(admissible) else UNSET,
+            admissible=admissible if any(admissible) else UNSET,
         )
 
     @property
     def system_prompt(self) -> str:
-        return system_prompt(self.messages)
+        """Empty if there is none."""
+        first = self.messages[:1]
+        return first[0]["content"] if first and first[0]["role"] == "system" else ""
 
     @property
     def observations(self) -> list[str]:
@@ -126,9 +138,9 @@ class Demonstration(Struct, frozen=True, kw_only=True):
         return lesson
 
 
-def system_prompt(messages: Sequence[ChatMessage]) -> str:
-    """The prompt at the start of a conversation; empty if it has none."""
-    return messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
+def conversation(prompt: str, turns: Iterable[Turn]) -> Conversation:
+    """The messages of an episode so far."""
+    return [*opening(prompt), *(each for turn in turns for each in (user(turn.observation), assistant(turn.reply)))]
 
 
 def utc_timestamp(now: datetime) -> str:

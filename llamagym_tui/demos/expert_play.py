@@ -5,12 +5,10 @@ Each episode begins with a seed of its own, counted up from the first, so that t
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any
 
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, Turn
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.game.environment import Env, agent_env
 from llamagym_tui.game.observed import expert_action, observed
 
@@ -42,10 +40,7 @@ def expert_episodes(
 
 
 def _episode(agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Callable[[], datetime]) -> Demonstration:
-    messages = opening(agent.get_system_prompt())
-    actions: list[Any] = []
-    rewards: list[float] = []
-    admissible: list[tuple[str, ...] | None] = []
+    prompt, turns = agent.get_system_prompt(), list[Turn]()
     observation, info = env.reset(seed=seed)
     terminated = truncated = False
     while not (terminated or truncated):
@@ -55,22 +50,17 @@ def _episode(agent: AgentBase, agent_name: str, env: Env, seed: int, clock: Call
                 f"{type(agent).__name__} has no expert to play {agent.env_id}: "
                 "define expert(observation), or play yourself (h in the playground)."
             )
-        text, names = observed(agent, observation, info)
-        messages += [user(text), assistant(agent.format_action(action))]
-        admissible.append(names)
+        now, reply = observed(agent, observation, info), agent.format_action(action)
         observation, reward, terminated, truncated, info = env.step(action)
-        actions.append(action)
-        rewards.append(float(reward))
-        truncated = truncated or len(actions) >= MAX_TURNS
+        turns.append(Turn(*now, reply, action, float(reward)))
+        truncated = truncated or len(turns) >= MAX_TURNS
     return Demonstration.of(
         agent,
         agent_name,
-        messages=messages,
-        actions=actions,
-        rewards=rewards,
+        prompt,
+        turns,
         end="terminated" if terminated else "truncated",
         source="expert",
         recorded_at=clock(),
         seed=seed,
-        admissible=admissible,
     )

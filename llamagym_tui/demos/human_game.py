@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, Turn, conversation
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import EnvError, described
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import Conversation, assistant, opening, user, with_actions
+from llamagym_tui.game.chat import Conversation, user, with_actions
 from llamagym_tui.game.choices import Choice, choices, worded
 from llamagym_tui.game.drawing import drawn, revealed
 from llamagym_tui.game.environment import Env, EnvMaker, MakeEnv, episode_seed, make_env
@@ -65,10 +65,9 @@ class HumanGame:
         """The state as text for people; empty if neither agent nor environment draws it."""
         self.transcript = Transcript()
         self.returns: list[float] = []
-        self._messages: Conversation = []
-        self._actions: list[int | str] = []
-        self._rewards: list[float] = []
-        self._admissible: list[tuple[str, ...] | None] = []
+        self._prompt = ""
+        self._turns: list[Turn] = []
+        self._now = Observed("", None)
         self._seed = 0
         self.over = True
         self.last: Demonstration | None = None
@@ -79,17 +78,18 @@ class HumanGame:
     @property
     def score(self) -> float:
         """Sum of rewards of the episode under way, or last."""
-        return sum(self._rewards)
+        return sum(turn.reward for turn in self._turns)
 
     @property
     def messages(self) -> Conversation:
         """The prompt, the observations with their admissible actions, and the person's replies so far."""
-        return with_actions(self._messages, self._admissible)
+        admissible = [*(turn.admissible for turn in self._turns), self._now.actions]
+        return with_actions([*conversation(self._prompt, self._turns), user(self._now.text)], admissible)
 
     @property
     def place(self) -> tuple[int, int, int]:
         """Seed, episode and turn: another one for every decision."""
-        return (self._seed, len(self.returns), len(self._actions))
+        return (self._seed, len(self.returns), len(self._turns))
 
     @property
     def has_expert(self) -> bool:
@@ -108,19 +108,18 @@ class HumanGame:
         env = self._opened()
         match = None if self.match is None or self.match.is_over else self.match
         self._seed = self.next_seed() if match is None else episode_seed(match.seed, len(match.returns))
-        prompt = self._system_prompt()
+        self._prompt = prompt = self._system_prompt()
         try:
             observation, info = env.reset(seed=self._seed)
-            text, actions = observed(self._agent, observation, info)
+            now = observed(self._agent, observation, info)
         except Exception as error:
             raise EnvError(f"{self._agent.env_id} refused to begin an episode: {described(error)}.") from error
-        self._messages = [*opening(prompt), user(text)]
-        self._actions, self._rewards, self._admissible = [], [], []
-        self._offer(actions)
+        self._turns = []
+        self._offer(now)
         self.over, self.last, self.discarded = False, None, False
         self._look(observation, info)
         started = EpisodeStarted(episode=len(self.returns), system_prompt=prompt, prompt_version=1, mode="inference")
-        self.transcript = self.transcript.after(started).after(self._shown(text))
+        self.transcript = self.transcript.after(started).after(self._shown())
 
     def act(self, action: int | str, reasoning: str = "") -> bool:
         """Take an action, after a sentence of reasoning if there is one; returns whether that ended the episode.
@@ -135,13 +134,13 @@ class HumanGame:
             observation, reward, terminated, truncated, info = env.step(action)
             reward, refused = float(reward), is_refused(info)
             over = terminated or truncated
-            text, actions = Observed("", None) if over else observed(self._agent, observation, info)
+            now = Observed("", None) if over else observed(self._agent, observation, info)
         except Exception as error:
             self.over = True
             raise EnvError(f"{self._agent.env_id} refused the action: {described(error)}.") from error
         turn = TurnFinished(
             episode=len(self.returns),
-            turn=len(self._actions),
+            turn=len(self._turns),
             reply=reply,
             action=action,
             action_name=self._agent.action_name(action),
@@ -150,16 +149,13 @@ class HumanGame:
             is_refused=refused,
         )
         self.transcript = self.transcript.after(turn)
-        self._messages.append(assistant(reply))
-        self._actions.append(action)
-        self._rewards.append(reward)
+        self._turns.append(Turn(*self._now, reply, action, reward))
         self._look(observation, info)
         if over:
             self._finish("terminated" if terminated else "truncated")
         else:
-            self._messages.append(user(text))
-            self._offer(actions)
-            self.transcript = self.transcript.after(self._shown(text))
+            self._offer(now)
+            self.transcript = self.transcript.after(self._shown())
         return self.over
 
     def hint(self) -> str:
@@ -196,33 +192,31 @@ class HumanGame:
             raise EnvError("There is no environment yet: `open` makes it.")
         return self._env
 
-    def _offer(self, actions: tuple[str, ...] | None) -> None:
+    def _offer(self, now: Observed) -> None:
         """Put what can be done now on keys; raises EnvError if it cannot be."""
-        self._admissible.append(actions)
-        self.choices = choices(self._agent, self._opened().action_space, actions)
+        self._now = now
+        self.choices = choices(self._agent, self._opened().action_space, now.actions)
 
     def _look(self, observation: Any, info: Info) -> None:
         self._observation, self._info = observation, info
         self.drawing = drawn(self._agent, self._env, observation, info).bracketed()
 
-    def _shown(self, text: str) -> ObservationShown:
-        return ObservationShown(episode=len(self.returns), turn=len(self._actions), text=text)
+    def _shown(self) -> ObservationShown:
+        return ObservationShown(episode=len(self.returns), turn=len(self._turns), text=self._now.text)
 
     def _finish(self, end: End) -> None:
         demo = Demonstration.of(
             self._agent,
             self._agent_name,
-            messages=self._messages,
-            actions=self._actions,
-            rewards=self._rewards,
+            self._prompt,
+            self._turns,
             end=end,
             source="human",
             recorded_at=self._clock(),
             seed=self._seed,
-            admissible=self._admissible,
         )
         finished = EpisodeFinished(
-            episode=len(self.returns), episode_return=self.score, length=len(self._actions), end=end
+            episode=len(self.returns), episode_return=self.score, length=len(self._turns), end=end
         )
         self.last, self.discarded = demo, False
         self.writer.add(self.last)

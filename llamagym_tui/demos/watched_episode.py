@@ -11,10 +11,9 @@ from functools import cached_property
 
 from msgspec import UNSET
 
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, Turn
 from llamagym_tui.errors import ActionParseError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import assistant, opening, user
 from llamagym_tui.protocol.events import AnyEvent, EpisodeFinished, EpisodeStarted, ObservationShown, TurnFinished
 
 
@@ -88,8 +87,8 @@ def as_demonstration(
             model's own replies may be of that kind, as they are not trained on.
     """
     assert watched.finished is not None, "only a finished episode is kept"
-    messages, actions = opening(watched.started.system_prompt), []
-    for observation, turn in zip(watched.observations, watched.turns, strict=True):
+    turns, admissible = list[Turn](), watched.admissible or [None] * len(watched.turns)
+    for observation, names, turn in zip(watched.observations, admissible, watched.turns, strict=True):
         reading = agent.read(turn.reply)
         if (reading.failed or turn.is_refused) and not watched.replaced:
             why = "names no action" if reading.failed else "was refused by the environment"
@@ -97,18 +96,16 @@ def as_demonstration(
                 f"Episode {turn.episode:,} was not kept: the reply of turn {turn.turn + 1} {why}, so it is no example "
                 "to train on."
             )
-        actions.append(turn.action if reading.failed else reading.action)
-        messages += [user(observation), assistant(turn.reply)]
+        action = turn.action if reading.failed else reading.action
+        turns.append(Turn(observation, names, turn.reply, action, turn.reward))
     return Demonstration.of(
         agent,
         agent_name,
-        messages=messages,
-        actions=actions,
-        rewards=[turn.reward for turn in watched.turns],
+        watched.started.system_prompt,
+        turns,
         end=watched.finished.end,
         source="correction" if watched.replaced else "model",
         recorded_at=clock(),
         model=model,
         replaced_replies=watched.replaced or UNSET,
-        admissible=watched.admissible,
     )

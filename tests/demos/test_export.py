@@ -12,7 +12,7 @@ import pytest
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.demos import export
 from llamagym_tui.demos import files as demo_files
-from llamagym_tui.demos.demonstration import Demonstration
+from llamagym_tui.demos.demonstration import Demonstration, Turn
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, system, user
 
@@ -31,9 +31,11 @@ def recorded(path: Path, replaced: dict[int, str] | msgspec.UnsetType = msgspec.
     demo = Demonstration.of(
         BlackjackAgent(),
         "blackjack",
-        messages=TWO_TURNS,
-        actions=[1, 0],
-        rewards=[0.0, 1.0],
+        "Play.",
+        [
+            Turn("Your total: 8.", None, HIT["content"], 1, 0.0),
+            Turn("Your total: 19.", None, STICK["content"], 0, 1.0),
+        ],
         end="terminated",
         source="human" if replaced is msgspec.UNSET else "correction",
         recorded_at=datetime(2026, 1, 2, tzinfo=UTC),
