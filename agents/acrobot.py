@@ -5,8 +5,7 @@ instead of one in fifty.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
@@ -26,8 +25,8 @@ class AcrobotAgent(Agent):
     description = "Swing two links until the tip is above the line."
     picture = "── ── ── ──\n     o\n      ╲\n       o──o"
     action_names = ("clockwise", "wait", "counterclockwise")
-    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -451.5, "expert": -92.8}
+    action_keys = {"a": 0, "s": 1, "d": 2}
+    baselines = {"random": -451.5, "expert": -92.8}
     """Mean returns; ``python -m benchmarks.world_baselines acrobot`` measures them."""
 
     def get_system_prompt(self) -> str:

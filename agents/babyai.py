@@ -6,7 +6,6 @@ or MiniGrid- goes to it. minigrid is imported when an environment is made.
 
 import copy
 import textwrap
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from llamagym_tui.agent import Agent, Landmark, Panel, PolicyMap
@@ -92,8 +91,8 @@ class BabyAIAgent(Agent):
     description = "Go to the red ball in a room; by their ids, any other mission of BabyAI and MiniGrid."
     picture = "# · · · o\n# · · · ·\n# · ^ · ·\n# # # # #"
     action_names: ClassVar[tuple[str, ...]] = NAMES
-    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
-    baselines: ClassVar[Mapping[str, float]] = {"random": 0.3, "expert": 0.93}
+    action_keys = {"a": 0, "d": 1, "w": 2, "p": 3, "x": 4, "o": 5, "e": 6}
+    baselines = {"random": 0.3, "expert": 0.93}
     """Mean returns; ``python -m benchmarks.world_baselines babyai`` measures them."""
     _bot: Any = None
     _advised: tuple[Any, Any, int] = (None, None, LEFT)

@@ -1,7 +1,7 @@
 """Blackjack-v1: beat the dealer without going over 21."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap
 
@@ -10,13 +10,13 @@ class BlackjackAgent(Agent):
     """Plays ``Blackjack-v1``; observations are (player total, dealer card with ace as 1, usable ace)."""
 
     env_id = "Blackjack-v1"
-    env_kwargs: ClassVar[Mapping[str, Any]] = {"natural": False, "sab": False}
+    env_kwargs = {"natural": False, "sab": False}
     title = "Blackjack"
     description = "Get closer to 21 than the dealer without going over."
     picture = "┌────┐┌────┐\n│ A  ││ 10 │\n│  ♠ ││  ♥ │\n└────┘└────┘"
     action_names = ("stick", "hit")
-    action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "h": 1}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -0.396, "optimal": -0.0466}
+    action_keys = {"s": 0, "h": 1}
+    baselines = {"random": -0.396, "optimal": -0.0466}
     """Exact expected returns per hand, by dynamic programming (natural=False, sab=False)."""
     return_unit = "chips a hand"
 

@@ -1,8 +1,7 @@
 """CartPole-v1: push a cart left or right so that the pole on it stays upright."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
@@ -24,11 +23,11 @@ class CartPoleAgent(Agent):
     description = "Keep the pole on the cart upright."
     picture = "      ╱\n     ╱\n  ┌──┴──┐\n──┴o───o┴──"
     action_names = ("left", "right")
-    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "d": 1}
-    baselines: ClassVar[Mapping[str, float]] = {"random": 22.0, "expert": 500.0}
+    action_keys = {"a": 0, "d": 1}
+    baselines = {"random": 22.0, "expert": 500.0}
     """Mean returns; ``python -m benchmarks.world_baselines cart_pole`` measures them."""
     return_unit = "steps"
-    run_settings: ClassVar[Mapping[str, Any]] = {"ppo.entropy_coef": 0.01, "ppo.entropy_coef_final": 0.01}
+    run_settings = {"ppo.entropy_coef": 0.01, "ppo.entropy_coef_final": 0.01}
     """An action earns little more than the other one here: the usual bonus keeps the policy near to random."""
 
     def get_system_prompt(self) -> str:

@@ -1,8 +1,5 @@
 """CliffWalking-v1: walk along a cliff to the goal; a fall costs 100 and begins again."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from llamagym_tui.agents._grid import Grid, GridAgent
 
 
@@ -14,12 +11,12 @@ class CliffWalkingAgent(GridAgent):
     description = "Walk along the cliff to the goal without falling."
     picture = " ·  ·  ·  ·\n ·  ·  ·  ·\n[S] #  #  G"
     action_names = ("up", "right", "down", "left")
-    action_keys: ClassVar[Mapping[str, int]] = {"w": 0, "d": 1, "s": 2, "a": 3}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -2079.1, "optimal": -13.0}
+    action_keys = {"w": 0, "d": 1, "s": 2, "a": 3}
+    baselines = {"random": -2079.1, "optimal": -13.0}
     """Exact mean returns within 200 steps; ``python -m benchmarks.world_baselines cliff_walking`` computes them."""
     place = "cliff"
-    words: ClassVar[Mapping[str, str]] = {"S": "ground", "F": "ground", "H": "cliff", "G": "goal"}
-    glyphs: ClassVar[Mapping[str, str]] = {"S": "S", "F": "·", "H": "#", "G": "G"}
+    words = {"S": "ground", "F": "ground", "H": "cliff", "G": "goal"}
+    glyphs = {"S": "S", "F": "·", "H": "#", "G": "G"}
     grid = Grid(("F" * 12, "F" * 12, "F" * 12, "SHHHHHHHHHHG"), action_names)
 
     def get_system_prompt(self) -> str:

@@ -3,9 +3,6 @@
 Other maps are keyword arguments of the environment.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from llamagym_tui.agents._grid import Grid, GridAgent
 
 MAPS = {
@@ -19,17 +16,17 @@ class FrozenLakeAgent(GridAgent):
     """Plays ``FrozenLake-v1``; an observation is row * columns + column, both counted from 0 at the top left."""
 
     env_id = "FrozenLake-v1"
-    env_kwargs: ClassVar[Mapping[str, Any]] = {"map_name": "4x4", "is_slippery": False}
+    env_kwargs = {"map_name": "4x4", "is_slippery": False}
     title = "Frozen Lake"
     description = "Cross the ice to the goal without falling into a hole."
     picture = "[S] ·  ·  ·\n ·  O  ·  O\n ·  ·  ·  O\n O  ·  ·  G"
     action_names = ("left", "down", "right", "up")
-    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2, "w": 3}
-    baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 1.0}
+    action_keys = {"a": 0, "s": 1, "d": 2, "w": 3}
+    baselines = {"random": 0.0139, "optimal": 1.0}
     """Exact shares of episodes that reach the goal within 100 steps, undiscounted, by dynamic programming."""
     place = "lake"
-    words: ClassVar[Mapping[str, str]] = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
-    glyphs: ClassVar[Mapping[str, str]] = {"S": "S", "F": "·", "H": "O", "G": "G"}
+    words = {"S": "ice", "F": "ice", "H": "hole", "G": "goal"}
+    glyphs = {"S": "S", "F": "·", "H": "O", "G": "G"}
 
     @property
     def grid(self) -> Grid:

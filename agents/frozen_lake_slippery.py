@@ -1,14 +1,11 @@
 """FrozenLake-v1 on ice that slips: two of three steps go to a side, and luck has its part in every episode."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 
 
 class SlipperyFrozenLakeAgent(FrozenLakeAgent):
-    env_kwargs: ClassVar[Mapping[str, Any]] = {"map_name": "4x4", "is_slippery": True}
+    env_kwargs = {"map_name": "4x4", "is_slippery": True}
     title = "Slippery Frozen Lake"
     description = "Cross the ice to the goal, where most steps slip to a side."
-    baselines: ClassVar[Mapping[str, float]] = {"random": 0.0139, "optimal": 0.7442}
+    baselines = {"random": 0.0139, "optimal": 0.7442}
     """Exact, within 100 steps; ``python -m benchmarks.world_baselines frozen_lake_slippery`` computes them."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
@@ -106,10 +106,10 @@ class KitchenAgent(Agent):
     description = "Cook what was ordered: fetch, chop, plate, serve."
     picture = " #  T  #  O  #\n X     @     B\n P           #\n #  #  H  #  #"
     action_names = ("get tomato", "get onion", "chop", "plate", "serve", "throw away")
-    action_keys: ClassVar[Mapping[str, int]] = {"t": 0, "o": 1, "c": 2, "p": 3, "s": 4, "x": 5}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -0.2121, "optimal": 1.0761}
+    action_keys = {"t": 0, "o": 1, "c": 2, "p": 3, "s": 4, "x": 5}
+    baselines = {"random": -0.2121, "optimal": 1.0761}
     """Exact mean returns within 20 turns; ``python -m benchmarks.world_baselines kitchen`` computes them."""
-    run_settings: ClassVar[Mapping[str, Any]] = {"ppo.gamma": 0.99}
+    run_settings = {"ppo.gamma": 0.99}
     """Errands differ in time, which counts although episodes have few of them."""
 
     def get_system_prompt(self) -> str:

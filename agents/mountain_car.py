@@ -4,8 +4,7 @@ An action is held for four steps: an episode is then 50 decisions instead of 200
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, named_levels
 
@@ -25,8 +24,8 @@ class MountainCarAgent(Agent):
     description = "Rock the car in the valley until it is up at the flag."
     picture = "╲         ⚑\n ╲       ╱\n  ╲     ╱\n   ╲_o_╱"
     action_names = ("left", "wait", "right")
-    action_keys: ClassVar[Mapping[str, int]] = {"a": 0, "s": 1, "d": 2}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -200.0, "expert": -121.1}
+    action_keys = {"a": 0, "s": 1, "d": 2}
+    baselines = {"random": -200.0, "expert": -121.1}
     """Mean returns; ``python -m benchmarks.world_baselines mountain_car`` measures them."""
 
     def get_system_prompt(self) -> str:

@@ -5,9 +5,8 @@ passenger is or wants to go.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from llamagym_tui.agent import Agent, Panel, PolicyMap, fields
 
@@ -40,10 +39,10 @@ class TaxiAgent(Agent):
     description = "Fetch the passenger and take them where they want to go."
     picture = "|R: | : :G|\n| : | T : |\n| | : | : |\n|Y| : |B: |"
     action_names = ("south", "north", "east", "west", "pick up", "drop off")
-    action_keys: ClassVar[Mapping[str, int]] = {"s": 0, "w": 1, "d": 2, "a": 3, "p": 4, "o": 5}
-    baselines: ClassVar[Mapping[str, float]] = {"random": -771.1, "optimal": 7.93}
+    action_keys = {"s": 0, "w": 1, "d": 2, "a": 3, "p": 4, "o": 5}
+    baselines = {"random": -771.1, "optimal": 7.93}
     """Exact mean returns over all starts; ``python -m benchmarks.world_baselines taxi`` computes them."""
-    run_settings: ClassVar[Mapping[str, Any]] = {"generation.policy": "score"}
+    run_settings = {"generation.policy": "score"}
     """Chosen among what the taxi can do: a policy that generates learns from -10 for each refused action, long before
     its first passenger arrives, never to pick up or drop off."""
 

@@ -4,7 +4,7 @@ Any challenge of its maker (``tw-cooking``) and any game file (``my_game.z8``) g
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from llamagym_tui.agent import Agent
 
@@ -16,16 +16,16 @@ class TextWorldAgent(Agent):
     """Plays a game of TextWorld; an observation is what the game wrote, an action a command."""
 
     history = 0
-    run_settings: ClassVar[Mapping[str, Any]] = {"generation.policy": "score", "generation.normalization": "token"}
+    run_settings = {"generation.policy": "score", "generation.normalization": "token"}
     """To choose one of the commands; by the sum over their tokens, short ones would be all that is tried."""
     env_id = "tw-simple"
-    env_kwargs: ClassVar[Mapping[str, Any]] = {"rewards": "dense", "goal": "brief", "seed": 1}
+    env_kwargs = {"rewards": "dense", "goal": "brief", "seed": 1}
     more_ids = r"tw-|.+\.z[1-8]$"
     extra = "textworld"
     title = "TextWorld"
     description = "Find the food and cook it: a text game whose commands change; or any game of TextWorld's (.z8)."
     picture = "    north\n      |\nwest-[ ]-east\n      |"
-    baselines: ClassVar[Mapping[str, float]] = {"random": 4.9, "optimal": 8.0}
+    baselines = {"random": 4.9, "optimal": 8.0}
     """Mean scores within 50 turns; ``python -m benchmarks.world_baselines textworld`` measures them."""
     fallback_action = "look"
 

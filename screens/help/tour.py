@@ -3,11 +3,9 @@
 import contextlib
 import re
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Click
@@ -34,7 +32,7 @@ def was_seen() -> bool:
 class TourScreen(ModalScreen[None]):
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,13 +5,12 @@ It shows the inspection in the run state, and requests it from the trainer when 
 chosen, and after every update. The sentences and rows are made by `texts`.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import set_cell_size
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Static
@@ -60,7 +59,7 @@ class InspectorScreen(Screen[None]):
     CSS_PATH = "inspector.tcss"
     BINDING_GROUP_TITLE = "Inspector"
     # With priority, or the table would take the arrows.
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState, place: TurnPlace) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ class EvaluationDialog(ModalScreen[None]):
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState, *, compares: bool = False) -> None:
         """A dialog on a run; `compares`: on its comparison of prompts, not its evaluations."""

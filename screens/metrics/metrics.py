@@ -3,11 +3,8 @@
 A list chooses the figure whose chart is large; where there is room the most telling ones stand below it in small.
 """
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import OptionList
@@ -29,7 +26,7 @@ class MetricsScreen(Fitted[None]):
     CSS_PATH = "metrics.tcss"
     BINDING_GROUP_TITLE = "Metrics"
     HELP = "Every figure of PPO's updates. docs/METRICS.md has the formulas."
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

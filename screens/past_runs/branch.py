@@ -1,10 +1,9 @@
 """The dialog of a branch: after which update to leave a past run, and what is to be otherwise from there on."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -23,7 +22,7 @@ class BranchDialog(ModalScreen[dict[str, Any] | None]):
 
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What if"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__()

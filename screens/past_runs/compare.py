@@ -5,11 +5,9 @@ Each can stand for the runs that differ from it in seed only: their mean, with i
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import ClassVar
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -36,7 +34,7 @@ EDGES = ("·", ":")
 class CompareScreen(Screen[None]):
     CSS_PATH = "compare.tcss"
     BINDING_GROUP_TITLE = "Compare"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, first: RunRow, second: RunRow, others: Iterable[RunRow] = ()) -> None:
         """A comparison of two runs whose events have been read; `others` are those among which their seeds are."""

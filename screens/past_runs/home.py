@@ -1,11 +1,9 @@
 """Home: an agent to play, a model to play with, and the recent runs, to resume or to replay."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import ScreenResume
@@ -26,7 +24,7 @@ RECENT_RUNS = 20
 class HomeScreen(Fitted[None]):
     CSS_PATH = "home.tcss"
     BINDING_GROUP_TITLE = "Home"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     @dataclass
     class AgentChosen(Message):

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import MouseDown, MouseMove, MouseUp, ScreenResume
 from textual.message import Message
@@ -120,7 +119,7 @@ class ReplayScreen(PlaygroundScreen):
     BINDING_GROUP_TITLE = "Replay"
     SHOWS_DIM_KEYS = False
     """Help leaves out what only a trainer could do."""
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     @dataclass
     class Shown(Message):

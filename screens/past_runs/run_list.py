@@ -6,10 +6,9 @@ Lines stand at once, and are filled in as the events of each run are read in a t
 import asyncio
 import time
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from textual import on, work
-from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
@@ -32,7 +31,7 @@ class RunList(TableList[RunRow]):
 
     COLUMNS = COLUMNS
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     @dataclass
     class Requested(Message):

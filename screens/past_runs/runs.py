@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.screen import Screen
@@ -32,7 +30,7 @@ LONGEST = 500
 class RunsScreen(Screen[None]):
     CSS_PATH = "runs.tcss"
     BINDING_GROUP_TITLE = "Runs"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, *, run_is_open: bool = False) -> None:
         """While a run is open, none can be replayed or resumed."""

@@ -8,11 +8,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
@@ -178,7 +176,7 @@ MAKING = "making the environment …"
 class HumanTableScreen(ChoosingScreen[None]):
     CSS_PATH = "table.tcss"
     BINDING_GROUP_TITLE = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, game: HumanGame, title: str, policy_hint: PolicyHint, state: RunState) -> None:
         super().__init__()

@@ -7,10 +7,8 @@ are functions of the state, above the screen.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.events import ScreenResume
 from textual.widgets import Static
@@ -115,7 +113,7 @@ class WheelScreen(ChoosingScreen[None]):
 
     CSS_PATH = "wheel.tcss"
     BINDING_GROUP_TITLE = "Wheel"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

@@ -3,10 +3,8 @@ become the most probable, by the two newest maps, and which episode of its batch
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -27,7 +25,7 @@ from llamagym_tui.state.run import RunState
 class ChangesScreen(ModalScreen[None]):
     CSS_PATH = "../widgets/dialogs.tcss"
     BINDING_GROUP_TITLE = "What changed"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

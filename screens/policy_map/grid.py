@@ -5,11 +5,10 @@ which the policy differs from the optimal strategy is marked ×. Keys and mouse 
 `Pointed`. Texts and colours come from `mapped_policy`.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
-from textual.binding import BindingType
 from textual.events import MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
@@ -132,7 +131,7 @@ class PolicyGrid(ScrollView, can_focus=True):
         "is not optimal. Arrow keys and the mouse move the cursor."
     )
     DEFAULT_CSS = "PolicyGrid { background: $background; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     class Pointed(Message):
         """The cursor moved."""

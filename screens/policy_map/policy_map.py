@@ -5,11 +5,8 @@ It shows the last map of the trainer, with its update and system prompt. While t
 trainer computes the map often; once it is closed, rarely again.
 """
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import Static
 
@@ -36,7 +33,7 @@ class PolicyMapScreen(Fitted[None]):
     CSS_PATH = "policy_map.tcss"
     BINDING_GROUP_TITLE = "Policy map"
     HELP = "What the policy does in each state, as the first turn of an episode, next to optimal play or the expert's."
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
-from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -95,7 +94,7 @@ class PromptEditor(ModalScreen[str | None]):
 
     CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
     BINDING_GROUP_TITLE = "Prompt"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState, system_prompt: str) -> None:
         super().__init__()

@@ -2,9 +2,7 @@
 
 import re
 from difflib import SequenceMatcher
-from typing import ClassVar
 
-from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -27,7 +25,7 @@ class VersionList(OptionList):
         of a version with the first of the next one, or compare both: space marks one, c plays it and the one under the
         cursor on the same seeds. enter copies a version into the draft.
     """
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
     marked: int | None = None
     """Version that another one is compared with. None: the active one."""
     words = ""
