@@ -102,6 +102,7 @@ def main(
     model: Annotated[str, typer.Option(help="As of train.")] = "bundled",
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting, as of train.")] = None,
     episodes: Annotated[int | None, typer.Option(help="Of each evaluation, for a trial. (the row's)")] = None,
+    ours: Annotated[bool, typer.Option(help="Train the model.")] = True,
     mlp: Annotated[bool, typer.Option(help="Train the MLP, too.")] = True,
     environment: Annotated[Path | None, typer.Option(help="Folder of the MLP's environment. (user's cache)")] = None,
     only_table: Annotated[bool, typer.Option("--only-table", help="Print what there is, and end.")] = False,
@@ -120,7 +121,8 @@ def main(
             references(records, name)
         for name, seed in product(names, all_seeds):
             try:
-                train_model(records, name, seed, way)
+                if ours:
+                    train_model(records, name, seed, way)
                 if python is not None and ROWS[name].has_mlp:
                     train_mlp(records, name, seed, way, python)
             except subprocess.CalledProcessError as failure:  # the others can still be played

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from asyncio import sleep
 
 # Textual reads it when it is imported.
 os.environ["TEXTUAL_ANIMATIONS"] = "none"
@@ -48,22 +49,30 @@ def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def keys_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key comes once the app has shown all events, and has been handled before the next one comes.
 
-    Textual's pilot waits until the process seems idle, which one that gets no processor seems, too.
+    Textual's pilot waits until the process seems idle: up to a second while a run emits events, and too short in a
+    process that gets no processor.
     """
     press, click = Pilot.press, Pilot.click
+
+    async def pause(pilot: Pilot[None], delay: float | None = None) -> None:
+        await sleep(delay or 0)
+        for _ in range(HOPS if delay is None else 1):
+            if not pilot.app._exit:
+                await pilot._wait_for_screen()
+        pilot.app.screen._on_timer_update()
 
     async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
         for key in keys:
             await caught_up(pilot)
             await press(pilot, key)
-            for _ in range(HOPS):
-                if not pilot.app._exit:
-                    await pilot._wait_for_screen()
+            await pilot.pause()
 
     async def wait_and_click(pilot: Pilot[None], *place: Any, **options: Any) -> bool:
         await caught_up(pilot)
         return await click(pilot, *place, **options)
 
+    monkeypatch.setattr("textual.app.wait_for_idle", sleep)
+    monkeypatch.setattr(Pilot, "pause", pause)
     monkeypatch.setattr(Pilot, "press", press_and_wait)
     monkeypatch.setattr(Pilot, "click", wait_and_click)
 
