@@ -248,7 +248,8 @@ def _run_started(state: RunState, event: events.RunStarted) -> RunState:
 def _gone_back(state: RunState, update: int) -> RunState:
     """The state once the policy is the one after an earlier update, with that update's figures if they are kept."""
     then = (sample.stats for sample in reversed(state.history.samples) if sample.update == update)
-    return replace(state, updates=update, stats=next(then, None), play=PlayCounts(), moved=None)
+    left = _outdated(state, "before the roll back")
+    return replace(left, updates=update, stats=next(then, None), play=PlayCounts(), moved=None)
 
 
 def _rewound(state: RunState, event: events.RunStarted) -> RunState:

@@ -19,7 +19,7 @@ from llamagym_tui.run_store import EVENTS_FILE
 from llamagym_tui.user_files import file_content, replace_file
 
 SUMMARY_FILE = "summary.json"
-VERSION = 4
+VERSION = 5
 """Raised with every change that makes kept summaries wrong."""
 
 Ending = Literal["finished", "failed", "open"]
@@ -122,7 +122,7 @@ def _after(summary: RunSummary, event: events.AnyEvent) -> RunSummary:
             return replace(summary, updates=event.update)
         case events.EvaluationFinished(seed=None):
             return replace(summary, evaluation=event)
-        case events.WarmStartFinished() | events.WarmStartUndone():
+        case events.WarmStartFinished() | events.WarmStartUndone() | events.RolledBack():
             return replace(summary, evaluation=None)  # it was of another policy
         case events.WarmStartEvaluated(after=after):
             return replace(summary, evaluation=after)

@@ -99,8 +99,8 @@ class PlaygroundActions(Screen[None]):
 
         question = (
             "Go back to the last good checkpoint? Good is one after which a whole batch was played and went well, so "
-            "not one of a moment ago. What was learnt since is lost; episodes stay counted, and the batch under way "
-            "is dropped."
+            "not one of a moment ago; right after a warm start, the one before it. What was learnt since is lost; "
+            "episodes stay counted, and the batch under way is dropped."
         )
         asked = partial(self.post_message, CommandAsked(RollBack()))
         ConfirmDialog("roll back?", question, yes="roll back", no="stay").ask(self.app, asked)

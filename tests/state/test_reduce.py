@@ -285,6 +285,16 @@ def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_
     assert after(back, state=started(updates[0])).stats is None, "none is known rather than another one"
 
 
+@pytest.mark.parametrize("back", [RolledBack(update=2, path="good", reason="x"), WarmStartUndone(update=2)])
+def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
+    found = EvaluationFinished(
+        episodes=4, greedy=True, mean_return=1.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
+    )
+    state = after(back, state=started(found))
+    assert [each.outdated for each in state.evaluations] == ["before the roll back"]
+    assert [each.outdated for each in after(found, state=state).evaluations] == ["before the roll back", ""]
+
+
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():
     state = started(fakes.counted([1.0], 40), RolledBack(update=3, path="run/good", reason="Collapsed: x."))
     assert (state.updates, state.marks[-1].episode, state.marks[-1].label) == (3, 40, "rolled back")

@@ -14,6 +14,7 @@ from llamagym_tui.protocol.events import (
     AnyEvent,
     EpisodesCounted,
     EvaluationFinished,
+    RolledBack,
     RunFinished,
     SessionFailed,
     SettingsChanged,
@@ -66,9 +67,10 @@ def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp
         path="d.jsonl", episodes=0, demonstrations=1, tokens=9, steps=60, first_loss=1.0, last_loss=0.1, elapsed_s=1.0,
         cancelled=False,
     )  # fmt: skip
-    log = [found, trained, WarmStartEvaluated(before=found, after=after), WarmStartUndone(update=0)]
-    seen = [summary_of(a_run(tmp_path / str(n), *log[:n])).evaluation for n in range(1, 5)]
-    assert seen == [found, None, after, None]
+    back = (WarmStartUndone(update=0), RolledBack(update=0, path="good", reason="x"))
+    log = [found, trained, WarmStartEvaluated(before=found, after=after), back[0], found, back[1]]
+    seen = [summary_of(a_run(tmp_path / str(n), *log[:n])).evaluation for n in range(1, 7)]
+    assert seen == [found, None, after, None, found, None]
 
 
 def test_a_kept_summary_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
