@@ -27,7 +27,7 @@ DEFAULTS = {
     "Lookahead": {"gain": 64.0},
     "ReturnSeries": {"group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
-    "RunSummary": {"ending": "open", "version": 4},
+    "RunSummary": {"ending": "open", "version": 5},
     "Step": {"unit": "turn"},
     "Turn": {"is_trained": True, "steps": 1},
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
