@@ -7,13 +7,13 @@ stands in its `HELP`, what a key does in its binding's tooltip.
 from collections.abc import Callable
 from functools import partial
 from textwrap import dedent
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.dom import DOMNode
@@ -101,9 +101,7 @@ class HelpDialog(Fitted[None], ModalScreen[None]):
     """Keys, then figures."""
 
     CSS_PATH = "../widgets/dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter,f1", "dismiss", "Close", tooltip="Back.")
-    ]
+    BINDINGS = [Binding("escape,question_mark,q,enter,f1", "dismiss", "Close", tooltip="Back.")]
     TITLE_TEXT = "help"
 
     def __init__(self, screen: Screen[Any]) -> None:

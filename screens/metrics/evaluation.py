@@ -4,11 +4,9 @@ of two prompts in their place, with its policy maps.
 The dialog can be left while an evaluation is under way; banner and conversation show the result, too.
 """
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -21,6 +19,7 @@ from llamagym_tui.returns import MeanReturn, evaluated_return, signed, with_unit
 from llamagym_tui.screens.policy_map.mapped_policy import side_by_side
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import baselines, plain
 from llamagym_tui.screens.widgets.sentence_input import OneLineInput
 from llamagym_tui.state.comparison import prompts_text
@@ -28,15 +27,12 @@ from llamagym_tui.state.prompts import played_by
 from llamagym_tui.state.run import RunState
 
 MOST_EPISODES = 1_000_000
-ASIDE = "$foreground 60%"
 
 
 class EpisodesInput(OneLineInput):
     HELP = "How many episodes are played. Four times as many halve the confidence interval. enter begins."
     # The field's own key, not the dialog's: what was typed before it is there when it comes.
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards."),
-    ]
+    BINDINGS = [Binding("enter", "submit", "Evaluate", tooltip="Begin now; the run goes on afterwards.")]
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
         """Letters are no part of a number, so that they are left to the dialog's keys."""
@@ -57,7 +53,7 @@ class GreedyBox(Checkbox):
 
 
 class EvaluationDialog(ModalScreen[None]):
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "evaluation.tcss"]
+    CSS_PATH = ["../widgets/dialogs.tcss", "evaluation.tcss"]
     BINDING_GROUP_TITLE = "Evaluation"
     HELP = "An evaluation plays episodes with the present policy and prompt; they count in nothing else."
     BINDINGS = own_keys(__file__)

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
-from llamagym_tui.screens.widgets.look import own_styles
+from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
 from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
@@ -21,7 +21,6 @@ from llamagym_tui.state.run import RunState
 SHARES = ("clip_fraction", "parse_failure_rate")
 MOST_MARKS = 3
 """Changes that are named under a chart."""
-ASIDE = "$foreground 60%"
 COLUMNS, GAP = 3, 2
 """Of the wall, and cells between them."""
 

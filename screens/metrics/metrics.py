@@ -11,8 +11,9 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from llamagym_tui.screens.metrics.figure_texts import FIGURES, shown_figures
-from llamagym_tui.screens.metrics.figure_wall import ASIDE, FigureChart, FigureWall, badge, figure_value, present_health
+from llamagym_tui.screens.metrics.figure_wall import FigureChart, FigureWall, badge, figure_value, present_health
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import RunHeader
 from llamagym_tui.screens.widgets.sizes import Fitted, TooSmall
 from llamagym_tui.state.run import RunState

@@ -1,10 +1,9 @@
 """The lists of home: agents, each with its picture and its line; models, with size and whether they are here."""
 
 import asyncio
-from typing import ClassVar
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.events import Resize
 from textual.widgets import OptionList
@@ -13,6 +12,7 @@ from textual.widgets.option_list import Option
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, ENTRIES, ModelEntry, is_here, size_in_words
 from llamagym_tui.protocol.literal import literal, one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.setup.catalog import missing
 
 PICTURE_WIDTH = 16
@@ -20,12 +20,11 @@ PICTURE_WIDTH = 16
 PICTURE_HEIGHT = 4
 MIN_TEXT_WIDTH = 14
 """Cells next to a picture, or there is none."""
-DIM = "$foreground 60%"
 
 
 class AgentList(OptionList):
     BINDING_GROUP_TITLE = "Agents"
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "select", "Play", id="home.play", tooltip="Open the playground: a new run of this agent."),
     ]
 
@@ -48,9 +47,7 @@ class ModelList(OptionList):
     """Models, the one that is played with marked."""
 
     BINDING_GROUP_TITLE = "Models"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on."),
-    ]
+    BINDINGS = [Binding("enter", "select", "Choose", id="home.choose", tooltip="Play with this model from now on.")]
 
     def __init__(self, *, id: str) -> None:
         super().__init__(*[Option(entry.name, id=entry.name) for entry in ENTRIES], id=id, markup=False)
@@ -105,7 +102,7 @@ def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
     title = Content.styled(one_line(agent.title or agent.__name__), "bold")
     env_id = one_line(agent.env_id.rpartition(":")[2])
     if indent + title.cell_length + 2 + len(env_id) < width:
-        title += Content.styled(f"  {env_id}", DIM)
+        title += Content.styled(f"  {env_id}", ASIDE)
     words = f"Not installed: {needed}" if (needed := missing(agent)) else agent.description or name
     text = [title, *Content(one_line(words)).wrap(max(1, width - indent - 1))]
     picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
@@ -128,5 +125,5 @@ def model_line(entry: ModelEntry, width: int, *, chosen: bool, here: bool | None
         ("● " if chosen else "  ", "bold $accent"),
         cut.pad_right(room - cut.cell_length),
         (f"{size_in_words(entry.parameters):>7}", ""),
-        (f"{place:>6}", "$success" if here else DIM),
+        (f"{place:>6}", "$success" if here else ASIDE),
     )

@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.events import MouseDown, MouseMove, MouseUp, ScreenResume
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
@@ -41,6 +42,9 @@ class TimeSlider(Widget):
     ALLOW_SELECT = False
     DEFAULT_CSS = "TimeSlider { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }"
 
+    shown: reactive[object] = reactive(None)
+    """What the row is drawn of."""
+
     @dataclass
     class Sought(Message):
         at_s: float
@@ -48,17 +52,13 @@ class TimeSlider(Widget):
     def __init__(self, player: Player) -> None:
         super().__init__(id="time-slider")
         self._player = player
-        self._drawn: object = None
         self.tooltip = (
             "Click or drag to another moment. ┃ is where prompt, mode or a setting changed, or the run was resumed."
         )
 
     def show(self) -> None:
         player, recording = self._player, self._player.recording
-        shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
-        if shown != self._drawn:
-            self._drawn = shown
-            self.refresh()
+        self.shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
 
     @property
     def bar(self) -> Bar:

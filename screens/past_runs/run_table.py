@@ -87,17 +87,13 @@ def _unit(row: RunRow) -> str:
     return row.summary.return_unit if row.summary else ""
 
 
-def _count(row: RunRow, name: str) -> int:
-    """A count in the summary."""
-    return getattr(row.summary, name, 0)
-
-
 def _counts(name: str, width: int, needs: int) -> Column[RunRow]:
+    """A column of a count in the summary."""
     return Column(
         name,
         width,
-        lambda row: f"{_count(row, name):,}" if row.summary else "",
-        lambda row: _count(row, name),
+        lambda row: f"{getattr(row.summary, name):,}" if row.summary else "",
+        lambda row: getattr(row.summary, name, 0),
         falls=True,
         needs=needs,
         right=True,

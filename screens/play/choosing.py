@@ -15,7 +15,6 @@ from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.key_bar import KeyOf
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 
-ASIDE = "$foreground 60%"
 KEY = "bold reverse"
 ARROWS = {
     "up": ("up", "north", "forward"),

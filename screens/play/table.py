@@ -22,10 +22,11 @@ from llamagym_tui.protocol.events import ConversationWeighed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import ASIDE, KEY, ChoosingScreen, choices_row, how_to_choose, reasoning_input
+from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, how_to_choose, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
 from llamagym_tui.screens.widgets.literal import literal_content
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import number, share
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall

@@ -17,9 +17,10 @@ from llamagym_tui.game.choices import Choice
 from llamagym_tui.protocol.commands import Act, LetGo, Resume
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.conversation.view import ConversationView
-from llamagym_tui.screens.play.choosing import ASIDE, ChoosingScreen, choices_row, how_to_choose, reasoning_input
+from llamagym_tui.screens.play.choosing import ChoosingScreen, choices_row, how_to_choose, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, KeyOf, key_of, own_keys
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.run_header import PHASES
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 from llamagym_tui.screens.widgets.sizes import TooSmall

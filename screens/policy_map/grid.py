@@ -81,19 +81,6 @@ class Places(NamedTuple):
         extra = GAP + place.columns * self.optimal_width if self.with_optimal else 0
         return place.label + place.columns * self.cell.width + extra
 
-    def spot_at(self, x: int, y: int) -> Spot | None:
-        """The cell at a position, of the policy or of the optimal strategy next to it."""
-        for number, place in enumerate(self.panels):
-            row, left = (y - place.y - 1) // self.cell.height, x - place.x - place.label
-            if not 0 <= row < place.rows or left < 0:
-                continue
-            if left < place.columns * self.cell.width:
-                return Spot(number, row, left // self.cell.width)
-            right = left - place.columns * self.cell.width - GAP
-            if self.with_optimal and 0 <= right < place.columns * self.optimal_width:
-                return Spot(number, row, right // self.optimal_width)
-        return None
-
 
 def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
     """The first layout of those preferred that fits; if none does, one that fits in width and scrolls."""
@@ -221,9 +208,8 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.point(min(spots, key=lambda spot: abs(spot.row - self.cursor.row)))
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        x, y = self.scroll_offset
-        if (spot := self._places.spot_at(event.x + x, event.y + y)) is not None:
-            self.point(spot)
+        if spot := event.style.meta.get("spot"):
+            self.point(Spot(*spot))
 
     # Drawing
 
@@ -271,7 +257,8 @@ class PolicyGrid(ScrollView, can_focus=True):
         if cell is None:
             return self._segment(" " * width)
         text = (best_text(layout, cell) if best else policy_text(layout, cell, width)) if middle else ""
-        style = self.visual_style + colours(self.app, (best_warmth if best else policy_warmth)(layout, cell))
+        warmth = best_warmth(layout, cell) if best else policy_warmth(layout, cell)
+        style = self.visual_style + colours(self.app, warmth) + Style.from_meta({"spot": spot})
         if spot == self.cursor:
             style += Style(reverse=True, bold=True)
         elif cell.cell.sign or cell.agrees is False:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
@@ -92,7 +92,7 @@ class PathInput(OneLineInput):
 class PromptEditor(ModalScreen[str | None]):
     """Edits a system prompt; dismissed with the new one, or with None if it did not change."""
 
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
+    CSS_PATH = ["../widgets/dialogs.tcss", "prompt_editor.tcss"]
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS = own_keys(__file__)
 

@@ -4,11 +4,9 @@ Input is checked while it is typed; enter requests the change. A value is shown 
 confirmed it. Titles and meanings are in `setting_texts`.
 """
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -30,25 +28,19 @@ from llamagym_tui.state.run import RunState
 class SettingList(OptionList):
     HELP = "Settings that can change while the run is under way. enter edits the one under the cursor."
     # Keys of the list and the field, not of the dialog: keys pressed before them have been handled when they come.
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Edit", tooltip="Type a new value for this setting."),
-    ]
+    BINDINGS = [Binding("enter", "select", "Edit", tooltip="Type a new value for this setting.")]
 
 
 class ValueInput(OneLineInput):
     HELP = "The new value. A fault is shown at once; enter requests the change, escape goes back."
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer."),
-    ]
+    BINDINGS = [Binding("enter", "submit", "Apply", tooltip="Request this value from the trainer.")]
 
 
 class SettingsDialog(ModalScreen[None]):
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "settings.tcss"]
+    CSS_PATH = ["../widgets/dialogs.tcss", "settings.tcss"]
     BINDING_GROUP_TITLE = "Settings"
     HELP = "A checkpoint is written before a change, and the charts are marked where it took effect."
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept."),
-    ]
+    BINDINGS = [Binding("escape", "back", "Back", tooltip="Leave the value as it is; what you typed is kept.")]
 
     def __init__(self, state: RunState, typed: dict[str, str] | None = None) -> None:
         """A dialog on a run; `typed` holds, by setting, what is typed and not requested, and outlives the dialog."""

@@ -1,10 +1,9 @@
 """Dialogs that ask a yes-no question: before leaving, and before what cannot be undone."""
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -29,7 +28,7 @@ class ConfirmDialog(ModalScreen[bool]):
     """
 
     CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("y,enter", "dismiss(True)", "Yes", key_display=YES),
         Binding("n,escape,q", "dismiss(False)", "No", key_display=NO),
     ]
@@ -56,7 +55,7 @@ class ConfirmDialog(ModalScreen[bool]):
 class CautiousDialog(ConfirmDialog):
     """A question to which enter answers no."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("y", "dismiss(True)", "Yes"),
         Binding("n,enter,escape,q", "dismiss(False)", "No", key_display="n ⏎ esc"),
     ]
@@ -65,7 +64,7 @@ class CautiousDialog(ConfirmDialog):
 class QuitDialog(ConfirmDialog):
     """Whether to leave; `reasons` are a sentence each on what that means."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("y,enter,q", "dismiss(True)", "Leave", key_display=YES),
         Binding("n,escape", "dismiss(False)", "Stay", key_display=NO),
     ]

@@ -8,7 +8,6 @@ from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.agents.frozen_lake import FrozenLakeAgent
 from llamagym_tui.agents.taxi import TaxiAgent
 from llamagym_tui.screens.policy_map.grid import CellSize, places_for
-from llamagym_tui.screens.policy_map.mapped_policy import Spot
 from llamagym_tui.trainer.probes.policy_map import lay_out
 
 BLACKJACK = lay_out(BlackjackAgent(), BlackjackAgent().policy_map())
@@ -34,21 +33,6 @@ def test_fields_of_blackjack_are_as_large_as_fits(size, field, with_optimal, acr
 def test_a_lake_has_large_fields_with_its_optimal_arrows_beside() -> None:
     places = places_for(LAKE, 78, 18)
     assert (places.cell, places.with_optimal, places.optimal_width) == (CellSize(7, 3), True, 7)
-
-
-@pytest.mark.parametrize("size", [(198, 45), (118, 29), (78, 19), (58, 15)])
-def test_a_place_of_the_screen_is_the_field_that_is_drawn_there(size) -> None:
-    places = places_for(BLACKJACK, *size)
-    for number, place in enumerate(places.panels):
-        for row in range(place.rows):
-            for column in range(place.columns):
-                y = place.y + 1 + row * places.cell.height
-                left = place.x + place.label
-                assert places.spot_at(left + column * places.cell.width, y) == Spot(number, row, column)
-                if places.with_optimal:
-                    right = left + place.columns * places.cell.width + 2
-                    assert places.spot_at(right + column * places.optimal_width, y) == Spot(number, row, column)
-        assert places.spot_at(place.x, place.y) is None
 
 
 def test_many_panels_stand_in_rows_of_as_many_as_fit() -> None:
