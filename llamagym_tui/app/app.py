@@ -28,7 +28,6 @@ from textual.timer import Timer
 from llamagym_tui import screens
 from llamagym_tui.app.demo_actions import DemoActions
 from llamagym_tui.app.leaving import Leaving, run_to_end
-from llamagym_tui.app.personal import FocusKeeper
 from llamagym_tui.app.run_actions import PastRunActions
 from llamagym_tui.config import RunConfig
 from llamagym_tui.errors import LlamaGymError
@@ -61,7 +60,7 @@ YIELD_EVENTS = 64
 SCREENS = Path(screens.__file__).parent
 
 
-class LlamaGymApp(DemoActions, PastRunActions, FocusKeeper, Leaving):
+class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     """The playground of one run, or home, where one is chosen."""
 
     TITLE = "llamagym-tui"

@@ -1,4 +1,4 @@
-"""The app as its user likes it: theme and keys of earlier sessions, the command palette, help on the focused widget.
+"""The app as its user likes it: themes and keys of earlier sessions, the command palette, help, the focus kept.
 
 A part of `LlamaGymApp`. A theme or a key that cannot be used costs a notification, never the start.
 """
@@ -131,11 +131,8 @@ class PersonalApp(App[None]):
         else:
             self.push_screen(FocusHelp(self.screen))
 
-
-class FocusKeeper(App[None]):
-    """Focus that survives a terminal that was too small for a while, in which Textual takes it from hidden widgets."""
-
     def on_resize(self, event: Resize) -> None:
+        """Have the focus survive a terminal that is too small, in which Textual takes it from hidden widgets."""
         if is_too_small(event.size):
             for screen in self.screen_stack:
                 if screen.focused is not None:

@@ -1,7 +1,7 @@
 """Makes Gymnasium environments, for rollouts, people's episodes and checks alike.
 
 Gymnasium is imported when the first environment is made. Its own checker is left out, so a step costs no more than
-what the environment does in it.
+what the environment does in it. One that cannot be made, or not wrapped, raises EnvError.
 """
 
 import itertools
@@ -32,11 +32,7 @@ TURNS_WITHOUT_LIMIT = 200
 
 
 def make_env(env_id: str, env_kwargs: Mapping[str, Any]) -> Env:
-    """An environment by its Gymnasium id; or a text game, by its file or a challenge of TextWorld's (``tw-simple``).
-
-    Raises:
-        EnvError: it cannot be made.
-    """
+    """An environment by its Gymnasium id; or a text game, by its file or a challenge of TextWorld's (``tw-simple``)."""
     import gymnasium
 
     try:
@@ -64,11 +60,7 @@ def episode_seed(run_seed: int, episode: int) -> int:
 
 
 def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
-    """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments.
-
-    Raises:
-        EnvError: it cannot be made, or not wrapped.
-    """
+    """An environment in the agent's wrappers, each action repeated as it has it, made with `more` keyword arguments."""
     env = make(agent.env_id, {**agent.env_kwargs, **more})
     try:
         env = agent.wrap_env(env)

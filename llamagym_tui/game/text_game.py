@@ -1,7 +1,8 @@
 """TextWorld's text games as Gymnasium environments: a game file, or a game that TextWorld makes once, offline.
 
 What an agent may need stands in `info`: admissible commands, those that win, description, inventory, score. TextWorld
-is imported when an environment is made; a game that was made stays in the user's cache folder.
+is imported when an environment is made; a game that was made stays in the user's cache folder. What it refuses, or
+cannot play, raises EnvError.
 """
 
 import itertools
@@ -52,11 +53,7 @@ class TextGame(gymnasium.Env[str, str]):
     """A game; an action is a command, and a reward is what the score has gone up by."""
 
     def __init__(self, game: str, **settings: Any) -> None:
-        """Begin a game that is in a file, or one that TextWorld makes by `settings`.
-
-        Raises:
-            EnvError: TextWorld refused the settings, or cannot play the file.
-        """
+        """Begin a game that is in a file, or one that TextWorld makes by `settings`."""
         import textworld
 
         if game.startswith("tw-"):
@@ -95,11 +92,7 @@ class TextGame(gymnasium.Env[str, str]):
 
 @cache
 def _require_playable(game: str, changed: float) -> None:
-    """Refuse a file on which the interpreter fails, which ends the whole process: it is begun in another one first.
-
-    Raises:
-        EnvError: TextWorld cannot play it.
-    """
+    """Refuse a file on which the interpreter fails, which ends the whole process: it is begun in another one first."""
     begin = "import sys, textworld; textworld.start(sys.argv[1]).reset()"
     try:
         # -P: nothing is imported from the working folder.
@@ -136,8 +129,6 @@ def made(challenge: str, settings: Mapping[str, Any]) -> Path:
     Args:
         challenge: ``tw-simple``, ``tw-cooking`` ….
         settings: options of ``tw-make`` by their names; true stands for one without a value.
-    Raises:
-        EnvError: they are refused.
     """
     given = {name.replace("_", "-"): value for name, value in sorted(settings.items()) if value not in (False, None)}
     words = [f"--{name}" if value is True else f"--{name}={value}" for name, value in ({"seed": 1} | given).items()]

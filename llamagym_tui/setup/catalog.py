@@ -109,11 +109,7 @@ def agent_name(spec: str) -> str:
 
 
 def action_names(agent_class: type[AgentBase]) -> tuple[str, ...]:
-    """Names of an agent's discrete actions: its own, else numbers from the action space, else none.
-
-    Raises:
-        UsageError: the environment cannot be made.
-    """
+    """Names of an agent's discrete actions: its own, else numbers from the action space, else none."""
     if agent_class.action_names:
         return tuple(agent_class.action_names)
     from gymnasium.spaces import Discrete

@@ -1,7 +1,7 @@
 """Completes a generic agent by its environment: names of actions and numbers, ranges, rows and columns.
 
 What Gymnasium documents of its classic control and toy text stands in `known_environments.json`; an agent's own names
-come first.
+come first. An environment that cannot be made, or does not fit into text, raises UsageError.
 """
 
 import itertools
@@ -32,8 +32,6 @@ def completed(base: type[GenericAgent], ranges: Sequence[Range] | None = None) -
 
     Args:
         ranges: of the numbers of Boxes, as they were found before. None: found now.
-    Raises:
-        UsageError: the environment cannot be made, or does not fit into text.
     """
     from gymnasium.spaces import Box, Discrete
 
@@ -76,11 +74,7 @@ def _grid(env: Env) -> dict[str, Any]:
 
 
 def _actions(base: type[GenericAgent], env: Env, known: tuple[str, ...]) -> dict[str, Any]:
-    """Names of the actions: those known, if they are as many, else numbers; or that actions are texts.
-
-    Raises:
-        UsageError: they are neither a few nor texts.
-    """
+    """Names of the actions: those known, if they are as many, else numbers; or that actions are texts."""
     from gymnasium.spaces import Text
 
     space = env.action_space

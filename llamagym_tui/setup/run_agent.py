@@ -53,11 +53,7 @@ class RunAgent:
         return self._agent
 
     def own_prompt(self) -> str:
-        """The system prompt that the agent brings.
-
-        Raises:
-            AgentFileError: it raised something.
-        """
+        """The system prompt that the agent brings."""
         agent = self.agent
         try:
             return agent.get_system_prompt()

@@ -1,7 +1,8 @@
 """Turns options of the command line into a `RunConfig`, with every check that needs no torch.
 
 What is not given comes from the model's entry in the registry, then from the settings' own defaults; on ``--resume``,
-from the settings of the run.
+from the settings of the run. What is not there, or not allowed, raises UsageError; a folder that names code to which
+the user has not agreed, UntrustedAgent; a faulty file of demonstrations, DemoFileError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,9 +39,6 @@ def run_config(
         trust_agent: agree to execute an agent file that only the folder of the run names.
         assignments: of ``--set``, which overrides the options.
         options: by their names in `RunConfig`; None: not given.
-    Raises:
-        UsageError: something requested is not there, or not allowed.
-        UntrustedAgent: the folder names code that the user has not agreed to.
     """
     given = {name: value for name, value in options.items() if value is not None}
     if assignments:
@@ -70,11 +68,7 @@ def run_config(
 
 
 def with_own_settings(agent_class: type[AgentBase], given: dict[str, Any]) -> dict[str, Any]:
-    """What is given, on top of what an agent sets of its runs.
-
-    Raises:
-        UsageError: the agent sets something that is no setting.
-    """
+    """What is given, on top of what an agent sets of its runs, which may be settings alone."""
     from llamagym_tui.setup.assignments import OPTIONS_OF, merged
 
     for name in agent_class.run_settings:
@@ -104,12 +98,7 @@ def with_run_dir(config: RunConfig) -> RunConfig:
 def warm_start(
     agent: str | None, path: Path | None, env: Sequence[str] | None = None, *, wanted: bool, resume: bool
 ) -> dict[str, Any]:
-    """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships.
-
-    Raises:
-        UsageError: only one half of it was given, or there is no such file.
-        DemoFileError: the file has a fault.
-    """
+    """Options of a warm start by their names in `RunConfig`; its file is checked. No path: the one that ships."""
     if not wanted:
         if path is not None:
             raise UsageError("--sft-data is what a run begins with; add --sft-warm-start.")
@@ -120,12 +109,7 @@ def warm_start(
 
 
 def sft_file(agent: str, path: Path | None, env: Sequence[str] | None = None) -> str:
-    """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it.
-
-    Raises:
-        UsageError: the agent is unknown, or there is no such file.
-        DemoFileError: the file has a fault; the message names its line.
-    """
+    """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it."""
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
@@ -134,11 +118,7 @@ def sft_file(agent: str, path: Path | None, env: Sequence[str] | None = None) ->
 
 
 def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:
-    """``--env NAME=VALUE``: numbers, true, false and none are read as such, other words are texts. None: not given.
-
-    Raises:
-        UsageError: one has no name or no value.
-    """
+    """``--env NAME=VALUE``: numbers, true, false and none are read as such, other words are texts. None: not given."""
     found: dict[str, Any] = {}
     for assignment in assignments or ():
         name, has_value, text = assignment.partition("=")
@@ -167,11 +147,7 @@ def read_prompt(path: Path) -> str:
 
 
 def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:
-    """What an option takes that is a word or a number from `least` on; None: not given.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """What an option takes that is a word or a number from `least` on; None: not given."""
     if text is None or text == word:
         return text
     if not text.isascii() or not text.isdigit() or int(text) < least:
@@ -180,11 +156,7 @@ def word_or_number(text: str | None, word: str, option: str, *, least: int) -> s
 
 
 def checked_model(name: str) -> str:
-    """A model's name as the trainer takes it; local paths, run folders among them, become absolute.
-
-    Raises:
-        UsageError: it is the path of a folder that is not there.
-    """
+    """A model's name as the trainer takes it; local paths, of folders that are there, become absolute."""
     path = Path(name).expanduser()
     if name == BUNDLED or (not _looks_local(name) and not path.is_dir()):
         return name

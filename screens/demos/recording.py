@@ -1,7 +1,8 @@
 """Records the demonstrations of one agent: a person's games, kept episodes of the model, and corrections.
 
 Everything goes through one writer, so that one file grows and one place knows what is not on disk yet. Also lists the
-files that a warm start could train on. Knows neither the screen nor the trainer.
+files that a warm start could train on. Knows neither the screen nor the trainer. Raises LlamaGymError where the agent
+cannot be made.
 """
 
 from collections.abc import Callable
@@ -60,11 +61,7 @@ class DemoRecorder:
         return self._writer.saved.waiting if self._writer is not None else 0
 
     def table(self, system_prompt: Callable[[], str]) -> HumanGame:
-        """The person's game, which stays as it was left.
-
-        Raises:
-            LlamaGymError: the agent cannot be made.
-        """
+        """The person's game, which stays as it was left."""
         if self.game is None:
             self.game = HumanGame(
                 self._agent.agent,
@@ -83,11 +80,7 @@ class DemoRecorder:
         return None if last is None or last.replaced or last.identity in self._kept else last
 
     def add(self, event: AnyEvent, model: str) -> bool:
-        """Take in an event; whether an episode was kept, by rule or as a correction, and is to be saved.
-
-        Raises:
-            LlamaGymError: a correction cannot be kept, as the agent cannot be made.
-        """
+        """Take in an event; whether an episode was kept, by rule or as a correction, and is to be saved."""
         if isinstance(event, EpisodeCorrected):
             whole = WatchedEpisode(event.started, event.observations, event.admissible, event.turns, event.finished)
             self._record(whole, model)
@@ -104,11 +97,7 @@ class DemoRecorder:
         return True
 
     def keep(self, model: str) -> WatchedEpisode:
-        """Add the watched episode that ended last to those that wait to be saved.
-
-        Raises:
-            LlamaGymError: a reply names no action, or the agent cannot be made.
-        """
+        """Add the watched episode that ended last to those that wait to be saved; raises as `as_demonstration`."""
         watched = self.keepable
         assert watched is not None, "the key is disabled then"
         self._record(watched, model)
@@ -123,11 +112,7 @@ class DemoRecorder:
         self._kept.add(watched.identity)
 
     def offers(self, system_prompt: str) -> list[Offer]:
-        """The files that a warm start could train on, checked as a whole; may take a moment.
-
-        Raises:
-            LlamaGymError: the agent cannot be made.
-        """
+        """The files that a warm start could train on, checked as a whole; may take a moment."""
         agent = self._agent.agent
         places = [(self._agent.demos_path(), "recorded by you"), (shipped(agent), "shipped with the agent")]
         offers = []
