@@ -49,10 +49,8 @@ def check(
     files: Files,
     agent: Annotated[str | None, typer.Option(help="Agent by which the replies must read as the actions.")] = None,
 ) -> None:
-    """Find what is wrong with files, line by line; exit code 1 if anything is. With an agent, warn of episodes whose
-    observations it words differently now."""
+    """Find what is wrong with files, line by line; exit code 1 if anything is."""
     from llamagym_tui.demos import files as demo_files
-    from llamagym_tui.demos.wording import reworded
     from llamagym_tui.setup import catalog
 
     reader = catalog.find_agent(agent)() if agent else None
@@ -62,8 +60,6 @@ def check(
         count += len(found)
         for fault in found:
             echo(f"{path}:{fault.line}: {fault.sentence}")
-        for warning in reworded(path, reader) if reader is not None else ():
-            echo(f"{path}:{warning.line}: warning: {warning.sentence}")
         if not found:
             echo(f"{path}: {counted(len(demo_files.read(path)), 'episode')}, nothing wrong")
     raise typer.Exit(1 if count else 0)

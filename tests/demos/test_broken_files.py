@@ -17,7 +17,6 @@ from llamagym_tui.demos import edits, export
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import encode
 from llamagym_tui.demos.training_data import training_data
-from llamagym_tui.demos.wording import reworded
 from llamagym_tui.demos.writer import DemoWriter
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.chat import assistant, user
@@ -140,7 +139,6 @@ def test_a_line_with_odd_values_is_shown_checked_and_exported_without_a_fall(tmp
     shown(path)
     demo_files.summaries(path)
     assert all(len(fault.sentence) < 500 for fault in demo_files.check(path, AGENT))
-    reworded(path, AGENT)
     to_pairs = partial(export.to_lines, form="pairs")
     for use, first in ((training_data, AGENT), (to_pairs, path), (demo_files.merge, [path])):
         with contextlib.suppress(DemoFileError):
