@@ -208,6 +208,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Turns before the present one that the prompts of an episode have; a change holds from the next reset on."""
     n_envs: Count = 128
     """Environments stepped together."""
+    ranks: Annotated[int, Meta(ge=1, le=256)] = 1
+    """Processes that play and train together, each with its share of the environments."""
     parallel_envs: ParallelEnvs = "auto"
     """Whether each has a process of its own, so that slow ones step at the same time; else they step in a row."""
     max_turns: Count | None = None

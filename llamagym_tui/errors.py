@@ -84,6 +84,10 @@ class RunStoreError(LlamaGymError):
     """A run folder could not be made, read or resumed."""
 
 
+class RankLost(LlamaGymError):
+    """One of the processes that train together has ended or does not answer."""
+
+
 class NoModelError(LlamaGymError):
     """An agent made without a model was to act."""
 

@@ -8,6 +8,7 @@ libraries have stderr, too.
 from __future__ import annotations
 
 import math
+import os
 import queue
 import signal
 import tempfile
@@ -52,7 +53,12 @@ class Report(Protocol):
 
 
 def train(config: RunConfig, **options: Any) -> int:
-    """Run a session to its end, or to ctrl+c, as `run_session` does by its options."""
+    """Run a session to its end, or to ctrl+c, as `run_session` does by its options; or follow torchrun's first one."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0":
+        from llamagym_tui.trainer import ranks
+
+        ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))
+        return 0
     options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
     return run_session(config, _Summary(), queue.SimpleQueue(), **options)
 

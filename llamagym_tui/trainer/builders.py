@@ -18,6 +18,7 @@ from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import SFTStats, train_on
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.chat import Conversation
@@ -28,8 +29,11 @@ from llamagym_tui.setup import catalog
 from llamagym_tui.trainer.preflight import preflight
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker, agent_env_of
 from llamagym_tui.trainer.rollout.evaluation import evaluate
+from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
+SEEDS_APART = 1_000_003
+"""Distance between the seeds by which ranks sample."""
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
 
@@ -37,6 +41,7 @@ EVALUATION_SEED = 1_000_000
 @dataclass(frozen=True)
 class Builders:
     config: RunConfig
+    ranks: Ranks = ALONE
 
     def agent(self) -> AgentBase:
         """The agent, without a model; its actions have names."""
@@ -72,7 +77,7 @@ class Builders:
             loaded.tokenizer,
             self.config.generation,
             replies,
-            self.config.seed,
+            self.config.seed + self.ranks.rank * SEEDS_APART,
             reply_of=partial(reply_of, agent),
             names_by_turn=names_by_turn(agent),
         )
@@ -80,7 +85,10 @@ class Builders:
         return policy
 
     def ppo(self, policy: Policy) -> PPO:
-        return PPO(policy, self.config.ppo, self.config.seed)
+        ppo = PPO(policy, self.config.ppo, self.config.seed, self.ranks)
+        if self.ranks.size > 1:
+            self.ranks.share = ppo.share
+        return ppo
 
     def make_env(self, agent: AgentBase) -> ParallelMaker:
         """Makes the environments of a rollout, in processes of their own if they are slow."""
@@ -89,9 +97,9 @@ class Builders:
         return ParallelMaker(EnvMaker(agent), there, self.config.parallel_envs)
 
     def rollout(self, agent: AgentBase, policy: Policy, *, seed: int, emit: Callable[[Event], None]) -> Rollout:
-        """The environments, not reset yet."""
+        """The environments of this rank, not reset yet."""
         config = self.config
-        return Rollout(
+        return (Rollout if self.ranks.size == 1 else LedRollout)(
             agent,
             policy,
             n_envs=config.n_envs,
@@ -103,6 +111,7 @@ class Builders:
             episode_limit=config.episodes,
             max_failures=config.max_failures,
             make_env=self.make_env(agent),
+            ranks=self.ranks,
         )
 
     def threads(self, policy: Policy, loaded: LoadedModel) -> int:
@@ -110,6 +119,8 @@ class Builders:
         measured = self.config.measured_threads
         if self.config.threads is not None:
             torch.set_num_threads(self.config.threads)
+        elif loaded.device == "cpu" and self.ranks.size > 1:
+            torch.set_num_threads(max(1, cores() // self.ranks.size))
         elif loaded.device == "cpu" and measured is not None and measured <= cores():
             torch.set_num_threads(measured)
         elif loaded.device == "cpu":

@@ -30,6 +30,7 @@ from llamagym_tui.trainer.event_sinks import EventEmitter, Sink
 from llamagym_tui.trainer.inbox import CommandQueue, Inbox
 from llamagym_tui.trainer.parts import Parts, load_parts
 from llamagym_tui.trainer.phases import entered, is_over
+from llamagym_tui.trainer.ranks import started
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.pairs import compared, enough_for, played
 from llamagym_tui.trainer.run import Run
@@ -98,6 +99,10 @@ class Session:
         return self.phase
 
     def _load(self) -> Run:
+        ranks = self._exits.enter_context(started(self._config))
+        if ranks.size > 1:
+            self._config = msgspec.structs.replace(self._config, ranks=ranks.size)
+            self._builders = Builders(self._config, ranks)
         checkpoints = Checkpoints(self._builders, self._store.run_dir)
         parts = load_parts(self._builders, checkpoints, self._emitter)
         self._exits.callback(parts.rollout.close)
@@ -118,7 +123,7 @@ class Session:
         own, prompt = parts.agent.get_system_prompt(), parts.rollout.system_prompt
         found: dict[str, Any] = {"history": "all" if history is None else history}
         found["system_prompt"] = None if prompt == own else prompt
-        if self._config.threads is None and parts.loaded.device == "cpu":
+        if self._config.threads is None and self._config.ranks == 1 and parts.loaded.device == "cpu":
             found["measured_threads"] = parts.threads
         self._keep(msgspec.structs.replace(self._config, **found))
 

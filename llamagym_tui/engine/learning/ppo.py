@@ -19,7 +19,7 @@ from msgspec import Struct
 from torch import Tensor, nn
 
 from llamagym_tui.config import PPOConfig, UpdateStats
-from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches
+from llamagym_tui.engine.learning.batch import PackedRows, Row, batch_rows, forwards, minibatches, share_of
 from llamagym_tui.engine.learning.distinguished import Distinguished, distinguished
 from llamagym_tui.engine.learning.inspection import UsedBatch, moved_most
 from llamagym_tui.engine.learning.losses import clipped_policy_loss, reference_kl, value_loss
@@ -32,6 +32,7 @@ from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.shape import forward_limits, shape_of
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Trajectory, Turn
+from llamagym_tui.engine.ranks import ALONE, Ranks
 
 KEPT_BATCHES = 2
 """Updates whose batches can be inspected: an episode that the UI shows is soon of the update before the last."""
@@ -57,9 +58,9 @@ class PPOState(Struct, frozen=True, kw_only=True):
 
 
 class PPO:
-    def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0) -> None:
-        """The reference is the policy as it is now."""
-        self.policy, self.config = policy, config
+    def __init__(self, policy: Policy, config: PPOConfig, seed: int = 0, ranks: Ranks = ALONE) -> None:
+        """The reference is the policy as it is now; all `ranks` update together, with the batches of each."""
+        self.policy, self.config, self.ranks = policy, config, ranks
         self.reference = Reference(policy) if config.kl_coef or config.kl_coef_final else None
         backbone = policy.model.backbone
         shape, size = shape_of(backbone.lm.config), backbone.dtype.itemsize
@@ -96,7 +97,9 @@ class PPO:
             should_stop: called between two optimizer steps; True ends the update, and the steps made stay.
             progress: called before each minibatch with its epoch, from 1, and the number of epochs.
         """
-        began = time.perf_counter()
+        self.config = self.ranks.first(self.config)
+        began, waited_s = time.perf_counter(), self.ranks.waited_s
+        trajectories = [each for part in self.ranks.gather(trajectories) for each in part]
         # 1. Targets, from what was sampled. Whatever comes from models (reference, values, bootstraps) is computed
         #    here, before the first step, and stays fixed over all epochs.
         rows = batch_rows(trajectories)
@@ -122,9 +125,11 @@ class PPO:
                 should_stop=should_stop,
             )
             epochs += made
-            if made < 1 or (self.config.target_kl is not None and sums.kl_of_epoch > self.config.target_kl):
+            target_kl = self.config.target_kl
+            if made < 1 or (target_kl is not None and sums.of_all(self.ranks).kl_of_epoch > target_kl):
                 break
         return_freed_memory()
+        sums = sums.of_all(self.ranks)
         # 3. Figures, and the state of the next update.
         stats = update_stats(
             trajectories,
@@ -152,6 +157,7 @@ class PPO:
                 self.policy.generation.temperature,
             )
         )
+        self.ranks.waits = self.ranks.report((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
         self.moved = None if was_warming_up else moved_most(self.policy.chat, self.used[-1], sums.log_ratios)
         return stats
 
@@ -162,11 +168,14 @@ class PPO:
         self, trajectories: Sequence[Trajectory], rows: Sequence[Row], bonuses: Tensor | None = None
     ) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-        decisions, limits = sum(len(turn.decision_logprobs) for turn in turns), self.limits._asdict()
+        decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
+        if self.reference:  # each rank computes a part; what it leaves zero the others add
+            own = share_of(rows, self.ranks.rank, self.ranks.size)
+            self.ranks.add(reference := self.reference.logprobs(own, decisions, **self.limits._asdict()))
         return batch_targets(
             trajectories,
             self.config,
-            reference_logprobs=self.reference.logprobs(rows, decisions, **limits) if self.reference else None,
+            reference_logprobs=reference,
             decision_values=self._decision_values(turns, rows) if self.config.credit == "token" else None,
             bootstraps=self.policy.bootstrap_values(trajectories),
             reward_scale=self.reward_scale,
@@ -231,6 +240,22 @@ class PPO:
         self.observation_counts = Counter(state.observation_counts)
         self.used.clear()  # a roll back undid these updates
 
+    @torch.no_grad()
+    def share(self) -> None:
+        """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
+        weights: list[Tensor] = [*self._trunk, *self._head]
+        if (reference := self.reference) is not None:
+            copy = reference.frozen_copy
+            weights += copy.lm.parameters() if copy else [then for _, then in reference.adapter_start]
+        moments, version = self.optimizer.state_dict()["state"], self.policy.version
+        of_first, moments, state, version = self.ranks.first((weights, moments, self.state, version))
+        if self.ranks.rank:
+            for weight, other in zip(weights, of_first, strict=True):
+                weight.copy_(other)
+            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+            self.restore(state)
+            self.policy.version = version
+
     def _scheduled(self, start: float, final: float) -> float:
         return along_line(start, final, self.updates / self.config.decay_updates)
 
@@ -263,7 +288,7 @@ class PPO:
         parts = list(minibatches(rows, self.config.mini_batch_size, self._rng))
         for at in range(0, len(parts), self.config.gradient_accumulation_steps):
             is_first = first and at == 0
-            if not is_first and should_stop():
+            if not is_first and self.ranks.first(should_stop()):
                 return at / len(parts)
             together = parts[at : at + self.config.gradient_accumulation_steps]
             # The mean over the turns of the whole step, so that it does not depend on how rows were packed.
@@ -271,7 +296,8 @@ class PPO:
             self.optimizer.zero_grad(set_to_none=True)
             for minibatch in together:
                 progress()
-                for part in forwards(minibatch, **self.limits._asdict(), device=self.policy.model.backbone.device):
+                own = share_of(minibatch, self.ranks.rank, self.ranks.size)
+                for part in forwards(own, **self.limits._asdict(), device=self.policy.model.backbone.device):
                     (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
             if turns:
                 self._step(sums)
@@ -313,6 +339,7 @@ class PPO:
 
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
+        self.ranks.add_gradients([*self._trunk, *self._head])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)

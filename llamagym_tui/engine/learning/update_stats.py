@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from llamagym_tui.engine.learning.losses import PolicyLoss
 from llamagym_tui.engine.learning.targets import Targets
 from llamagym_tui.engine.policy.decisions import Decisions
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.ranks import Ranks
 
 
 @dataclass(slots=True)
@@ -35,15 +38,22 @@ class UpdateSums:
     grad_norms: list[Tensor | float] = field(default_factory=list)
     skipped: int = 0
     log_ratios: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    """Of each forward: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
+    """Of each forward of this epoch: (D,) index of its decisions in the batch, and their log-ratios, new over old."""
 
     def begin_epoch(self) -> None:
-        self.epoch_kl, self.epoch_decisions = 0.0, 0
+        self.epoch_kl, self.epoch_decisions, self.log_ratios = 0.0, 0, []
 
     @property
     def kl_of_epoch(self) -> float:
         """Mean KL over the decisions of this epoch so far, nats."""
         return float(self.epoch_kl) / max(self.epoch_decisions, 1)
+
+    def of_all(self, ranks: Ranks) -> "UpdateSums":
+        """The sums of all ranks."""
+        parts = ranks.gather(self)
+        sums = {name: reduce(add, [getattr(part, name) for part in parts]) for name in UpdateSums.__slots__}
+        first_ratio = torch.tensor([float(part.first_ratio) for part in parts]).max()  # it keeps a NaN
+        return UpdateSums(**sums | {"first_ratio": first_ratio, "skipped": self.skipped})  # steps are the same on each
 
     @torch.no_grad()
     def add(self, policy: PolicyLoss, critic: Tensor, scored: Decisions, turns: int, *, is_first: bool) -> None:

@@ -8,14 +8,17 @@ While a person has the wheel, a step waits between replies and actions until the
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import msgspec
+import torch
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
 from llamagym_tui.engine.policy.trajectory import Trajectory
+from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.choices import choices
@@ -23,6 +26,7 @@ from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
+from llamagym_tui.returns import counted
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
@@ -52,22 +56,24 @@ class Rollout:
         episode_limit: int | None = None,
         max_failures: int = MAX_FAILURES,
         make_env: Callable[[], AnyEnv] | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Make the environments; nothing is reset yet.
 
         Args:
             max_turns: after which an episode is truncated. None: the environment's own limit.
-            batch_turns: turns of a training batch, at least.
+            batch_turns: turns of a training batch, at least, of all `ranks` together.
             cuts_episodes: whether a full batch cuts off the episodes under way, where no prompt has earlier turns.
             seed: of the run, from which each episode's own follows.
             emit: receives the events of what is watched, and warnings.
             episode_limit: episodes to end since the run began. None: no limit.
             max_failures: dropped episodes in a row that end the run.
             make_env: None: `EnvMaker`.
+            ranks: this one and those that play other environments; their episodes have numbers in turn.
         Raises:
             EnvError: an environment cannot be made.
         """
-        self.agent, self.policy = agent, policy
+        self.agent, self.policy, self.ranks = agent, policy, ranks
         self.batch_turns, self.cuts_episodes = batch_turns, cuts_episodes
         self.greedy, self.episode_limit, self._emit = greedy, episode_limit, emit
         self.spectator = Spectator(self._emit_watched)
@@ -88,7 +94,8 @@ class Rollout:
         """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
-        self._started = 0
+        self._started = ranks.rank
+        """Number of the next episode."""
         self._mode: Mode = "train"
         self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
         self._batch = BatchUnderWay(FIRST_LENGTH)
@@ -150,7 +157,7 @@ class Rollout:
     def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
         """Go on counting where an earlier session ended."""
         self.failures.dropped = dropped
-        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes
+        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes + self.ranks.rank
 
     @property
     def live(self) -> int:
@@ -162,7 +169,7 @@ class Rollout:
         cuttable = self._cuttable
         turns = self._batch.turns + sum(slot.under_way.own_turns for slot in cuttable)
         awaited = [slot for slot in self.slots if slot.episode is not None and (slot.mode == "train" or not cuttable)]
-        return turns >= self.batch_turns and len(cuttable) == len(awaited)
+        return turns >= self.ranks.part(self.batch_turns) and len(cuttable) == len(awaited)
 
     @property
     def _cuttable(self) -> list[EnvSlot]:
@@ -213,6 +220,7 @@ class Rollout:
             lookahead=self._sampler.lookahead,
             trajectories=self._batch.trajectories,
             episodes=[saved_episode(slot) for slot in self.slots if slot.episode is not None],
+            generator=bytes(self.policy.generator.get_state().tolist()) if self.ranks.rank else b"",
         )
 
     def restore(self, state: Any) -> int:
@@ -224,6 +232,15 @@ class Rollout:
             msgspec.ValidationError: it is not of this version.
         """
         saved = msgspec.convert(state, SavedRollout)
+        of_ranks = [saved, *saved.others]
+        if len(of_ranks) != self.ranks.size:
+            self._started = max(each.started for each in of_ranks) + self.ranks.rank
+            sizes = f"saved by {counted(len(of_ranks), 'rank')} and goes on with {self.ranks.size}"
+            self._emit(events.WarningRaised(message=f"The run was {sizes}: the batch under way begins anew."))
+            return 0
+        saved = of_ranks[self.ranks.rank]
+        if saved.generator:
+            self.policy.generator.set_state(torch.tensor(list(saved.generator), dtype=torch.uint8))
         emit, self._emit = self._emit, lambda event: None
         lost = 0
         if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):
@@ -274,8 +291,8 @@ class Rollout:
     def begin_episodes(self) -> None:
         """Start episodes where none is under way, as many as the batch needs."""
         idle = [slot for slot in self.slots if slot.episode is None]
-        starting = list(enumerate(idle[: self._may_start(len(idle))], self._started))
-        self._started += len(starting)
+        starting = list(zip(count(self._started, self.ranks.size), idle[: self._may_start(len(idle))], strict=False))
+        self._started += len(starting) * self.ranks.size
         for number, slot in starting:
             slot.prepare(number)
         for number, slot in starting:
@@ -348,7 +365,7 @@ class Rollout:
         if self._mode == "inference" or (self.cuts_episodes and self.policy.history == 0):
             return idle
         training = [slot.length for slot in self.slots if slot.episode is not None and slot.mode == "train"]
-        return self._batch.missing(self.batch_turns, training, idle)
+        return self._batch.missing(self.ranks.part(self.batch_turns), training, idle)
 
     def _sample_replies(self) -> dict[int, Reply] | None:
         """The agent's reply in each live environment, None if there is none; the watched tokens are streamed."""
@@ -437,7 +454,7 @@ class Rollout:
         self._emit_correction(slot)
         slot.drop(fault)
         where = f"Environment {slot.index + 1:,}, episode {slot.number:,}, step {slot.length + 1:,}"
-        self.failures.add(slot.number, where, fault)
+        self.failures.add(slot.number // self.ranks.size, where, fault)
 
 
 def streamed_text(decode: Callable[[Sequence[int]], str]) -> Callable[[int], str]:

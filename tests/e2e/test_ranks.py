@@ -1,0 +1,93 @@
+"""Two ranks play and train together, end together, and go on in another number."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.protocol.events import EpisodesCounted, UpdateFinished, WarningRaised
+from llamagym_tui.run_store import read_events
+from llamagym_tui.trainer.rollout.led_rollout import LedRollout
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def train(run_dir: Path, *arguments: str, **more: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "llamagym_tui", "train", *arguments, "--run-dir", str(run_dir), "--json"]
+    command += ["--final-episodes", "0", "--set", "checkpoint_every_s=0", "--set", "ppo.batch_size=128"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def trained(run_dir: Path, *arguments: str) -> dict[str, object]:
+    process = train(run_dir, *arguments)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def warnings(run_dir: Path) -> list[str]:
+    return [event.message for event in read_events(run_dir) if isinstance(event, WarningRaised)]
+
+
+@pytest.mark.slow
+def test_two_ranks_train_and_the_run_goes_on_with_any_number(tmp_path):
+    run = tmp_path / "run"
+    found = trained(run, "blackjack", "--ranks", "2", "--envs", "32", "--episodes", "401")
+    assert found["episodes"] == 401
+    updates = [event.stats for event in read_events(run) if isinstance(event, UpdateFinished)]
+    assert len(updates) >= 2
+    assert all(each.first_ratio < 1e-4 and each.turns >= 128 for each in updates)
+    counted = [event for event in read_events(run) if isinstance(event, EpisodesCounted)]
+    assert counted[-1].episodes == 401
+    assert trained(run, "--resume", "--ranks", "2", "--episodes", "600")["episodes"] == 600
+    assert not [each for each in warnings(run) if "begins anew" in each]
+    assert trained(run, "--resume", "--ranks", "1", "--episodes", "700")["episodes"] == 700
+    assert warnings(run)[-1] == "The run was saved by 2 ranks and goes on with 1: the batch under way begins anew."
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    process = train(run, "blackjack", "--ranks", "2", "--envs", "32")
+    until = time.monotonic() + 120
+    while not (run / "model" / "learner.msgpack").exists() and time.monotonic() < until:
+        time.sleep(0.2)
+    (other,) = [each for each in psutil.Process(process.pid).children() if "spawn_main" in " ".join(each.cmdline())]
+    os.kill(other.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Rank 1 has ended (SIGKILL), so all 2 have ended; go on from the checkpoint with --resume" in err
+    state = msgspec.msgpack.decode((run / "model" / "learner.msgpack").read_bytes())
+    assert state["ppo"]["updates"] >= 1
+    assert trained(run, "--resume", "--ranks", "2", "--episodes", "1")["updates"] >= 1
+
+
+@pytest.mark.slow
+def test_under_torchrun_the_same_command_is_one_run(tmp_path):
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += ["-m", "llamagym_tui", "train", "blackjack", "--envs", "32", "--episodes", "200"]
+    command += ["--final-episodes", "0", "--run-dir", str(run), "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    assert json.loads(found.stdout)["episodes"] == 200
+    assert json.loads((run / "config.json").read_text())["ranks"] == 2
+
+
+def test_a_rank_that_is_slow_is_named_once(monkeypatch):
+    events: list[WarningRaised] = []
+    rollout, ranks = object.__new__(LedRollout), object.__new__(Ranks)
+    rollout.ranks, rollout._emit, rollout._slow = ranks, events.append, None
+    for ranks.waits in ((), (0.6, 0.1, 0.4), (0.6, 0.1, 0.7), (0.7, 0.2, 0.8)):
+        rollout._warn_of_slow_rank()
+    (warning,) = events
+    assert warning.message == "Rank 1 is slow: the others waited for it in 60 % of the last update."

@@ -1,0 +1,55 @@
+"""The second of two ranks, for the tests of both: `python -m tests.engine.learning.second_rank PORT`.
+
+It gets the settings, its part of each batch, and whether it is slow or dies, from the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import torch
+from torch.distributed import TCPStore
+from transformers import AutoTokenizer
+
+from llamagym_tui.config import GenerationConfig, LoraConfig
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.model.loading import bundled_model_path
+from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
+from llamagym_tui.engine.policy.policy import Policy
+from llamagym_tui.engine.ranks import Ranks
+from llamagym_tui.errors import RankLost
+from tests.engine.conftest import REPLIES, tiny_llama
+
+
+def main(port: int) -> None:
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
+    ranks = Ranks(1, 2, TCPStore("127.0.0.1", port, 2, is_master=False))
+    while (job := ranks.first({})) is not None:
+        lm = tiny_llama(len(tokenizer))
+        model = AutoModelForCausalLMWithValueHead(with_adapter(lm, LoraConfig(r=4, alpha=8.0)) if job["lora"] else lm)
+        policy = Policy(model, tokenizer, GenerationConfig(max_new_tokens=6), REPLIES, seed=7)
+        ppo = PPO(policy, job["config"], seed=7, ranks=ranks)
+        ppo.share()
+        loss = ppo._loss
+
+        def other_loss(*arguments, loss=loss, job=job, **more):
+            if job.get("dies"):
+                os.kill(os.getpid(), 9)
+            time.sleep(job.get("slow_s", 0.0))
+            return loss(*arguments, **more)
+
+        ppo._loss = other_loss
+        for batch in job["batches"]:
+            stats = ppo.update(batch)
+        weights = [weight.detach() for group in ppo.optimizer.param_groups for weight in group["params"]]
+        ranks.gather((weights, stats, ppo.state))
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    except RankLost:
+        sys.exit(3)

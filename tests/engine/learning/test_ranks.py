@@ -1,0 +1,196 @@
+"""Two ranks, on gloo: with half of a batch each they make the update that one process makes of the whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import asdict, replace
+from torch.distributed import TCPStore, destroy_process_group
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.engine.learning.batch import batch_rows, share_of
+from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.ranks import ALONE, Ranks
+from llamagym_tui.errors import RankLost
+from tests.engine.learning import test_ppo
+
+ROOT = Path(__file__).resolve().parents[3]
+SETTINGS = PPOConfig(
+    lr=1e-3,
+    epochs=3,
+    mini_batch_size=10_000,
+    critic_warmup_updates=0,
+    kl_coef=0.05,
+    kl_target=0.02,
+    entropy_coef=0.01,
+    entropy_target=0.5,
+    reward_scale=None,
+    exploration_coef=0.1,
+    whiten_advantages=True,
+    target_kl=None,
+)
+
+
+def collect(policy: Any) -> list[Any]:
+    """32 episodes of two turns, with rewards of all kinds."""
+    batch, rng = test_ppo.collect(policy), random.Random(0)
+    for segment in (segment for episode in batch for segment in episode.segments):
+        segment.turns[:] = [dataclasses.replace(turn, reward=rng.uniform(-3, 3)) for turn in segment.turns]
+    return batch
+
+
+class Pair:
+    """The first rank, in this process, and the second one in another."""
+
+    def __init__(self) -> None:
+        store = TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+        command = [sys.executable, "-m", "tests.engine.learning.second_rank", str(store.port)]
+        self.other = subprocess.Popen(command, cwd=ROOT)
+        self.ranks = Ranks(0, 2, store)
+
+    def update(self, policy: Any, config: PPOConfig, *batches: Any, at: int = 20, **job: Any) -> tuple[Any, Any, Any]:
+        """What both ranks have after updates, the first `at` episodes of each batch being the first one's."""
+        lora = policy.model.is_adapted
+        self.ranks.first({"lora": lora, "config": config, "batches": [batch[at:] for batch in batches], **job})
+        ppo = PPO(policy, config, seed=3, ranks=self.ranks)
+        ppo.share()
+        for batch in batches:
+            stats = ppo.update(batch[:at])
+        self.moved = ppo.moved
+        return self.ranks.gather((weights_of(ppo), stats, ppo.state))
+
+    def close(self) -> None:
+        if self.other.poll() is None:
+            self.ranks.first(None)
+            self.other.wait(20)
+        destroy_process_group()
+
+
+def weights_of(ppo: PPO) -> list[torch.Tensor]:
+    return [weight.detach().clone() for group in ppo.optimizer.param_groups for weight in group["params"]]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+def require_equal(found: Any, weights: list[torch.Tensor], stats: Any, ppo: PPO) -> None:
+    (first, its_stats, its_state), (second, *_) = found
+    for one, other, alone in zip(first, second, weights, strict=True):
+        assert torch.equal(one, other)
+        torch.testing.assert_close(one, alone, rtol=0, atol=1e-5)
+    expected, figures = asdict(stats), asdict(its_stats)
+    for name in expected.keys() - {"update_s", "first_ratio"}:
+        assert figures[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-4, nan_ok=True), name
+    assert its_state.return_moments == pytest.approx(ppo.return_moments)
+    assert its_state.observation_counts == ppo.observation_counts
+    assert its_state.adapted_kl_coef == pytest.approx(ppo.kl_coef, rel=1e-4)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_two_ranks_with_half_of_each_batch_learn_what_one_learns_of_all(pair, make_policy, lora):
+    policy = make_policy(lora=lora)
+    batches = [collect(policy), collect(policy)]
+    found = pair.update(policy, SETTINGS, *batches)
+    alone = PPO(make_policy(lora=lora), SETTINGS, seed=3)
+    for batch in batches:
+        stats = alone.update(batch)
+    require_equal(found, weights_of(alone), stats, alone)
+
+
+@pytest.mark.parametrize("credit", ["turn", "token"])
+def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
+    config = replace(SETTINGS, mini_batch_size=12, gradient_accumulation_steps=2, credit=credit)
+    policy = make_policy()
+    batch = collect(policy)
+    found = pair.update(policy, config, batch, at=7)
+    alone = PPO(make_policy(), config, seed=3)
+    stats = alone.update(batch)
+    require_equal(found, weights_of(alone), stats, alone)
+    assert pair.moved["episode"] == alone.moved["episode"]
+    for name in ("moved", "of_batch", "before", "after"):
+        assert pair.moved[name] == pytest.approx(alone.moved[name], rel=1e-3)
+
+
+def test_a_minibatch_is_split_into_neighbours_of_as_many_turns(make_policy):
+    rows = batch_rows(collect(make_policy()))
+    parts = [share_of(rows, rank, 3) for rank in range(3)]
+    assert [sum(len(row.segment.turns) for row in part) for part in parts] == [22, 20, 22]
+    assert [row for part in parts for row in part] == sorted(rows, key=lambda row: row.segment.ids)
+    assert share_of(rows, 0, 1) is rows
+
+
+def test_a_rank_without_a_row_of_a_minibatch_makes_as_many_steps(pair, make_policy):
+    policy = make_policy()
+    batch = collect(policy)
+    (first, stats, _), (second, *_) = pair.update(policy, replace(SETTINGS, mini_batch_size=1, epochs=1), batch, at=31)
+    assert all(map(torch.equal, first, second))
+    assert (stats.turns, stats.skipped_steps) == (64, 0)
+
+
+def test_both_end_an_update_by_the_divergence_that_both_have_found(pair, make_policy):
+    policy = make_policy()
+    batch = collect(policy)
+    config = replace(SETTINGS, lr=3e-2, target_kl=1e-3, epochs=9)
+    (first, stats, _), (second, its, _) = pair.update(policy, config, batch, at=4)
+    assert stats.epochs == its.epochs < 9
+    assert all(map(torch.equal, first, second))
+
+
+def test_a_stop_of_the_first_rank_stops_both_between_two_steps(pair, make_policy):
+    policy = make_policy()
+    batch = collect(policy)
+    config = replace(SETTINGS, mini_batch_size=16)
+    pair.ranks.first({"lora": False, "config": config, "batches": [batch[20:]]})
+    ppo = PPO(policy, config, seed=3, ranks=pair.ranks)
+    ppo.share()
+    stats = ppo.update(batch[:20], should_stop=lambda: True)
+    (first, *_), (second, its, _) = pair.ranks.gather((weights_of(ppo), stats, None))
+    assert stats.epochs == its.epochs == 0.25
+    assert all(map(torch.equal, first, second))
+
+
+def test_the_weights_that_critic_warm_up_leaves_alone_stay_without_moments(pair, make_policy):
+    policy = make_policy()
+    before = [weight.detach().clone() for weight in policy.model.pretrained_model.parameters()]
+    pair.update(policy, replace(SETTINGS, critic_warmup_updates=1), collect(policy))
+    assert all(map(torch.equal, before, policy.model.pretrained_model.parameters()))
+
+
+def test_how_long_each_waits_for_the_other_is_known(pair, make_policy):
+    policy = make_policy()
+    batch = collect(policy)
+    pair.update(policy, replace(SETTINGS, epochs=4), batch, slow_s=0.5)
+    first, second = pair.ranks.waits
+    assert first > 0.5 > second
+
+
+def test_one_process_exchanges_nothing():
+    assert ALONE.gather(3) == [3]
+    assert ALONE.first(4) == 4
+    assert [ALONE.part(5), ALONE.size] == [5, 1]
+
+
+def test_a_share_has_no_remainder():
+    three = object.__new__(Ranks)
+    three.size = 3
+    assert [three.part(8, rank) for rank in range(3)] == [3, 3, 2]
+
+
+def test_a_rank_that_is_killed_ends_the_other_with_a_sentence(pair, make_policy):
+    policy = make_policy()
+    batch = collect(policy)
+    with pytest.raises(RankLost, match=r"rank .* has ended or does not answer.*--resume"):
+        pair.update(policy, SETTINGS, batch, dies=True)
+    assert pair.ranks.under_way
+    assert pair.other.wait(10) == -9
