@@ -1,8 +1,7 @@
 """Several processes, ranks, that train one policy, and what they exchange: torch.distributed on gloo.
 
 Rank 0 leads: it gives orders, which the others await and carry out with it. A process alone is rank 0 of 1, and calls
-nothing of torch.distributed, which torch itself imports. When a rank ends without an order, every exchange raises
-`RankLost`.
+nothing of torch.distributed. When a rank ends without an order, every exchange raises `RankLost`.
 """
 
 import time
