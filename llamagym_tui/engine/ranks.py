@@ -1,7 +1,7 @@
 """Several processes, ranks, that train one policy, and what they exchange: torch.distributed on gloo.
 
-Rank 0 leads: it gives orders, which the others await and carry out with it. A process alone is rank 0 of 1, and calls
-nothing of torch.distributed. When a rank ends without an order, every exchange raises `RankLost`.
+Rank 0 leads: the others await what it decides, and do it with it. A process alone is rank 0 of 1, and calls nothing
+of torch.distributed. When a rank has ended, every exchange of the others raises `RankLost`.
 """
 
 import time
@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from llamagym_tui.errors import RankLost
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=20)
-"""How long an order may be awaited: a person may have paused the run."""
+"""How long rank 0 may be awaited between two steps: a person may have paused the run."""
 TIMEOUT = timedelta(minutes=15)
 """How long ranks that are all at work wait for one another."""
 
@@ -31,37 +31,23 @@ class Ranks:
             RankLost: they have not come.
         """
         self.rank, self.size, self._why_lost = rank, size, why_lost
-        self.under_way = False
-        """Whether the others are carrying out an order, or are lost."""
         self.share: Callable[[], None] = lambda: None
         """Lets every rank have the weights of rank 0 and what its learner has become; all ranks call it."""
         self.waited_s = 0.0
         """Seconds of waiting for other ranks, so far."""
         self.waits: Sequence[float] = ()
         """By rank: the part of the last update that it waited for others."""
-        process = {"store": store, "rank": rank, "world_size": size, "timeout": TIMEOUT}
-        self._exchange("init_process_group", "gloo", **process)
+        self._exchange("init_process_group", "gloo", store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         self._patient = self._exchange("new_group", backend="gloo", timeout=PATIENCE)
 
-    def part(self, whole: int, rank: int | None = None) -> int:
-        """The share of so many that a rank has; None: this one."""
-        return whole // self.size + ((self.rank if rank is None else rank) < whole % self.size)
+    def part(self, whole: int) -> int:
+        """The share of so many that this rank has."""
+        return whole // self.size + (self.rank < whole % self.size)
 
-    def order(self, *what: Any) -> tuple[Any, ...]:
-        """What rank 0 has all do, until they `report`; the others wait for it."""
-        self.under_way = True
-        return self.first(what, self._patient)
-
-    def report(self, value: T) -> list[T]:
-        """End what was ordered, with what has come of it on each rank."""
-        found = self.gather(value)
-        self.under_way = False
-        return found
-
-    def first(self, value: T, group: Any = None) -> T:
-        """What rank 0 has."""
+    def first(self, value: T, *, patient: bool = False) -> T:
+        """What rank 0 has, `patient` where the others may have to wait for it for days."""
         box = [value]
-        self._exchange("broadcast_object_list", box, src=0, group=group)
+        self._exchange("broadcast_object_list", box, src=0, group=self._patient if patient else None)
         return box[0]
 
     def gather(self, value: T) -> list[T]:
@@ -78,28 +64,22 @@ class Ranks:
 
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
-        """Add the gradients of all ranks; none where no rank has one."""
+        """Add the gradients of all ranks, at once; of a rank that has none, nothing is added."""
         if self.size == 1:
             return
-        parts = [weight.new_zeros(weight.shape) if weight.grad is None else weight.grad for weight in weights]
-        known = torch.tensor([float(weight.grad is not None) for weight in weights])
-        flat = torch.cat([known, *(part.flatten().float().cpu() for part in parts)])
-        self.add(flat)
-        counts, *sums = flat.split([len(known), *(weight.numel() for weight in weights)])
-        for weight, count, total in zip(weights, counts.tolist(), sums, strict=True):
-            weight.grad = total.view(weight.shape).to(weight) if count else None
+        parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        self.add(flat := torch.cat([part.flatten().float().cpu() for part in parts]))
+        for weight, total in zip(weights, flat.split([part.numel() for part in parts]), strict=True):
+            weight.grad = total.view(weight.shape).to(weight)
 
     def _exchange(self, function: str, *arguments: Any, **more: Any) -> Any:
         """Call torch.distributed, with its time counted and its errors in words of ours; alone, do nothing."""
         if self.size == 1:
             return None
-        import torch.distributed as distributed
-
         began_s = time.perf_counter()
         try:
             found = getattr(distributed, function)(*arguments, **more)
         except RuntimeError as error:
-            self.under_way = True
             who = self._why_lost() or f"Another rank than {self.rank} has ended or does not answer"
             raise RankLost(
                 f"{who}, so all {self.size} have ended; go on from the checkpoint with --resume, by any --ranks."

@@ -32,8 +32,6 @@ from llamagym_tui.trainer.rollout.evaluation import evaluate
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
-SEEDS_APART = 1_000_003
-"""Distance between the seeds by which ranks sample."""
 EVALUATION_SEED = 1_000_000
 """Distance of an evaluation's seed from the run's."""
 
@@ -77,7 +75,7 @@ class Builders:
             loaded.tokenizer,
             self.config.generation,
             replies,
-            self.config.seed + self.ranks.rank * SEEDS_APART,
+            self.config.seed,
             reply_of=partial(reply_of, agent),
             names_by_turn=names_by_turn(agent),
         )

@@ -286,7 +286,6 @@ class Run:
 
     def _counters(self) -> Counters:
         return Counters(
-            rollout=self.rollout.state(),  # first: what other ranks have played is counted then
             seed=self.config.seed,
             episodes=self.rollout.episodes,
             env_steps=self.rollout.env_steps,
@@ -301,6 +300,7 @@ class Run:
             roll_backs=self._roll_backs,
             warned_at=list(self._warned_at.items()),
             batch_began_s=self._batch_began_s,
+            rollout=self.rollout.state(),
             generators=Generators.now(),
             awaits_warm_start=self.awaits_warm_start,
         )

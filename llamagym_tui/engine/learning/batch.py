@@ -8,7 +8,6 @@ M branches, A admissible tokens or replies.
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -149,13 +148,12 @@ def batch_rows(trajectories: Sequence[Trajectory]) -> list[Row]:
 
 
 def share_of(rows: Sequence[Row], rank: int, size: int) -> Sequence[Row]:
-    """The part of some rows that one of several ranks computes: of about as many turns as any, and of neighbours."""
+    """The part of some rows that one of several ranks computes: as many as any other, and neighbours."""
     if size == 1:
         return rows
     # In order of their ids, those that begin alike are mostly in one part, and meet on one tree there.
     ordered = sorted(rows, key=lambda row: (row.segment.prefix, row.segment.ids))
-    ends = list(accumulate(len(row.segment.turns) for row in ordered))
-    return [row for row, end in zip(ordered, ends, strict=True) if (end - 1) * size // ends[-1] == rank]
+    return ordered[len(rows) * rank // size : len(rows) * (rank + 1) // size]
 
 
 def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator[list[Row]]:

@@ -157,7 +157,7 @@ class PPO:
                 self.policy.generation.temperature,
             )
         )
-        self.ranks.waits = self.ranks.report((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
+        self.ranks.waits = self.ranks.gather((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
         self.moved = None if was_warming_up else moved_most(self.policy.chat, self.used[-1], sums.log_ratios)
         return stats
 
@@ -243,16 +243,14 @@ class PPO:
     @torch.no_grad()
     def share(self) -> None:
         """Let the learners of all ranks be as that of rank 0: weights, reference, moments, state."""
-        weights: list[Tensor] = [*self._trunk, *self._head]
-        if (reference := self.reference) is not None:
-            copy = reference.frozen_copy
-            weights += copy.lm.parameters() if copy else [then for _, then in reference.adapter_start]
-        moments, version = self.optimizer.state_dict()["state"], self.policy.version
-        of_first, moments, state, version = self.ranks.first((weights, moments, self.state, version))
+        reference = [then for _, then in self.reference.start] if self.reference else []
+        weights = [*self._trunk, *self._head, *reference]
+        learner = weights, self.optimizer.state_dict(), self.state, self.policy.version
+        of_first, moments, state, version = self.ranks.first(learner)
         if self.ranks.rank:
             for weight, other in zip(weights, of_first, strict=True):
                 weight.copy_(other)
-            self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+            self.optimizer.load_state_dict(moments)
             self.restore(state)
             self.policy.version = version
 
@@ -339,7 +337,7 @@ class PPO:
 
     def _step(self, sums: UpdateSums) -> None:
         """Clip and step; a step with a non-finite gradient is skipped and counted."""
-        self.ranks.add_gradients([*self._trunk, *self._head])
+        self.ranks.add_gradients(self._head if self.is_warming_up else [*self._trunk, *self._head])
         # Apart, because the critic's gradient is often much larger: one norm for both would shrink the policy's step.
         trunk = nn.utils.clip_grad_norm_(self._trunk, self.config.max_grad_norm)
         head = nn.utils.clip_grad_norm_(self._head, self.config.max_grad_norm)

@@ -20,17 +20,18 @@ class Reference:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.frozen_copy: Backbone | None = None
-        self.adapter_start: list[tuple[nn.Parameter, Tensor]] = []
-        """The adapter's weights, and their values at the start. After a warm start these are not zero, so a disabled
-        adapter would be another policy than the one that PPO began from."""
+        self.start: list[tuple[nn.Parameter, Tensor]]
+        """The policy's weights, and their values at the start. Those of an adapter are not zero after a warm
+        start, so a disabled adapter would be another policy than the one that PPO began from."""
         if policy.model.is_adapted:
             trained = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
-            self.adapter_start = [(weight, weight.detach().clone()) for weight in trained]
+            self.start = [(weight, weight.detach().clone()) for weight in trained]
         else:
             lm = copy.deepcopy(policy.model.causal_lm).requires_grad_(False).eval()
             backbone = policy.model.backbone
             self.frozen_copy = Backbone(lm, policy.model.precision, shares=backbone.shares)
             self.frozen_copy.flat_is_exact = backbone.flat_is_exact
+            self.start = list(zip(policy.model.causal_lm.parameters(), lm.parameters(), strict=True))
 
     @torch.no_grad()
     def logprobs(
@@ -48,14 +49,11 @@ class Reference:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The policy has the reference's weights meanwhile."""
-        pairs = self.adapter_start
-        if self.frozen_copy is not None:
-            pairs = list(zip(self.policy.model.causal_lm.parameters(), self.frozen_copy.lm.parameters(), strict=True))
-        now = [weight.data for weight, _ in pairs]
-        for weight, then in pairs:
+        now = [weight.data for weight, _ in self.start]
+        for weight, then in self.start:
             weight.data = then.data
         try:
             yield
         finally:
-            for (weight, _), data in zip(pairs, now, strict=True):
+            for (weight, _), data in zip(self.start, now, strict=True):
                 weight.data = data

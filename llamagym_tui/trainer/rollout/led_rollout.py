@@ -1,8 +1,8 @@
 """The rollout of one of several ranks, each with its share of the environments and of the batch; rank 0's leads.
 
-All make a step together, but for ranks whose share of the batch is full, and report what ended. What they must agree
-on goes with each order, and rank 0's weights after whatever but an update has changed them. Only rank 0's environments
-can be watched; of the others, episodes and steps count.
+All make a step together, but for ranks whose share of the batch is full, and gather what ended. What they must agree
+on comes from rank 0 with each step, and its weights after whatever but an update has changed them. Only rank 0's
+environments can be watched, and only its counts are of all ranks.
 """
 
 from typing import Any, NamedTuple
@@ -10,28 +10,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from llamagym_tui.engine.policy.trajectory import Trajectory
-from llamagym_tui.protocol import events
+from llamagym_tui.protocol.events import WarningRaised
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.rollout import Rollout
 from llamagym_tui.trainer.rollout.saved_rollout import SavedRollout
 
+SEEDS_APART = 1_000_003
+"""Distance between the seeds by which ranks sample."""
 SLOW = 0.5
 """Part of an update that the other ranks wait for one that is called slow."""
 OF_POLICY = ("generation", "history")
 SETTINGS = ("batch_turns", "cuts_episodes", "mode", "system_prompt", "prompt_version", *OF_POLICY)
-
-
-class Plan(NamedTuple):
-    """What all ranks go by."""
-
-    is_anew: bool
-    """Whether all take the weights of rank 0, and drop what is under way."""
-    n_envs: int
-    started: int
-    """Number of rank 0's next episode."""
-    room: int | None
-    """Episodes that may begin, on all ranks together. None: any number."""
-    settings: dict[str, Any]
 
 
 class Played(NamedTuple):
@@ -49,40 +38,46 @@ class Played(NamedTuple):
 class LedRollout(Rollout):
     def __init__(self, *arguments: Any, episode_limit: int | None = None, **more: Any) -> None:
         """As of `Rollout`; the environments and the limit are of all ranks."""
-        self._all_episodes, self._live_elsewhere = episode_limit, 0
+        self._limit_of_all, self._live_elsewhere = episode_limit, 0
         self._is_batch_full, self._is_anew = False, True
         self._slow: int | None = None
         super().__init__(*arguments, **more)
-
-    # On every rank.
 
     def resize(self, n_envs: int) -> None:
         super().resize(self.ranks.part(n_envs))
         self.n_envs = n_envs
 
-    def follow(self, plan: Plan) -> None:
-        """Go by a plan from now on."""
-        if plan.is_anew:
+    def follow(self, *, is_anew: bool, n_envs: int, started: int, room: int | None, settings: dict[str, Any]) -> None:
+        """Go by what rank 0 goes by.
+
+        Args:
+            is_anew: whether all take its weights, and drop what is under way.
+            started: number of its next episode.
+            room: episodes that may begin, on all ranks together. None: any number.
+        """
+        rank = self.ranks.rank
+        if is_anew:
             self.ranks.share()
-            self._started = max(self._started, plan.started + self.ranks.rank)
-        if plan.n_envs != self.n_envs:
-            self.resize(plan.n_envs)
-        elif plan.is_anew and self.ranks.rank:
+        if n_envs != self.n_envs:
+            self.resize(n_envs)
+        if is_anew and rank:
             self.restart()
-        for name, value in plan.settings.items():
+            self._started = max(self._started, started + rank)
+            self.policy.generator.manual_seed(self.shared.seed + started + rank * SEEDS_APART)
+        for name, value in settings.items():
             part = self.policy if name in OF_POLICY else self
             if getattr(part, name) != value:  # to set a mode drops episodes
                 setattr(part, name, value)
-        self.episode_limit = None if plan.room is None else self.episodes + self.live + self.ranks.part(plan.room)
+        self.episode_limit = None if room is None else self.episodes + self.live + self.ranks.part(room)
 
     def play(self) -> Played:
-        """One step, unless the share of the batch is full."""
+        """One step of this rank, unless its share of the batch is full."""
         env_steps, dropped = self.env_steps, self.failures.dropped
         ended = [] if self._mode == "train" and super().batch_ready else super().step()
         made = self.env_steps - env_steps, self.failures.dropped - dropped
         return Played(ended, *made, self.live, super().batch_ready)
 
-    # On rank 0; where an order is under way, on every rank, of this one alone.
+    # Of rank 0: what is of all.
 
     @property
     def batch_ready(self) -> bool:
@@ -94,7 +89,8 @@ class LedRollout(Rollout):
 
     def step(self) -> list[EndedEpisode]:
         self._warn_of_slow_rank()
-        found = self._led("play")
+        self._lead(updates=False)
+        found = self.ranks.gather(self.play())
         others = found[1:]
         self.episodes += sum(len(played.ended) for played in others)
         self.env_steps += sum(played.env_steps for played in others)
@@ -107,50 +103,30 @@ class LedRollout(Rollout):
 
     def take_batch(self) -> list[Trajectory]:
         """This rank's part; the update gathers those of all."""
-        if not self.ranks.under_way:
-            self._order("update")
+        if self.ranks.rank == 0:
+            self._lead(updates=True)
         return super().take_batch()
 
-    def state(self) -> SavedRollout:
-        if self.ranks.under_way:
-            return super().state()
-        own, *others = self._led("state")
-        return msgspec.structs.replace(own, others=others)
-
     def restore(self, state: Any) -> int:
-        if self.ranks.under_way:
-            return super().restore(state)
-        saved = msgspec.convert(state, SavedRollout)  # or it would raise after the others have begun
-        lost = sum(self._led("restore", saved))
-        self._live_elsewhere = sum(len(each.episodes) for each in saved.others)
-        return lost
+        """Go on with the episodes after those of a state; the batch that was under way begins anew."""
+        self._started = msgspec.convert(state, SavedRollout).started
+        self._emit(WarningRaised(message="With several ranks, the batch that was under way begins anew."))
+        return 0
 
-    def _order(self, name: str, *arguments: Any) -> None:
-        """Have the others do something by the present plan."""
-        room = self._all_episodes
+    def _lead(self, *, updates: bool) -> None:
+        """Have all ranks go by what holds now, then update or play a step."""
+        room = self._limit_of_all
         if room is not None:
             room = max(0, room - self.episodes - self.live - self._live_elsewhere)
-        settings = {each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS}
-        plan = Plan(self._is_anew, self.n_envs, self._started, room, settings)
+        plan: dict[str, Any] = {"is_anew": self._is_anew, "n_envs": self.n_envs, "started": self._started, "room": room}
+        plan["settings"] = {each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS}
         self._is_anew = False
-        self.ranks.order(name, plan, arguments)
-        self.follow(plan)
-
-    def _led(self, name: str, *arguments: Any) -> list[Any]:
-        """What has come of a method on each rank."""
-        self._order(name, *arguments)
-        own = None
-        try:
-            own = getattr(self, name)(*arguments)
-        finally:
-            found = self.ranks.report(own)  # the others report in any case
-        return found
+        self.ranks.first((updates, plan), patient=True)
+        self.follow(**plan)
 
     def _warn_of_slow_rank(self) -> None:
-        waits = self.ranks.waits
-        slow = min(range(len(waits)), key=waits.__getitem__, default=None)
-        least = min((each for rank, each in enumerate(waits) if rank != slow), default=0.0)
-        if slow is not None and least > SLOW and slow != self._slow:
-            self._slow = slow
-            sentence = f"Rank {slow} is slow: the others waited for it in {100 * least:.0f} % of the last update."
-            self._emit(events.WarningRaised(message=sentence))
+        waits = sorted((waited, rank) for rank, waited in enumerate(self.ranks.waits))
+        if waits and waits[1][0] > SLOW and waits[0][1] != self._slow:
+            self._slow = waits[0][1]
+            part = f"the others waited for it in {100 * waits[1][0]:.0f} % of the last update"
+            self._emit(WarningRaised(message=f"Rank {self._slow} is slow: {part}."))

@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 import msgspec
-import torch
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
@@ -26,7 +25,6 @@ from llamagym_tui.game.drawing import drawn, draws
 from llamagym_tui.game.environment import EnvMaker, turn_limit
 from llamagym_tui.game.observed import names_by_turn
 from llamagym_tui.protocol import events
-from llamagym_tui.returns import counted
 from llamagym_tui.trainer.rollout.batch import BatchUnderWay, Stage
 from llamagym_tui.trainer.rollout.env_process import ParallelMaker
 from llamagym_tui.trainer.rollout.env_slot import AnyEnv, EnvSlot, Move, PendingPrompt, Shared, named_action
@@ -94,8 +92,7 @@ class Rollout:
         """A reply of the agent's in the last step; empty if there was none."""
         self._replies: dict[int, Reply] | None = None
         """The agent's replies by environment, while a step waits between them and the actions."""
-        self._started = ranks.rank
-        """Number of the next episode."""
+        self._started = 0
         self._mode: Mode = "train"
         self.system_prompt, self.prompt_version = agent.get_system_prompt(), 0
         self._batch = BatchUnderWay(FIRST_LENGTH)
@@ -157,7 +154,7 @@ class Rollout:
     def set_counters(self, *, episodes: int, env_steps: int, dropped: int = 0) -> None:
         """Go on counting where an earlier session ended."""
         self.failures.dropped = dropped
-        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes + self.ranks.rank
+        self.episodes, self.env_steps, self._started = episodes, env_steps, episodes
 
     @property
     def live(self) -> int:
@@ -220,7 +217,6 @@ class Rollout:
             lookahead=self._sampler.lookahead,
             trajectories=self._batch.trajectories,
             episodes=[saved_episode(slot) for slot in self.slots if slot.episode is not None],
-            generator=bytes(self.policy.generator.get_state().tolist()) if self.ranks.rank else b"",
         )
 
     def restore(self, state: Any) -> int:
@@ -232,15 +228,6 @@ class Rollout:
             msgspec.ValidationError: it is not of this version.
         """
         saved = msgspec.convert(state, SavedRollout)
-        of_ranks = [saved, *saved.others]
-        if len(of_ranks) != self.ranks.size:
-            self._started = max(each.started for each in of_ranks) + self.ranks.rank
-            sizes = f"saved by {counted(len(of_ranks), 'rank')} and goes on with {self.ranks.size}"
-            self._emit(events.WarningRaised(message=f"The run was {sizes}: the batch under way begins anew."))
-            return 0
-        saved = of_ranks[self.ranks.rank]
-        if saved.generator:
-            self.policy.generator.set_state(torch.tensor(list(saved.generator), dtype=torch.uint8))
         emit, self._emit = self._emit, lambda event: None
         lost = 0
         if (saved.n_envs, saved.mode) == (len(self.slots), self._mode):

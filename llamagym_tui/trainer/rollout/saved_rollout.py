@@ -52,10 +52,6 @@ class SavedRollout(Struct, frozen=True, kw_only=True):
     trajectories: list[Trajectory]
     """Episodes of the batch that have ended."""
     episodes: list[SavedEpisode]
-    generator: bytes = b""
-    """State of the sampler's random numbers; empty: it stands elsewhere in the checkpoint, as that of rank 0."""
-    others: list["SavedRollout"] = []
-    """Of rank 0: those of the other ranks."""
 
 
 def saved_episode(slot: EnvSlot) -> SavedEpisode:

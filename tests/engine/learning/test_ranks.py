@@ -122,10 +122,10 @@ def test_the_minibatches_are_those_of_one_process(pair, make_policy, credit):
         assert pair.moved[name] == pytest.approx(alone.moved[name], rel=1e-3)
 
 
-def test_a_minibatch_is_split_into_neighbours_of_as_many_turns(make_policy):
+def test_a_minibatch_is_split_into_as_many_neighbours(make_policy):
     rows = batch_rows(collect(make_policy()))
     parts = [share_of(rows, rank, 3) for rank in range(3)]
-    assert [sum(len(row.segment.turns) for row in part) for part in parts] == [22, 20, 22]
+    assert [len(part) for part in parts] == [10, 11, 11]
     assert [row for part in parts for row in part] == sorted(rows, key=lambda row: row.segment.ids)
     assert share_of(rows, 0, 1) is rows
 
@@ -182,9 +182,11 @@ def test_one_process_exchanges_nothing():
 
 
 def test_a_share_has_no_remainder():
-    three = object.__new__(Ranks)
-    three.size = 3
-    assert [three.part(8, rank) for rank in range(3)] == [3, 3, 2]
+    of_three = object.__new__(Ranks)
+    of_three.size, parts = 3, []
+    for of_three.rank in range(3):
+        parts.append(of_three.part(8))
+    assert parts == [3, 3, 2]
 
 
 def test_a_rank_that_is_killed_ends_the_other_with_a_sentence(pair, make_policy):
@@ -192,5 +194,4 @@ def test_a_rank_that_is_killed_ends_the_other_with_a_sentence(pair, make_policy)
     batch = collect(policy)
     with pytest.raises(RankLost, match=r"rank .* has ended or does not answer.*--resume"):
         pair.update(policy, SETTINGS, batch, dies=True)
-    assert pair.ranks.under_way
     assert pair.other.wait(10) == -9
