@@ -72,6 +72,11 @@ class Ranks:
         for weight, total in zip(weights, flat.split([part.numel() for part in parts]), strict=True):
             weight.grad = total.view(weight.shape).to(weight)
 
+    def leave(self) -> None:
+        """Have no more to do with the others: those who wait for this one raise `RankLost`."""
+        self._patient = None
+        distributed.destroy_process_group()
+
     def _exchange(self, function: str, *arguments: Any, **more: Any) -> Any:
         """Call torch.distributed, with its time counted and its errors in words of ours; alone, do nothing."""
         if self.size == 1:

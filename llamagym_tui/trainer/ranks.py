@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,7 +52,7 @@ def started(config: RunConfig) -> Iterator[Ranks]:
                 ended.callback(process.kill)
                 ended.callback(process.join, GRACE_S)
         ranks = Ranks(0, size, store, lambda: _first_to_end(children))
-        ended.callback(distributed.destroy_process_group)
+        ended.callback(ranks.leave)
         ranks.first(replace(config, ranks=size))
         yield ranks
 
@@ -93,13 +93,14 @@ def _carry_out(ranks: Ranks) -> None:
     agent, loaded = builders.agent(), builders.model()
     policy = builders.policy(agent, loaded)
     ppo = builders.ppo(policy)
-    rollout: Any = builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)
     builders.threads(policy, loaded)
-    while True:
-        updates, plan = ranks.first(unknown, patient=True)
-        rollout.follow(**plan)
-        if updates:
-            ppo.update(rollout.take_batch())
-            rollout.forget_caches()
-        else:
-            ranks.gather(rollout.play())
+    rollout: Any
+    with closing(builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)) as rollout:
+        while True:
+            updates, plan = ranks.first(unknown, patient=True)
+            rollout.follow(**plan)
+            if updates:
+                ppo.update(rollout.take_batch())
+                rollout.forget_caches()
+            else:
+                ranks.gather(rollout.play())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -14,10 +15,13 @@ import msgspec
 import psutil
 import pytest
 
+from llamagym_tui.config import PPOConfig, RunConfig
 from llamagym_tui.engine.ranks import Ranks
-from llamagym_tui.protocol.events import EpisodesCounted, UpdateFinished, WarningRaised
-from llamagym_tui.run_store import read_events
+from llamagym_tui.protocol.commands import ChangeSettings, RollBack, SetSystemPrompt, Stop
+from llamagym_tui.protocol.events import EpisodesCounted, RolledBack, SettingsChanged, UpdateFinished, WarningRaised
+from llamagym_tui.run_store import RunStore, read_events
 from llamagym_tui.trainer.rollout.led_rollout import LedRollout
+from llamagym_tui.trainer.session import Session
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -81,6 +85,37 @@ def test_under_torchrun_the_same_command_is_one_run(tmp_path):
     found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
     assert json.loads(found.stdout)["episodes"] == 200
     assert json.loads((run / "config.json").read_text())["ranks"] == 2
+
+
+@pytest.mark.slow
+def test_what_changes_while_it_runs_changes_on_every_rank(tmp_path):
+    script = {
+        1: SetSystemPrompt(system_prompt="Reply with 0 or 1."),
+        2: ChangeSettings(changes={"n_envs": 9, "generation.temperature": 0.5}),
+        4: RollBack(),
+        6: Stop(),
+    }
+    events: list[object] = []
+    command_queue: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def watch(event: object) -> None:
+        events.append(event)
+        made = sum(isinstance(each, UpdateFinished) for each in events)
+        if isinstance(event, UpdateFinished) and made in script:
+            command_queue.put(script[made])
+
+    settings = PPOConfig(batch_size=64, lr=3e-3, critic_warmup_updates=0, kl_coef=0.05)
+    config = RunConfig(agent="blackjack", run_dir=str(tmp_path / "run"), n_envs=16, ranks=2, threads=1, ppo=settings)
+    session = Session(config, RunStore.create(config), command_queue, sinks=[watch])
+    assert session.run() == "stopped", session.error
+    assert [event for event in events if isinstance(event, RolledBack)]
+    updates = [event.stats for event in events if isinstance(event, UpdateFinished)]
+    assert len(updates) == 6
+    # Other weights or another temperature on the other rank, and its log-probabilities would not be found again.
+    assert max(each.first_ratio for each in updates) < 1e-4
+    assert max(each.approx_kl for each in updates) > 1e-4, "weights moved"
+    (changed,) = [at for at, event in enumerate(events) if isinstance(event, SettingsChanged)]
+    assert {event.prompt_version for event in events[changed:] if isinstance(event, EpisodesCounted)} == {1}
 
 
 def test_a_rank_that_is_slow_is_named_once(monkeypatch):

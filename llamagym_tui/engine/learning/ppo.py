@@ -147,18 +147,11 @@ class PPO:
         was_warming_up = self.is_warming_up
         self.updates += 1
         self.policy.version += 1
-        self.used.append(
-            UsedBatch(
-                self.updates,
-                trajectories,
-                targets,
-                self.config.credit,
-                self.config.clip_range,
-                self.policy.generation.temperature,
-            )
-        )
+        config, temperature = self.config, self.policy.generation.temperature
+        used = UsedBatch(self.updates, trajectories, targets, config.credit, config.clip_range, temperature)
+        self.used.append(used)
         self.ranks.waits = self.ranks.gather((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
-        self.moved = None if was_warming_up else moved_most(self.policy.chat, self.used[-1], sums.log_ratios)
+        self.moved = None if was_warming_up else moved_most(self.policy.chat, used, sums.log_ratios)
         return stats
 
     def distinguished(self, trajectories: Sequence[Trajectory]) -> Distinguished | None:
