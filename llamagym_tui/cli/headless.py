@@ -58,6 +58,8 @@ def train(config: RunConfig, **options: Any) -> int:
         from llamagym_tui.trainer import ranks
 
         ranks.follow(int(os.environ["RANK"]) - 1, int(os.environ["WORLD_SIZE"]))
+        with suppress(OSError):  # a folder reserved for a new run, and empty: the run is in that of rank 0
+            os.rmdir(config.run_dir)
         return 0
     options |= {"episodes": config.episodes, "minutes": config.minutes, "evaluates_end": True}
     return run_session(config, _Summary(), queue.SimpleQueue(), **options)

@@ -44,8 +44,8 @@ class Ranks:
         """The share of so many that this rank has."""
         return whole // self.size + (self.rank < whole % self.size)
 
-    def first(self, value: T, *, patient: bool = False) -> T:
-        """What rank 0 has, `patient` where the others may have to wait for it for days."""
+    def first(self, value: Any = None, *, patient: bool = False) -> Any:
+        """The value that rank 0 has, `patient` where the others may have to wait for it for days."""
         box = [value]
         self._exchange("broadcast_object_list", box, src=0, group=self._patient if patient else None)
         return box[0]

@@ -87,8 +87,7 @@ def _log_warning(event: Event) -> None:
 
 def _carry_out(ranks: Ranks) -> None:
     """Play and learn with rank 0, until it is lost."""
-    unknown: Any = None
-    config = ranks.first(unknown)
+    config = ranks.first()
     builders = Builders(config, ranks)
     agent, loaded = builders.agent(), builders.model()
     policy = builders.policy(agent, loaded)
@@ -97,7 +96,7 @@ def _carry_out(ranks: Ranks) -> None:
     rollout: Any
     with closing(builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)) as rollout:
         while True:
-            updates, plan = ranks.first(unknown, patient=True)
+            updates, plan = ranks.first(patient=True)
             rollout.follow(**plan)
             if updates:
                 ppo.update(rollout.take_batch())

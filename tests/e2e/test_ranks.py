@@ -78,12 +78,13 @@ def test_a_rank_that_is_killed_ends_the_run_with_a_sentence_and_a_checkpoint(tmp
 
 @pytest.mark.slow
 def test_under_torchrun_the_same_command_is_one_run(tmp_path):
-    run = tmp_path / "run"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     command += ["-m", "llamagym_tui", "train", "blackjack", "--envs", "32", "--episodes", "200"]
-    command += ["--final-episodes", "0", "--run-dir", str(run), "--json"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+    command += ["--final-episodes", "0", "--json"]
+    env = os.environ | {"LLAMAGYM_TUI_DATA": str(tmp_path)}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True, env=env)
     assert json.loads(found.stdout)["episodes"] == 200
+    (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["ranks"] == 2
 
 
