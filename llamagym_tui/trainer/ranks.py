@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -75,26 +75,17 @@ def follow(index: int, size: int, port: int | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & set(signal.Signals.__members__):
         signal.signal(signal.Signals[name], signal.SIG_IGN)
-    with suppress(RankLost):  # rank 0 has left, or ends with all
+    with suppress(RankLost), ExitStack() as ended:  # rank 0 has left, or ends with all
         store = port and distributed.TCPStore(HOST, port, size, wait_for_workers=False)  # type: ignore[attr-defined]
-        _carry_out(Ranks(index + 1, size, store))
-
-
-def _log_warning(event: Event) -> None:
-    if isinstance(event, WarningRaised):
-        log.warning("%s", event.message)
-
-
-def _carry_out(ranks: Ranks) -> None:
-    """Play and learn with rank 0, until it is lost."""
-    config = ranks.first()
-    builders = Builders(config, ranks)
-    agent, loaded = builders.agent(), builders.model()
-    policy = builders.policy(agent, loaded)
-    ppo = builders.ppo(policy)
-    builders.threads(policy, loaded)
-    rollout: Any
-    with closing(builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)) as rollout:
+        ranks = Ranks(index + 1, size, store)
+        config = ranks.first()
+        builders = Builders(config, ranks)
+        agent, loaded = builders.agent(), builders.model()
+        policy = builders.policy(agent, loaded)
+        ppo = builders.ppo(policy)
+        builders.threads(policy, loaded)
+        rollout: Any = builders.rollout(agent, policy, seed=config.seed, emit=_log_warning)
+        ended.callback(rollout.close)
         while True:
             updates, plan = ranks.first(patient=True)
             rollout.follow(**plan)
@@ -103,3 +94,8 @@ def _carry_out(ranks: Ranks) -> None:
                 rollout.forget_caches()
             else:
                 ranks.gather(rollout.play())
+
+
+def _log_warning(event: Event) -> None:
+    if isinstance(event, WarningRaised):
+        log.warning("%s", event.message)

@@ -48,12 +48,9 @@ class LedRollout(Rollout):
         self.n_envs = n_envs
 
     def follow(self, *, is_anew: bool, n_envs: int, started: int, room: int | None, settings: dict[str, Any]) -> None:
-        """Go by what rank 0 goes by.
+        """Go by what rank 0 goes by; where it is `is_anew`, take its weights and drop what is under way.
 
-        Args:
-            is_anew: whether all take its weights, and drop what is under way.
-            started: number of its next episode.
-            room: episodes that may begin, on all ranks together. None: any number.
+        `started` is the number of its next episode; `room` have all ranks together for further ones. None: no limit.
         """
         rank = self.ranks.rank
         if is_anew:
