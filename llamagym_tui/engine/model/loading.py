@@ -99,9 +99,8 @@ def load_model_and_tokenizer(
         model = AutoModelForCausalLMWithValueHead.from_pretrained(
             str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False
         )
-        bind_template_arguments(
-            tokenizer, entry.template_arguments if template_arguments is None else template_arguments
-        )
+        arguments = entry.template_arguments if template_arguments is None else template_arguments
+        bind_template_arguments(tokenizer, arguments)
         parameters = model.causal_lm.num_parameters()
         is_full = is_fully_trained(entry, full_finetuning, held, parameters)
         if not (is_full or model.is_adapted):

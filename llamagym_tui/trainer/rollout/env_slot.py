@@ -23,14 +23,7 @@ from llamagym_tui.game.environment import episode_seed
 from llamagym_tui.game.observed import Info
 from llamagym_tui.protocol import events
 from llamagym_tui.trainer.rollout.env_process import EnvProcess
-from llamagym_tui.trainer.rollout.environments import (
-    LARGEST_RETURN,
-    Outcome,
-    close,
-    in_words,
-    stepped,
-    was_reset,
-)
+from llamagym_tui.trainer.rollout.environments import LARGEST_RETURN, Outcome, close, in_words, stepped, was_reset
 from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
 from llamagym_tui.trainer.rollout.failures import RAISED, EpisodeFault, Notices
 from llamagym_tui.trainer.rollout.spectator import Spectator, Undrawn
