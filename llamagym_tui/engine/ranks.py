@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 
 from llamagym_tui.errors import RankLost
 
@@ -56,19 +56,13 @@ class Ranks:
         self._exchange("all_gather_object", found, value)
         return found
 
-    def add(self, tensor: Tensor) -> None:
-        """Add the tensors of all ranks, in place."""
-        if self.size > 1:
-            self._exchange("all_reduce", added := tensor.cpu())
-            tensor.copy_(added)
-
     @torch.no_grad()
     def add_gradients(self, weights: Sequence[nn.Parameter]) -> None:
         """Add the gradients of all ranks, at once; of a rank that has none, nothing is added."""
         if self.size == 1:
             return
         parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-        self.add(flat := torch.cat([part.flatten().float().cpu() for part in parts]))
+        self._exchange("all_reduce", flat := torch.cat([part.flatten().float().cpu() for part in parts]))
         for weight, total in zip(weights, flat.split([part.numel() for part in parts]), strict=True):
             weight.grad = total.view(weight.shape).to(weight)
 

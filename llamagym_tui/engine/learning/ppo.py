@@ -162,9 +162,10 @@ class PPO:
     ) -> Targets:
         turns = [turn for trajectory in trajectories for turn in trajectory.turns]
         decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
-        if self.reference:  # each rank computes a part; what it leaves zero the others add
+        if self.reference:  # each rank computes a part, and leaves those of others zero
             own = share_of(rows, self.ranks.rank, self.ranks.size)
-            self.ranks.add(reference := self.reference.logprobs(own, decisions, **self.limits._asdict()))
+            parts = self.ranks.gather(self.reference.logprobs(own, decisions, **self.limits._asdict()))
+            reference = torch.stack(parts).sum(0)
         return batch_targets(
             trajectories,
             self.config,
