@@ -119,12 +119,8 @@ class _Summary:
         counts, found = self._last_of(events.EpisodesCounted), self._last_of(events.EvaluationFinished)
         batch = self._last_batch
         return {
-            "agent": started.agent,
-            "model": started.model,
-            "seed": started.seed,
-            "episodes": finished.episodes,
-            "env_steps": finished.env_steps,
-            "updates": finished.updates,
+            **{name: getattr(started, name) for name in ("agent", "model", "seed")},
+            **{name: getattr(finished, name) for name in ("episodes", "env_steps", "updates")},
             "elapsed_s": round(finished.elapsed_s, 3),
             "episodes_per_s": round(finished.episodes / finished.elapsed_s, 3) if finished.elapsed_s else 0.0,
             "dropped": counts.dropped if counts else 0,

@@ -65,9 +65,8 @@ class Run:
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
         self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
-        self._episode_counter = EpisodeCounter(
-            self.stopwatch, clock, start.episodes, start.recent_returns, partial(described_return, parts.agent)
-        )
+        describe, before = partial(described_return, parts.agent), (start.episodes, start.recent_returns)
+        self._episode_counter = EpisodeCounter(self.stopwatch, clock, *before, describe)
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
         self._monitor = CollapseMonitor()
         self._verdict = Verdict()

@@ -436,9 +436,8 @@ class Session:
             self._map_policy(run, at_once=True, should_stop=lambda: False)
         finished = self._finished(run)
         if evaluates:  # the policy that the run ends with
-            self._evaluate(
-                commands.Evaluate(episodes=self._config.final_episodes, greedy=False), run, self._config.final_s
-            )
+            final = commands.Evaluate(episodes=self._config.final_episodes, greedy=False)
+            self._evaluate(final, run, self._config.final_s)
         self._enter("stopped")
         self._emit(finished)
 

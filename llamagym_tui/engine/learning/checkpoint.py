@@ -256,12 +256,8 @@ def _read_weights(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[
     head = load_file(place / VALUE_HEAD_FILE)
     missing = own.keys() - weights.keys() - tied
     unlike = [name for name, value in weights.items() if name not in own or value.shape != own[name].shape]
-    if (
-        missing
-        or unlike
-        or {name: value.shape for name, value in head.items()}
-        != {name: value.shape for name, value in model.v_head.state_dict().items()}
-    ):
+    shapes = [{name: value.shape for name, value in each.items()} for each in (head, model.v_head.state_dict())]
+    if missing or unlike or shapes[0] != shapes[1]:
         raise Unfit("its weights are not those of this model and adapter")
     return weights, head
 

@@ -304,9 +304,8 @@ class PPO:
         credited = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
-        policy = clipped_policy_loss(
-            scored.logprobs, part.old_logprobs, targets.advantages[credited.of_decisions], config.clip_range
-        )
+        advantages = targets.advantages[credited.of_decisions]
+        policy = clipped_policy_loss(scored.logprobs, part.old_logprobs, advantages, config.clip_range)
         hidden = encoded.hidden_at(credited.rows, credited.columns)
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
         # `value_coef`, and none while the critic warms up.

@@ -120,12 +120,11 @@ def _run(
 
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL sends a report about its use and this machine
     callback = _callback(progress, should_stop)
+    columns = {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
     trainer = SFTTrainer(
         model=policy.model.pretrained_model,
         processing_class=policy.chat.tokenizer,
-        train_dataset=Dataset.from_dict(
-            {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
-        ),
+        train_dataset=Dataset.from_dict(columns),
         callbacks=[callback],
         args=_arguments(settings, folder, seed, rows=len(rows), use_cpu=policy.model.backbone.device.type == "cpu"),
     )

@@ -73,9 +73,9 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         factor, rounded = ctx.saved_tensors
         gradient = gradients[0].bfloat16()
-        of_inputs, of_weight = None, None
-        if ctx.needs_input_grad[0]:
-            of_inputs = (gradient @ rounded).float()
-        if ctx.needs_input_grad[1]:
-            of_weight = (gradient.flatten(0, -2).mT @ factor.flatten(0, -2)).float()
-        return of_inputs, of_weight, None
+        of_inputs, of_weight, _ = ctx.needs_input_grad
+        return (
+            (gradient @ rounded).float() if of_inputs else None,
+            (gradient.flatten(0, -2).mT @ factor.flatten(0, -2)).float() if of_weight else None,
+            None,
+        )

@@ -204,19 +204,16 @@ class Episode:
         return 0 if self.history is None else max(0, self.turns - self.history)
 
     def _next(self, observation: str, actions: Actions) -> _Next:
+        """The prompt with as many of the last turns as it may have and the model can read."""
         key = (observation, actions, self.turns)
         if self._prepared is None or self._prepared[:3] != key:
-            self._prepared = (*key, self._made_next(observation, self.policy.trie_of(actions)))
+            # A prompt only grows, so what did not fit before does not fit now.
+            made = self._beginning_with(first := max(self._first, self._earliest), observation)
+            while first < self.turns and not self.policy.fits(made.tokens, self.policy.trie_of(actions)):
+                first += 1
+                made = self._beginning_with(first, observation)
+            self._prepared = (*key, made)
         return self._prepared[3]
-
-    def _made_next(self, observation: str, trie: ActionTrie) -> _Next:
-        """The prompt with as many of the last turns as it may have and the model can read."""
-        # A prompt only grows, so what did not fit before does not fit now.
-        made = self._beginning_with(first := max(self._first, self._earliest), observation)
-        while first < self.turns and not self.policy.fits(made.tokens, trie):
-            first += 1
-            made = self._beginning_with(first, observation)
-        return made
 
     def _beginning_with(self, first: int, observation: str) -> _Next:
         chat = self.policy.chat
