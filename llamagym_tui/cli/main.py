@@ -93,12 +93,7 @@ def takes(names: Collection[str]) -> Callable[[Command], Command]:
 
 
 def _read(
-    *,
-    prompt_file: Path | None,
-    threads: str | None,
-    env: list[str] | None,
-    history: str | None = None,
-    **options: Any,
+    *, prompt_file: Path | None, threads: str | None, env: list[str] | None, history: str | None = None, **options: Any
 ) -> dict[str, Any]:
     """Options by their names in `RunConfig`, in its types; None: not given."""
     from llamagym_tui.setup.run_config import env_kwargs, read_prompt, word_or_number

@@ -21,18 +21,14 @@ _AFTER: Mapping[Phase, set[Phase]] = {
 }
 
 
-class IllegalTransition(LlamaGymError):
-    """The session tried to enter a phase that cannot follow the present one."""
-
-
 def entered(now: Phase, then: Phase) -> Phase:
     """The phase `then`, if it may follow `now`.
 
     Raises:
-        IllegalTransition: it may not.
+        LlamaGymError: it may not, and the session tried to.
     """
     if then not in _AFTER[now]:
-        raise IllegalTransition(f"A session cannot go from {now} to {then}; this is a fault of the program: report it.")
+        raise LlamaGymError(f"A session cannot go from {now} to {then}; this is a fault of the program: report it.")
     return then
 
 

@@ -120,10 +120,7 @@ def sign(layout: PolicyMapLaidOut, cell: MappedCell | None) -> str:
 DIFFERS = "×"
 """Marks a cell in which the policy differs from the best actions that are known."""
 
-BEST = (
-    ("optimal", "optimal is", "the optimal strategy"),
-    ("the expert", "the expert takes", "the expert's play"),
-)
+BEST = (("optimal", "optimal is", "the optimal strategy"), ("the expert", "the expert takes", "the expert's play"))
 """What is best, in words, by `PolicyMapLaidOut.best_is_experts`."""
 UNKNOWN = "·"
 """Shown where it is not known what the policy does."""

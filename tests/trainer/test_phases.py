@@ -6,8 +6,9 @@ from typing import get_args
 
 import pytest
 
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import Phase
-from llamagym_tui.trainer.phases import IllegalTransition, entered, is_over
+from llamagym_tui.trainer.phases import entered, is_over
 
 ENDS = ["stopped", "failed"]
 
@@ -37,7 +38,7 @@ def test_everything_that_lives_can_fail(phase: Phase) -> None:
 @pytest.mark.parametrize("then", get_args(Phase))
 def test_nothing_follows_an_end(end: Phase, then: Phase) -> None:
     assert is_over(end)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(LlamaGymError, match="cannot go from"):
         entered(end, then)
 
 
@@ -54,5 +55,5 @@ def test_nothing_follows_an_end(end: Phase, then: Phase) -> None:
     ],
 )
 def test_a_jump_raises_and_names_both_phases(now: Phase, then: Phase) -> None:
-    with pytest.raises(IllegalTransition, match=f"from {now} to {then}"):
+    with pytest.raises(LlamaGymError, match=f"from {now} to {then}"):
         entered(now, then)

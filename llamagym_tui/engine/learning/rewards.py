@@ -90,6 +90,5 @@ def turn_bonuses(
     ]
     counts.update(key for keys in seen for key in keys)
     # By its own observation, any reply to what is seldom seen would look good until the critic expects the bonus.
-    return torch.tensor(
-        [0.0 if key is None else coef * counts[key] ** -0.5 for keys in seen for key in (*keys[1:], None)]
-    )
+    led_to = [key for keys in seen for key in (*keys[1:], None)]
+    return torch.tensor([0.0 if key is None else coef * counts[key] ** -0.5 for key in led_to])

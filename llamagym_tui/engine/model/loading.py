@@ -94,11 +94,10 @@ def load_model_and_tokenizer(
     held = weights_type(entry, dtype, full_finetuning)
     try:
         _require_loadable(name, path)
-        source = {"pretrained_model_name_or_path": str(path or name), "local_files_only": path is not None}
-        tokenizer = AutoTokenizer.from_pretrained(**source, trust_remote_code=False)
-        model = AutoModelForCausalLMWithValueHead.from_pretrained(
-            str(path or name), local_files_only=path is not None, dtype=held, trust_remote_code=False
-        )
+        source = str(path or name)
+        options: Any = {"local_files_only": path is not None, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        model = AutoModelForCausalLMWithValueHead.from_pretrained(source, dtype=held, **options)
         arguments = entry.template_arguments if template_arguments is None else template_arguments
         bind_template_arguments(tokenizer, arguments)
         parameters = model.causal_lm.num_parameters()

@@ -139,9 +139,8 @@ class ReplyInspector:
                 new, used = float(logprobs[token]), earned[at] if earned else None
                 decision = _decision(old, new, values[at], used, clip_range)
                 others = self._alternatives(logprobs, token, admissible[at])
-                found.append(
-                    InspectedToken(token=token, text=self._text(token), decision=decision, alternatives=others)
-                )
+                text = self._text(token)
+                found.append(InspectedToken(token=token, text=text, decision=decision, alternatives=others))
         return found
 
     def _alternatives(self, logprobs: Tensor, own: int, admissible: tuple[int, ...]) -> list[Alternative]:

@@ -54,9 +54,8 @@ class PolicyMapper:
             if not self._policy.trie:
                 laid_out = PolicyMapLaidOut(why_not="This agent names no discrete actions, so none can be mapped.")
         except Exception as error:  # a user's own code
-            laid_out = PolicyMapLaidOut(
-                why_not=f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
-            )
+            why_not = f"{type(self._agent).__name__}.policy_map failed: {type(error).__name__}: {error}."
+            laid_out = PolicyMapLaidOut(why_not=why_not)
         self._states = [cell.words for panel in laid_out.panels for row in panel.cells for cell in row if cell.is_state]
         self._emit(laid_out)
 

@@ -112,9 +112,8 @@ class LedRollout(Rollout):
 
     def _lead(self, *, updates: bool) -> None:
         """Have all ranks go by what holds now, then update or play a step."""
-        room = self._limit_of_all
-        if room is not None:
-            room = max(0, room - self.episodes - self.live - self._live_elsewhere)
+        limit = self._limit_of_all
+        room = None if limit is None else max(0, limit - self.episodes - self.live - self._live_elsewhere)
         plan: dict[str, Any] = {"is_anew": self._is_anew, "n_envs": self.n_envs, "started": self._started, "room": room}
         plan["settings"] = {each: getattr(self.policy if each in OF_POLICY else self, each) for each in SETTINGS}
         self._is_anew = False

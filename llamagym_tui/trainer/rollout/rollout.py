@@ -383,9 +383,8 @@ class Rollout:
             return
         self.wheel.offer(offered)
         own = [] if slot.admissible is None else list(offered)
-        self._emit(
-            events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own)
-        )
+        event = events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own)
+        self._emit(event)
 
     def pending_prompt(self) -> PendingPrompt | None:
         """Where the watched episode waits for a reply; None if none is under way, or it has its reply already."""
