@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,19 +47,18 @@ def utc_now() -> datetime:
 class RunStore:
     """The folder of a run that is under way."""
 
-    def __init__(self, run_dir: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Name a folder; nothing is read or written yet. The clock, monotonic seconds, is for flushing."""
+    def __init__(self, run_dir: str | Path) -> None:
+        """Name a folder; nothing is read or written yet."""
         from filelock import FileLock  # here, as the playground names a folder before its first frame
 
         self.run_dir = Path(run_dir)
-        self._clock = clock
         self._lock = FileLock(self.run_dir / LOCK_FILE)
         self._events: EventLog | None = None
         self.last_at_s = 0.0
         """Stamp of the run's last event before this session."""
 
     @classmethod
-    def create(cls, config: RunConfig, *, clock: Callable[[], float] = time.monotonic) -> RunStore:
+    def create(cls, config: RunConfig) -> RunStore:
         """The folder of a run, made and ready to be appended to; the settings are written.
 
         Raises:
@@ -71,13 +69,13 @@ class RunStore:
 
         from llamagym_tui.protocol.event_log import EventLog, last_stamp
 
-        store = cls(config.run_dir, clock=clock)
+        store = cls(config.run_dir)
         store.check(config)
         try:
             make_folder(store.run_dir)
             store._lock.acquire(timeout=0.2)  # a look at whether it is held takes it for a moment
             store.write_config(config)
-            store._events = EventLog(store.run_dir / EVENTS_FILE, clock=clock)
+            store._events = EventLog(store.run_dir / EVENTS_FILE)
             store.last_at_s = last_stamp(store.run_dir / EVENTS_FILE)
         except Timeout as error:
             raise RunStoreError(

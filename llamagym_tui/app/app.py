@@ -15,11 +15,10 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from textual import work
-from textual.binding import BindingType
 from textual.driver import Driver
 from textual.events import Event, InputEvent
 from textual.screen import ModalScreen, Screen
@@ -68,7 +67,7 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     VERTICAL_BREAKPOINTS = HEIGHTS
     # The palette's action has a name of ours, or Textual would leave its own key out; those with priority are for
     # dialogs, too.
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(
         self,

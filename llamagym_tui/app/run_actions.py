@@ -190,8 +190,8 @@ class PastRunActions(PersonalApp):
             self.pop_screen()
 
     def show_tour(self) -> None:
-        from llamagym_tui.screens.help.tour import TourScreen, was_seen
+        from llamagym_tui.screens.help.tour import TourScreen, marker
 
-        if not was_seen():
+        if not marker().exists():
             self.is_newcomer = True
             self.push_screen(TourScreen())

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import msgspec
 
@@ -31,9 +31,6 @@ from llamagym_tui.returns import MeanReturn, counted, evaluated_return, margin, 
 from llamagym_tui.run_store import RunStore
 from llamagym_tui.setup import catalog
 from llamagym_tui.state.prompts import words
-
-if TYPE_CHECKING:
-    from llamagym_tui.trainer.run import Run
 
 Kind = TypeVar("Kind", bound=events.Event)
 OF_THE_AGENT = ("env", "observation_ranges", "system_prompt", "history", "max_turns", "parallel_envs")
@@ -67,7 +64,7 @@ def train(config: RunConfig, **options: Any) -> int:
 
 def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: bool = False, debug: bool = False) -> int:
     """Measure the mean return of the model of an `evaluated_config`, and print it on stdout; the exit code, 0."""
-    with quiet_progress(debug, episodes) as progress:
+    with quiet_progress(debug, episodes=episodes) as progress:
         player = Player(config, progress)
         found = player.play(episodes, greedy, progress.evaluated)
     assert found is not None, "nothing stops it"
@@ -78,15 +75,15 @@ def evaluate(config: RunConfig, *, episodes: int, greedy: bool, json_output: boo
 
 
 @contextmanager
-def quiet_progress(debug: bool, episodes: int | None = None) -> Iterator[Progress]:
-    """Progress on stderr, while what libraries print goes nowhere; to stderr too, if `debug`."""
+def quiet_progress(debug: bool, printed: BinaryIO | None = None, **limits: Any) -> Iterator[Progress]:
+    """Progress on stderr, while what libraries print goes into a log, or nowhere; to stderr too, if `debug`."""
     from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
 
     quiet_libraries()
     with (
-        tempfile.TemporaryFile() as log,
+        printed or tempfile.TemporaryFile() as log,
         diverted(log, stderr=not debug) as terminal,
-        Progress(terminal, episodes=episodes) as progress,
+        Progress(terminal, **limits) as progress,
     ):
         yield progress
 
@@ -189,14 +186,9 @@ def run_session(
     Raises:
         LlamaGymError: it failed.
     """
-    from llamagym_tui.trainer.descriptors import diverted, quiet_libraries
-
-    quiet_libraries()
     store = RunStore.create(config)
     with (
-        store.open_log() as log,
-        diverted(log, stderr=not debug) as terminal,
-        Progress(terminal, **limits) as progress,  # type: ignore[arg-type]
+        quiet_progress(debug, store.open_log(), **limits) as progress,
         following(store.run_dir, tracker, progress.notify),
     ):
         from llamagym_tui.trainer.event_builders import session_failed
@@ -209,26 +201,24 @@ def run_session(
         assert session.error is not None
         failed = session_failed(session.error, store.log_path)
         if json_output:
-            echo_json(_failure(config, session.active_run, failed.message))
+            run = session.active_run  # None: it never began
+            echo_json(
+                {
+                    "agent": catalog.agent_name(config.agent),
+                    "model": config.model,
+                    "seed": config.seed,
+                    "episodes": run and run.rollout.episodes,
+                    "env_steps": run and run.rollout.env_steps,
+                    "updates": run and run.ppo.updates,
+                    "run_dir": config.run_dir,
+                    "error": failed.message,
+                }
+            )
         if isinstance(session.error, LlamaGymError):
             raise session.error
         raise LlamaGymError(failed.message) from session.error
     echo_json(report.figures()) if json_output else echo(report.sentence())
     return 0
-
-
-def _failure(config: RunConfig, run: Run | None, message: str) -> dict[str, Any]:
-    """The line of JSON of a session that failed; the counts are None if it never began."""
-    return {
-        "agent": catalog.agent_name(config.agent),
-        "model": config.model,
-        "seed": config.seed,
-        "episodes": run and run.rollout.episodes,
-        "env_steps": run and run.rollout.env_steps,
-        "updates": run and run.ppo.updates,
-        "run_dir": config.run_dir,
-        "error": message,
-    }
 
 
 class Player:

@@ -1,10 +1,7 @@
 """A conversation with how many messages wait below it, and the line in which one searches, mounted when one does."""
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, Static
 
@@ -35,7 +32,7 @@ class SearchLine(Horizontal):
 
 class ConversationPane(Vertical):
     BINDING_GROUP_TITLE = "Conversation"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
     DEFAULT_CSS = own_styles(__file__)
 
     def __init__(self, view: ConversationView, *, id: str | None = None) -> None:

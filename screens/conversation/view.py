@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.content import Content
 from textual.events import Resize
@@ -49,7 +49,7 @@ class ConversationView(ScrollView, can_focus=True):
         "selected with the mouse and copied with ctrl+c."
     )
     BINDING_GROUP_TITLE = "Conversation"
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("end,G", "follow", "Newest", show=False, tooltip="To the newest line, and follow it.", id="follow"),
     ]
     DEFAULT_CSS = own_styles(__file__)

@@ -7,11 +7,9 @@ left, and deleted episodes stay in the file's trash.
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -43,7 +41,7 @@ from llamagym_tui.screens.widgets.sizes import TooSmall
 class DemonstrationsScreen(Screen[None]):
     CSS_PATH = "demonstrations.tcss"
     BINDING_GROUP_TITLE = "Demonstrations"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, path: Path, agent: AgentBase, title: str, prompt: str) -> None:
         """The file at `path` may be absent; it is read when the screen is shown. `prompt` is the present one."""

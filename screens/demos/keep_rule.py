@@ -1,10 +1,7 @@
 """The dialog for the least return of the model's watched episodes that are kept automatically."""
 
-from typing import ClassVar
-
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.validation import Number
@@ -17,8 +14,8 @@ from llamagym_tui.screens.widgets.sentence_input import SentenceInput
 class KeepRuleDialog(ModalScreen[tuple[float | None] | None]):
     """Dismissed with the return in a tuple (None in it: keep no episode automatically), or None if nothing changes."""
 
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "keep_rule.tcss"]
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    CSS_PATH = ["../widgets/dialogs.tcss", "keep_rule.tcss"]
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, rule: float | None) -> None:
         super().__init__()

@@ -4,11 +4,10 @@ What is typed and not applied stays on disk, for the next time that the turn is 
 """
 
 from hashlib import sha256
-from typing import ClassVar
+from pathlib import Path
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -19,7 +18,7 @@ from llamagym_tui.demos.edits import legal_action, with_reply
 from llamagym_tui.errors import ActionParseError, PromptFileError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
-from llamagym_tui.screens.steering.prompt_editor import Draft
+from llamagym_tui.screens.steering.prompt_editor import draft_file, read_draft, write_prompt
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.screens.widgets.literal import literal_content
 from llamagym_tui.screens.widgets.text_area import DraftArea
@@ -29,8 +28,8 @@ from llamagym_tui.state.transcript import clipped
 class ReplyEditor(ModalScreen[Demonstration | None]):
     """Edits one reply of an episode; dismissed with the edited episode, or None if it stays as it is."""
 
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "reply_editor.tcss"]
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    CSS_PATH = ["../widgets/dialogs.tcss", "reply_editor.tcss"]
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, demo: Demonstration, agent: AgentBase) -> None:
         super().__init__()
@@ -53,8 +52,8 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         return literal(self._demo.replies[self._turn])
 
     @property
-    def _draft(self) -> Draft:
-        return Draft(f"reply-{sha256(encode(self._demo)).hexdigest()[:16]}-{self._turn}")
+    def _draft(self) -> Path:
+        return draft_file(f"reply-{sha256(encode(self._demo)).hexdigest()[:16]}-{self._turn}")
 
     @property
     def _changed(self) -> bool:
@@ -78,7 +77,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         except ActionParseError as error:
             self._show(Content.styled(literal(str(error)), "$text-error"))
         else:
-            self._draft.forget()
+            self._draft.unlink(missing_ok=True)
             self.dismiss(edited)
 
     def action_revert(self) -> None:
@@ -88,11 +87,11 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
     def action_leave(self) -> None:
         try:
             if self._changed:
-                self._draft.keep(self.query_one(DraftArea).text)
+                write_prompt(self._draft, self.query_one(DraftArea).text)
                 again = key_of(self.app, "demos.edit", "e")
                 self.notify(f"Your draft of this reply is kept; {again} shows it again.", markup=False)
             else:
-                self._draft.forget()
+                self._draft.unlink(missing_ok=True)
         except PromptFileError as error:
             self._show(Content.styled(literal(f"The draft was not saved: {error}"), "$text-error"))
         else:
@@ -103,8 +102,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
         observation = clipped(self._demo.observations[self._turn])
         self.query_one("#reply-observation", Static).update(literal_content(observation, "$foreground 60%"))
         draft = self.query_one(DraftArea)
-        kept = self._draft.read()
-        draft.text = self._original if kept is None else literal(kept)
+        draft.text = read_draft(self._draft, self._original)
         draft.move_cursor(draft.document.end)
         self._show_action()
 

@@ -7,11 +7,10 @@ dialog is closed.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, assert_never
+from typing import assert_never
 
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -154,9 +153,9 @@ EPISODES = 300
 
 
 class WarmStartDialog(ModalScreen[None]):
-    CSS_PATH: ClassVar = ["../widgets/dialogs.tcss", "warm_start.tcss"]
+    CSS_PATH = ["../widgets/dialogs.tcss", "warm_start.tcss"]
     BINDING_GROUP_TITLE = "Warm start"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState, offers: Callable[[], list[Offer]]) -> None:
         """`offers` reads and checks the files; it is called in a thread."""

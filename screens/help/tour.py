@@ -15,28 +15,20 @@ from textual.widgets import Static
 from llamagym_tui.screens.widgets.key_bar import KeyBar, key_of, own_keys
 from llamagym_tui.user_files import data_dir, file_text, replace_file
 
-MARKER = "tour-seen"
-"""Name of the file in the data folder that marks the hints as shown."""
 HINTS = msgspec.json.decode(file_text(Path(__file__).with_name("hints.json")), type=list[tuple[str, str]])
 """Title and text of each; a binding's id and its usual key in braces stand for the key that it has."""
 
 
 def marker() -> Path:
-    return data_dir() / MARKER
-
-
-def was_seen() -> bool:
-    return marker().exists()
+    """A file that is there once the hints were shown."""
+    return data_dir() / "tour-seen"
 
 
 class TourScreen(ModalScreen[None]):
     CSS_PATH = "tour.tcss"
     BINDING_GROUP_TITLE = "Tour"
     BINDINGS = own_keys(__file__)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._index = 0
+    _index = 0
 
     def compose(self) -> ComposeResult:
         with Vertical(id="tour") as frame:

@@ -37,9 +37,6 @@ class TurnPlace(NamedTuple):
 class TokenTable(DataTable[Text]):
     HELP = texts.MEANING
 
-    def __init__(self) -> None:
-        super().__init__(cursor_type="row", id="tokens")
-
     def show(self, table: texts.Table, name_width: int) -> None:
         at = self.cursor_row if self.row_count else table.first
         self.clear(columns=True)
@@ -72,7 +69,7 @@ class InspectorScreen(Screen[None]):
         yield TooSmall()
         yield Static(id="inspector-headline", markup=False)
         with Container(id="inspector-body"):
-            yield TokenTable()
+            yield TokenTable(cursor_type="row", id="tokens")
             with VerticalScroll(id="inspector-detail"):
                 yield Static(id="inspector-text", markup=False)
         yield Static(id="inspector-status", markup=False)
@@ -103,8 +100,7 @@ class InspectorScreen(Screen[None]):
     def _turns(self) -> int:
         """Replies of the episode, as far as they are known."""
         found = self._state.inspection.found
-        same = found is not None and found.episode == self._place.episode
-        return found.turns if found is not None and same else 0
+        return found.turns if found is not None and found.episode == self._place.episode else 0
 
     def _draw(self) -> None:
         if not self.is_mounted:

@@ -44,9 +44,6 @@ class GreedyBox(Checkbox):
 
     HELP = "Greedy: the likeliest reply each time. Else replies are sampled, as in the run."
 
-    def __init__(self) -> None:
-        super().__init__("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
-
     def watch_value(self) -> None:
         self.BUTTON_INNER = "X" if self.value else " "
         super().watch_value()
@@ -68,7 +65,7 @@ class EvaluationDialog(ModalScreen[None]):
             with Horizontal(id="evaluation-form"):
                 yield Static("episodes", id="episodes-label", markup=False)
                 yield EpisodesInput("1000", type="integer", id="episodes", may_submit=self._may_begin)
-                yield GreedyBox()
+                yield GreedyBox("greedy", True, id="greedy", tooltip="The likeliest reply each time.")
             yield Static(id="evaluation-status", markup=False)
             with VerticalScroll(id="evaluation-scroll"):
                 yield Static(id="evaluation-results", markup=False)
@@ -95,8 +92,7 @@ class EvaluationDialog(ModalScreen[None]):
     @on(Input.Changed, "#episodes")
     def judge_at_once(self) -> None:
         """Say what is wrong with a number while it is typed."""
-        self.query_one("#evaluation-status", Static).update(self._status())
-        self.refresh_bindings()
+        self.show(self._state)
 
     def _episodes(self) -> int | None:
         text = self.query_one(EpisodesInput).value.strip()

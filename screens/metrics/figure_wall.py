@@ -126,10 +126,7 @@ class FigureWall(Widget):
     """The charted figures in small, as a picture of the whole run: one widget, whose parts are text."""
 
     DEFAULT_CSS = own_styles(__file__)
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._state: RunState | None = None
+    _state: RunState | None = None
 
     def show(self, state: RunState) -> None:
         before, self._state = self._state, state

@@ -5,7 +5,6 @@ and followed.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -108,10 +107,9 @@ FOLLOW_S = 1.0
 """Seconds between two looks at what a run that goes on has logged."""
 JUMP_S = 5.0
 """Seconds of a jump."""
-FIRST = ("play", "jump", "to", "speed")
-"""Actions that move time, in the order of their keys in the row, before all others."""
-LAST = ("app.quit", "app.help", "app.leave_replay")
-"""Actions whose keys stand at the end of the row, where they are seen however narrow it is."""
+PLACES = {"play": -4, "jump": -3, "to": -2, "speed": -1, "app.quit": 1, "app.help": 2, "app.leave_replay": 3}
+"""Where keys stand in the row: those that move time before all of a live run (0), for which a narrow row has no room,
+and the last ones where they are seen however narrow it is."""
 
 
 class ReplayScreen(PlaygroundScreen):
@@ -125,14 +123,12 @@ class ReplayScreen(PlaygroundScreen):
     class Shown(Message):
         state: RunState
 
-    def __init__(
-        self, recording: Recording, demos_path: Callable[[], str], *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.player = Player(recording, clock=clock)
+    def __init__(self, recording: Recording, demos_path: Callable[[], str]) -> None:
+        self.player = Player(recording)
         super().__init__(self.player.state, demos_path)
         self._shown_state: RunState | None = None
         keys = self._bindings.key_to_bindings
-        order = sorted(keys, key=lambda key: _place(keys[key][0].action))
+        order = sorted(keys, key=lambda key: PLACES.get(keys[key][0].action.split("(")[0], 0))
         self._bindings.key_to_bindings = {key: keys[key] for key in order}
 
     def compose(self) -> ComposeResult:
@@ -177,7 +173,7 @@ class ReplayScreen(PlaygroundScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Time moves unless a text is being typed."""
-        if action in FIRST:
+        if PLACES.get(action, 0) < 0:
             return not isinstance(self.focused, Input | TextArea)
         return super().check_action(action, parameters)
 
@@ -196,10 +192,3 @@ class ReplayScreen(PlaygroundScreen):
     @on(TimeSlider.Sought)
     def go_to(self, message: TimeSlider.Sought) -> None:
         self._do(lambda: self.player.jump(message.at_s))
-
-
-def _place(action: str) -> int:
-    """Where a key stands in the row: keys of a live run come between ours, for a narrow row has no room for them."""
-    name = action.split("(")[0]
-    order = (*FIRST, "", *LAST)
-    return order.index(name if name in order else "")

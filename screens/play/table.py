@@ -21,6 +21,7 @@ from llamagym_tui.protocol.commands import Evaluate, WeighActions
 from llamagym_tui.protocol.events import ConversationWeighed
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import MeanReturn, counted, mean_return, signed
+from llamagym_tui.screens.conversation.entry_text import LEAST_REST
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.play.choosing import KEY, ChoosingScreen, choices_row, how_to_choose, reasoning_input
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
@@ -36,19 +37,15 @@ from llamagym_tui.state.run import RunState
 
 MOST_NAMED = 4
 """Actions shown, the most probable first."""
-LEAST_SHOWN = 0.005
-"""Probability of other replies, which name no action, from which it is shown."""
 
 
 class PolicyHint:
     """What the policy would do where a person plays, requested once a turn; answers to earlier ones are ignored."""
 
-    def __init__(self) -> None:
-        self._ticket = 0
-        self._requested: object = None
-        self._place: object = None
-        self._first_ticket = 0
-        """Of the first request for the present turn."""
+    _ticket = 0
+    _requested: object = None
+    _first: tuple[object, int] = (None, 0)
+    """The present turn, and the ticket of the first request for it."""
 
     def question(self, game: HumanGame, state: RunState) -> WeighActions | None:
         """The request for this turn; None: nobody can answer, or it was sent already.
@@ -61,17 +58,15 @@ class PolicyHint:
         if about == self._requested:
             return None
         self._ticket += 1
-        if game.place != self._place:
-            self._place, self._first_ticket = game.place, self._ticket
+        if game.place != self._first[0]:
+            self._first = game.place, self._ticket
         self._requested = about
         return WeighActions(ticket=self._ticket, messages=game.messages)
 
     def answer(self, game: HumanGame, state: RunState) -> ConversationWeighed | None:
         """The newest answer for the present turn."""
-        found = state.weighed
-        if found is None or game.over or game.place != self._place:
-            return None
-        return found if self._first_ticket <= found.ticket <= self._ticket else None
+        found, (place, first) = state.weighed, self._first
+        return found if found and not game.over and game.place == place and found.ticket >= first else None
 
     def text(self, game: HumanGame, state: RunState) -> str:
         """The policy's probabilities, or why there are none."""
@@ -92,7 +87,7 @@ def probabilities_text(weighed: ConversationWeighed) -> str:
     named = [f"{name} {share(probability, 0)}" for probability, name in ranked[:MOST_NAMED]]
     if len(ranked) > MOST_NAMED:
         named.append("…")
-    if (rest := 1 - sum(weighed.shares)) >= LEAST_SHOWN:
+    if (rest := 1 - sum(weighed.shares)) >= LEAST_REST:
         named.append(f"other replies {share(rest, 0)}")
     return ", ".join(named)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Container
 from textual.events import Resize, ScreenResume
 from textual.widgets import Input
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
     BINDING_GROUP_TITLE = "Playground"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
     HELP_GROUPS: ClassVar = {
         "The run": "pause mode restart checkpoint roll_back advance.turn advance.update pace.slower pace.faster quit",
         "Change it": "prompt settings warm_start",

@@ -5,10 +5,8 @@ Key `C` opens it, and the end of a run at its limit; it shows the run as it was 
 
 from itertools import zip_longest
 from pathlib import Path
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -33,7 +31,7 @@ MAP_WIDTH = 24
 class RunCard(ModalScreen[None]):
     CSS_PATH = "run_card.tcss"
     BINDING_GROUP_TITLE = "Card"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def __init__(self, state: RunState) -> None:
         super().__init__()

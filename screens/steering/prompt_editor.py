@@ -36,26 +36,21 @@ from llamagym_tui.screens.widgets.text_area import DraftArea
 from llamagym_tui.setup.run_config import read_prompt
 from llamagym_tui.state.prompts import PromptVersion
 from llamagym_tui.state.run import RunState
-from llamagym_tui.user_files import data_dir, file_text, replace_file
+from llamagym_tui.user_files import data_dir, replace_file
 
 
-class Draft:
-    def __init__(self, agent: str) -> None:
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
-        self.path = data_dir() / "drafts" / f"{name}.txt"
+def draft_file(agent: str) -> Path:
+    """Where the draft of an agent's prompt is, if there is one."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent).strip("-.") or "agent"
+    return data_dir() / "drafts" / f"{name}.txt"
 
-    def read(self) -> str | None:
-        """The draft; None if there is none that can be read."""
-        try:
-            return file_text(self.path).removesuffix("\n")
-        except (OSError, UnicodeDecodeError):
-            return None
 
-    def keep(self, text: str) -> None:
-        write_prompt(self.path, text)
-
-    def forget(self) -> None:
-        self.path.unlink(missing_ok=True)
+def read_draft(path: Path, original: str) -> str:
+    """The draft in a file; the original where there is none that can be read."""
+    try:
+        return literal(read_prompt(path))
+    except PromptFileError:
+        return original
 
 
 def write_prompt(path: Path, text: str) -> None:
@@ -100,10 +95,9 @@ class PromptEditor(ModalScreen[str | None]):
         super().__init__()
         self._state = state
         self._original = literal(system_prompt)
-        self._draft = Draft(state.config.agent)
-        kept = self._draft.read()
-        self._restored = kept is not None and kept != self._original
-        self._text = literal(kept) if kept is not None and self._restored else self._original
+        self._draft = draft_file(state.config.agent)
+        self._text = read_draft(self._draft, self._original)
+        self._restored = self._text != self._original
         self._purpose: Purpose = "load"
         self._message = ""
         self._due: Timer | None = None
@@ -158,10 +152,10 @@ class PromptEditor(ModalScreen[str | None]):
         """Have the draft on disk; whether there is one, and it is."""
         text = self.query_one(DraftArea).text
         if text == self._original:
-            self._draft.forget()
+            self._draft.unlink(missing_ok=True)
             return False
         try:
-            self._draft.keep(text)
+            write_prompt(self._draft, text)
         except PromptFileError as error:
             self._notice(one_line(f"The draft was not saved: {error}"))
             return False
@@ -171,7 +165,7 @@ class PromptEditor(ModalScreen[str | None]):
         text = self.query_one(DraftArea).text
         if self._due is not None:
             self._due.stop()
-        self._draft.forget()
+        self._draft.unlink(missing_ok=True)
         self.dismiss(None if text == self._original else text)
 
     def action_revert(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llamagym_tui.app.app import LlamaGymApp
 from llamagym_tui.protocol.commands import SetPace
-from llamagym_tui.screens.help.tour import HINTS, TourScreen, marker, was_seen
+from llamagym_tui.screens.help.tour import HINTS, TourScreen, marker
 from llamagym_tui.screens.past_runs.home import HomeScreen
 from llamagym_tui.user_files import data_dir
 from tests import fakes
@@ -21,7 +21,7 @@ async def test_five_hints_then_home_and_they_never_come_back():
     first = app()
     async with first.run_test(size=SIZE) as pilot:
         await sees(pilot, "1 of 5")
-        assert not was_seen()
+        assert not marker().exists()
         for _ in HINTS:
             assert isinstance(first.screen, TourScreen)
             await pilot.press("enter")

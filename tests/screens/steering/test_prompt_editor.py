@@ -21,7 +21,7 @@ from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
 from llamagym_tui.screens.playground.actions import allowed
 from llamagym_tui.screens.playground.playground import PlaygroundScreen
 from llamagym_tui.screens.steering import prompt_editor
-from llamagym_tui.screens.steering.prompt_editor import Draft, PromptEditor, write_prompt
+from llamagym_tui.screens.steering.prompt_editor import PromptEditor, draft_file, write_prompt
 from llamagym_tui.screens.steering.sentences import followed
 from llamagym_tui.screens.steering.version_list import word_diff
 from llamagym_tui.setup.run_config import read_prompt
@@ -41,6 +41,12 @@ EVENTS = [
     PromptChanged(prompt_version=2, system_prompt="Hit below 13."),
     fakes.counted([1.0, 1.0], 6, prompt_version=2, mode="inference"),
 ]
+
+
+def kept_draft() -> str | None:
+    """The draft on disk; None: there is none."""
+    file = draft_file("blackjack")
+    return file.read_text().removesuffix("\n") if file.exists() else None
 
 
 async def open_editor(pilot: Pilot[None], app: LlamaGymApp) -> TextArea:
@@ -125,7 +131,7 @@ async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp, m
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         draft.text = "Half a thought"
-        await until(pilot, lambda: Draft("blackjack").read() == "Half a thought")
+        await until(pilot, lambda: kept_draft() == "Half a thought")
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
@@ -133,7 +139,7 @@ async def test_a_draft_survives_a_crash_and_can_be_reverted(make_app: MakeApp, m
         await sees(pilot, "earlier draft was restored; ctrl+r discards it")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: draft.text == fakes.PROMPT)
-        await until(pilot, lambda: Draft("blackjack").read() is None)
+        await until(pilot, lambda: kept_draft() is None)
         await pilot.press("ctrl+z")
         await until(pilot, lambda: draft.text == "Half a thought")
 
@@ -166,7 +172,7 @@ async def test_an_unchanged_prompt_leaves_no_draft(make_app: MakeApp):
         await open_editor(pilot, app)
         await pilot.press("x", "backspace", "escape")
         await until(pilot, lambda: isinstance(app.screen, PlaygroundScreen))
-        assert (notices(app), Draft("blackjack").read()) == ([], None)
+        assert (notices(app), kept_draft()) == ([], None)
 
 
 async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch):
@@ -176,10 +182,10 @@ async def test_an_applied_draft_is_no_draft_any_more(make_app: MakeApp, monkeypa
     async with app.run_test(size=SMALL) as pilot:
         draft = await open_editor(pilot, app)
         draft.text = "Stick."
-        await until(pilot, lambda: Draft("blackjack").read() == "Stick.")
+        await until(pilot, lambda: kept_draft() == "Stick.")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: client.sent[-1:] == [SetSystemPrompt(system_prompt="Stick.")])
-        assert Draft("blackjack").read() is None
+        assert kept_draft() is None
 
 
 async def test_a_draft_is_saved_to_a_file_and_loaded_from_one(make_app: MakeApp, tmp_path: Path):
@@ -245,8 +251,8 @@ def test_a_file_that_is_no_prompt_is_refused(tmp_path: Path):
 
 
 def test_drafts_of_agents_with_odd_names_have_files_of_their_own():
-    assert Draft("./my cliff.py:Cliff").path.name == "my-cliff.py-Cliff.txt"
-    assert Draft("blackjack").path != Draft("frozen_lake").path
+    assert draft_file("./my cliff.py:Cliff").name == "my-cliff.py-Cliff.txt"
+    assert draft_file("blackjack") != draft_file("frozen_lake")
 
 
 async def test_what_is_said_of_a_difference_goes_with_it(make_app: MakeApp):
@@ -339,7 +345,7 @@ async def test_of_another_model_no_wording_is_marked(make_app: MakeApp):
     async with app.run_test(size=SMALL) as pilot:
         editor = await open_editor(pilot, app)
         editor.text = "Be bold."
-        await until(pilot, lambda: Draft("blackjack").read() == "Be bold.")
+        await until(pilot, lambda: kept_draft() == "Be bold.")
         await stands_still(pilot)
         assert client.sent == []
 
