@@ -148,7 +148,7 @@ class Agent(AgentBase):
     @property
     def current_episode_rewards(self) -> list[float]:
         """Rewards assigned since the episode began; of the first environment, where there are several."""
-        return self._with_model().rewards
+        return list(self._with_model().slots[0].rewards)
 
     def train(self) -> None:
         """Episodes enter the batch (the state at the start)."""

@@ -147,10 +147,6 @@ class LlamaGymLoop:
         episode = self.slots[0].episode
         return list(episode.conversation) if episode else opening(self.agent.get_system_prompt())
 
-    @property
-    def rewards(self) -> list[float]:
-        return list(self.slots[0].rewards)
-
     def act(self, observation: Any, info: Any, *, greedy: bool) -> Any:
         many = isinstance(observation, list)
         observations = observation if many else [observation]

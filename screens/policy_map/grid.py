@@ -133,12 +133,8 @@ class PolicyGrid(ScrollView, can_focus=True):
         self.cursor = Spot(0, 0, 0)
         self.optimal_instead = False
         """Whether the optimal strategy is drawn in place of the policy."""
-        self._places = places_for(self.policy.layout, 0, 0)
-
-    @property
-    def with_optimal(self) -> bool:
-        """Whether the optimal strategy is drawn next to the policy."""
-        return self._places.with_optimal
+        self.places = places_for(self.policy.layout, 0, 0)
+        """Where the cells are, and whether the optimal strategy is drawn next to the policy."""
 
     @property
     def pointed(self) -> MappedCell | None:
@@ -156,8 +152,8 @@ class PolicyGrid(ScrollView, can_focus=True):
 
     def _place(self) -> None:
         room = self.app.size - Size(2, 6 if self.app.size.width >= WIDE else 5)  # it will have, when it is opened
-        self._places = places_for(self.policy.layout, *(self.size or room))
-        self.virtual_size = Size(self._places.width, self._places.height)
+        self.places = places_for(self.policy.layout, *(self.size or room))
+        self.virtual_size = Size(self.places.width, self.places.height)
         self.refresh()
         self.post_message(self.Placed())
 
@@ -172,8 +168,8 @@ class PolicyGrid(ScrollView, can_focus=True):
             return
         self.cursor = spot
         self.refresh()
-        place, (x, y) = self._places.panels[spot.panel], self._at(spot)
-        region = Region(x, y, *self._places.cell)
+        place, (x, y) = self.places.panels[spot.panel], self._at(spot)
+        region = Region(x, y, *self.places.cell)
         # From the first row and column, scroll so far that their labels are seen too.
         if not spot.row:
             region = region.union(Region(x, place.y, 1, 1))
@@ -184,12 +180,12 @@ class PolicyGrid(ScrollView, can_focus=True):
 
     def _at(self, spot: Spot) -> Offset:
         """Where a cell of the policy begins."""
-        place, cell = self._places.panels[spot.panel], self._places.cell
+        place, cell = self.places.panels[spot.panel], self.places.cell
         return Offset(place.x + place.label + spot.column * cell.width, place.y + 1 + spot.row * cell.height)
 
     def action_move(self, rows: int, columns: int) -> None:
         """Move to the nearest cell ahead, of panels in line with this one: first of those in the same row or column."""
-        found, across = list[tuple[int, int, Spot]](), self._places.across
+        found, across = list[tuple[int, int, Spot]](), self.places.across
         for spot in self.policy.cells:
             x, y = self._at(spot) - self._at(self.cursor)
             ahead, index = x * columns + y * rows, 2 if rows else 1
@@ -202,7 +198,7 @@ class PolicyGrid(ScrollView, can_focus=True):
             self.point(min(found)[2])
 
     def action_next_panel(self) -> None:
-        panel = (self.cursor.panel + 1) % max(1, len(self._places.panels))
+        panel = (self.cursor.panel + 1) % max(1, len(self.places.panels))
         spots = [spot for spot in self.policy.cells if spot.panel == panel]
         if spots:
             self.point(min(spots, key=lambda spot: abs(spot.row - self.cursor.row)))
@@ -217,29 +213,29 @@ class PolicyGrid(ScrollView, can_focus=True):
         scroll_x, scroll_y = self.scroll_offset
         line, at = y + scroll_y, 0
         segments: list[Segment] = []
-        for number, place in enumerate(self._places.panels):
-            if not place.y <= line <= place.y + place.rows * self._places.cell.height:
+        for number, place in enumerate(self.places.panels):
+            if not place.y <= line <= place.y + place.rows * self.places.cell.height:
                 continue
             segments.append(Segment(" " * (place.x - at), self.rich_style))
             segments += self._head(number, place) if line == place.y else self._row(number, place, line - place.y - 1)
-            at = place.x + self._places.width_of(place)
+            at = place.x + self.places.width_of(place)
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
     def _head(self, number: int, place: Place) -> list[Segment]:
         """Title of a panel and the labels of its columns."""
-        panel, width = self.policy.layout.panels[number], self._places.cell.width
+        panel, width = self.policy.layout.panels[number], self.places.cell.width
         segments = [self._segment(_fitted(panel.title, place.label - 1) + " ", bold=True)]
         for column, label in enumerate(panel.columns):
             here = (self.cursor.panel, self.cursor.column) == (number, column)
             segments.append(self._segment(_centred(label, width), bold=here, dim=not here))
-        if self.with_optimal:
-            title = _centred(BEST[self.policy.layout.best_is_experts][0], place.columns * self._places.optimal_width)
+        if self.places.with_optimal:
+            title = _centred(BEST[self.policy.layout.best_is_experts][0], place.columns * self.places.optimal_width)
             segments += [self._segment(" " * GAP), self._segment(title, dim=True)]
         return segments
 
     def _row(self, number: int, place: Place, line: int) -> list[Segment]:
         """One of the lines of a row of cells; the middle one has the text."""
-        cell = self._places.cell
+        cell = self.places.cell
         row, inner = divmod(line, cell.height)
         middle = inner == (cell.height - 1) // 2
         here = (self.cursor.panel, self.cursor.row) == (number, row)
@@ -247,9 +243,9 @@ class PolicyGrid(ScrollView, can_focus=True):
         segments = [self._segment(_fitted(label, place.label - 1, right=True) + " ", bold=here, dim=not here)]
         spots = [Spot(number, row, column) for column in range(place.columns)]
         segments += [self._cell(spot, cell.width, middle=middle, best=self.optimal_instead) for spot in spots]
-        if self.with_optimal:
+        if self.places.with_optimal:
             segments.append(self._segment(" " * GAP))
-            segments += [self._cell(spot, self._places.optimal_width, middle=middle, best=True) for spot in spots]
+            segments += [self._cell(spot, self.places.optimal_width, middle=middle, best=True) for spot in spots]
         return segments
 
     def _cell(self, spot: Spot, width: int, *, middle: bool, best: bool) -> Segment:

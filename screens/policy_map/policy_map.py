@@ -120,7 +120,7 @@ class PolicyMapScreen(Fitted[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "swap":
             grid = self.query_one(PolicyGrid)
-            return bool(grid.policy.layout.panels) and (not grid.with_optimal or grid.optimal_instead)
+            return bool(grid.policy.layout.panels) and (not grid.places.with_optimal or grid.optimal_instead)
         return super().check_action(action, parameters)
 
     def action_frame(self, back: int) -> None:

@@ -35,7 +35,11 @@ class VersionList(OptionList):
     def show(self, state: RunState) -> None:
         active = None if state.run is None else state.prompt_version  # no run: the trainer has confirmed none yet
         first, newest = state.prompts[:1], state.prompts[:0:-1]
-        shown = [each for each in (*newest[:1], *first, *newest[1:]) if self.words.lower() in _names(each)]
+        shown = [
+            each
+            for each in (*newest[:1], *first, *newest[1:])
+            if self.words.lower() in f"v{each.version} {each.text}".lower()
+        ]
         marks = {active: "active", self.marked: "marked"}
         lines = [version_line(known, state.prompts[0].text, marks.get(known.version, "")) for known in shown]
         names = [str(known.version) for known in shown]
@@ -54,10 +58,6 @@ def version_line(known: PromptVersion, first: str, mark: str) -> Content:
     updates = "" if known.updates is None else "  update " + "–".join(f"{n:,}" for n in dict.fromkeys(known.updates))
     title = Content.assemble((f"{head:<11}", "bold"), words(known.text, first), (updates, ASIDE))
     return Content("\n").join([title, *(Content.styled(line, ASIDE) for line in played or ["  no episode yet"])])
-
-
-def _names(known: PromptVersion) -> str:
-    return f"v{known.version} {known.text}".lower()
 
 
 def _played(ends: Ends) -> str:
