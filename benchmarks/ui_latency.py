@@ -48,7 +48,6 @@ RUN = events.RunStarted(
     action_names=["stick", "hit"],
     baselines={"random": -0.396, "optimal": -0.0466},
     parameters=540_000,
-    trainable=540_000,
     device="cpu",
     threads=1,
 )

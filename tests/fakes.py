@@ -112,7 +112,6 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
         action_names=["stick", "hit"],
         baselines={"random": -0.396, "optimal": -0.0466},
         parameters=1_050_000,
-        trainable=1_050_000,
         device="cpu",
         threads=2,
     )

@@ -113,7 +113,8 @@ class ConversationBudget:
             self._earn(event.at_s)
             self._kept_episode = event.episode if self._budget > 0 else None
             if self._left_out and event.at_s - self._marked_at_s >= MARK_EVERY_S:
-                marks.append(self._mark(event.at_s))
+                marks.append(events.EventsLeftOut(at_s=event.at_s, count=self._left_out, reason="long_run"))
+                self._left_out, self._marked_at_s = 0, event.at_s
         if event.episode != self._kept_episode:
             self._left_out += 1
             return marks
@@ -124,11 +125,6 @@ class ConversationBudget:
         earned = max(0.0, at_s - self._at_s) * CONVERSATION_EVENTS_PER_S / (1 + at_s / FULL_RATE_S)
         self._budget = min(CONVERSATION_BURST, self._budget + earned)
         self._at_s = at_s
-
-    def _mark(self, at_s: float) -> events.EventsLeftOut:
-        mark = events.EventsLeftOut(at_s=at_s, count=self._left_out, since_s=self._marked_at_s, reason="long_run")
-        self._left_out, self._marked_at_s = 0, at_s
-        return mark
 
 
 class EventLog:
@@ -163,8 +159,8 @@ class EventLog:
         if len(self._waiting) < room and not (is_watched and self._lost):
             self._waiting += self._line(event)
             return
-        count, since_s = (self._lost.count, self._lost.since_s) if self._lost else (0, event.at_s)
-        self._lost = events.EventsLeftOut(at_s=event.at_s, count=count + 1, since_s=since_s, reason="full_disk")
+        lost = 1 + (self._lost.count if self._lost else 0)
+        self._lost = events.EventsLeftOut(at_s=event.at_s, count=lost, reason="full_disk")
 
     def _line(self, event: events.Event) -> bytes:
         if isinstance(event, events.EpisodesCounted):  # numbers only, and most of a long run's bytes

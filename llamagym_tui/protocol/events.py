@@ -70,8 +70,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """What returns count, as it is said after a figure; empty: they have no unit."""
     parameters: int
     """Parameters of the model, value head excluded."""
-    trainable: int
-    """Parameters that PPO changes, value head excluded."""
     device: str
     threads: int
     draws: bool = False
@@ -311,12 +309,9 @@ class PolicyMapped(Event, frozen=True, kw_only=True):
 
     Emitted seldom, and after every update while somebody looks."""
 
-    policy_version: int
-    """Updates made before, and roll backs."""
     update: int
     """Updates made so far."""
     prompt_version: int
-    """Of the system prompt."""
     shares: list[list[float]]
     """Of each state, panel by panel and row by row: probability of each action's canonical reply; where replies are
     sampled, the rest to 1 are other replies."""
@@ -473,8 +468,6 @@ class ConversationWeighed(Event, frozen=True, kw_only=True):
     """Of the actions; empty: the agent names none, so there is nothing to weigh."""
     shares: list[float]
     """Probability of each action's canonical reply; where replies are sampled, the rest to 1 are other replies."""
-    policy_version: int
-    """Updates made before, and roll backs."""
     why_not: str = ""
     """Why they could not be weighed; then there are no names."""
 
@@ -614,8 +607,6 @@ class EventsLeftOut(Event, frozen=True, kw_only=True):
     """Events are missing here; nothing was waited for, so that the run went on."""
 
     count: int
-    since_s: float
-    """Stamp of the first one."""
     reason: LeftOut
 
 

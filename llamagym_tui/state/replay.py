@@ -161,11 +161,7 @@ class Player:
         return recording.complete and not recording.goes_on and self.at_s >= recording.duration_s
 
     def tick(self) -> None:
-        """Play what is due by the clock, and what a jump has left; the end pauses.
-
-        Raises:
-            RunStoreError: the events cannot be read any more.
-        """
+        """Play what is due by the clock, and what a jump has left; the end pauses. Raises as `read_from`."""
         if self._opening and math.isfinite(self.recording.said_s):
             self.jump(max(self.at_s, self.recording.said_s))
         now = self._clock()
@@ -182,11 +178,7 @@ class Player:
             self.jump(0.0)
 
     def jump(self, at_s: float) -> None:
-        """Go to a time, as near as there is one; what lies between it and a kept state may take some ticks.
-
-        Raises:
-            RunStoreError: the events cannot be read any more.
-        """
+        """Go to a time; what lies between it and a kept state may take some ticks. Raises as `read_from`."""
         self._opening = False
         at_s = min(max(at_s, 0.0), self.recording.duration_s)
         frame = self.recording.frame_at(at_s)

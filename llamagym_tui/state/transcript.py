@@ -127,7 +127,8 @@ class Transcript:
                     replaced=clipped(event.replaced) if event.replaced is not None else None,
                     replaced_action=clipped(event.replaced_action),
                 )
-                return self._reply_settled(reply)._appended(outcome)
+                is_open = self._open_reply(reply.episode, reply.turn) is not None
+                return (self._last_replaced(reply) if is_open else self._appended(reply))._appended(outcome)
             case ObservationShown():
                 return self._appended(replace(event, text=clipped(event.text), actions=None))
             case EpisodeStarted():
@@ -149,12 +150,6 @@ class Transcript:
         if len(last.text) > MAX_ENTRY:
             return self
         return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
-
-    def _reply_settled(self, reply: Reply) -> Transcript:
-        """The streamed reply gives way to the whole one."""
-        if self._open_reply(reply.episode, reply.turn) is None:
-            return self._appended(reply)
-        return self._last_replaced(reply)
 
     def _open_reply(self, episode: int, turn: int) -> Reply | None:
         fact = self.entries[-1].fact if self.entries else None

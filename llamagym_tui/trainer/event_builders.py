@@ -28,7 +28,6 @@ def run_started(config: RunConfig, parts: Parts) -> RunStarted:
         baselines=dict(agent.baselines),
         return_unit=agent.return_unit,
         parameters=loaded.parameters,
-        trainable=loaded.trainable,
         device=str(loaded.device),
         threads=parts.threads,
         draws=parts.rollout.draws,

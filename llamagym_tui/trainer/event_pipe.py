@@ -99,7 +99,6 @@ class Gap:
     def __init__(self) -> None:
         self._is_open = False
         self._count = 0
-        self._since_s = 0.0
         self._started: EpisodeStarted | None = None
         """The episode that began last among what was left out."""
 
@@ -110,7 +109,6 @@ class Gap:
             return
         self._is_open = waiting > MOST_WAITING or (self._is_open and waiting > 0)
         if self._is_open or (self._count and not isinstance(event, EpisodeStarted | ObservationShown)):
-            self._since_s = self._since_s if self._count else event.at_s
             self._count += 1
             self._started = event if isinstance(event, EpisodeStarted) else self._started
             return
@@ -119,6 +117,6 @@ class Gap:
             late = [begun] if begun is not None and begun.episode == event.episode and event != begun else []
             count, self._count, self._started = self._count - len(late), 0, None
             if count:
-                yield EventsLeftOut(at_s=event.at_s, count=count, since_s=self._since_s, reason="slow_screen")
+                yield EventsLeftOut(at_s=event.at_s, count=count, reason="slow_screen")
             yield from late
         yield event

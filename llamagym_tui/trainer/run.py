@@ -220,11 +220,7 @@ class Run:
         self._emit(events.SettingsChanged(changes=changes, update=updates, episodes=episodes))
 
     def _checked(self, config: RunConfig) -> RunConfig:
-        """The settings, if these parts can do what they name.
-
-        Raises:
-            ConfigError: it needs what the run was begun without.
-        """
+        """The settings; raises ConfigError if they need what the run was begun without."""
         if self.ppo.reference is None and (config.ppo.kl_coef or config.ppo.kl_coef_final):
             raise ConfigError("The run began without a KL to the reference, so there is none to weigh.")
         if config.generation.policy == "score" and not self.policy.can_choose:

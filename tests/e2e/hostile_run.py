@@ -103,7 +103,7 @@ def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
     yield from fakes.opening_events()
     yield from fakes.learning(12)
     yield PolicyMapLaidOut(panels=[panel], action_names=["a", "b"], signs=["a", "b"])
-    yield PolicyMapped(policy_version=1, update=1, prompt_version=1, shares=[[0.7, 0.3]] * 2)
+    yield PolicyMapped(update=1, prompt_version=1, shares=[[0.7, 0.3]] * 2)
     episode = 0
     while texts.count < until:
         episode += 1

@@ -10,7 +10,7 @@ import pytest
 
 from llamagym_tui.protocol import event_log
 from llamagym_tui.protocol.event_log import EventLog
-from llamagym_tui.protocol.events import EpisodeFinished, EventsLeftOut, ModeChanged, PhaseChanged, WarningRaised
+from llamagym_tui.protocol.events import EventsLeftOut, ModeChanged, PhaseChanged, WarningRaised
 from llamagym_tui.trainer.event_sinks import EventEmitter
 from tests.protocol.test_event_log import Clock, episode
 
@@ -105,7 +105,6 @@ def test_conversations_go_first_and_a_mark_has_their_number(
     assert kept[-1] == gap
     watched = sum(not isinstance(event, PhaseChanged | EventsLeftOut) for event in kept)
     assert (gap.count, gap.reason) == (40 - watched, "full_disk")
-    assert gap.since_s == 60.0 * sum(isinstance(event, EpisodeFinished) for event in kept)
 
 
 def test_even_figures_are_lost_rather_than_all_memory(

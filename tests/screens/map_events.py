@@ -24,7 +24,7 @@ def hitting(threshold: float, *, update: int, prompt_version: int = 1) -> Policy
     totals = [total for lowest in (4, 12) for total in range(21, lowest - 1, -1) for _ in range(10)]
     hits = [min(max(0.5 + 0.11 * (threshold - total), 0.01), 0.99) for total in totals]
     shares = [[round(0.99 * (1 - hit), 4), round(0.99 * hit, 4)] for hit in hits]
-    return PolicyMapped(policy_version=update, update=update, prompt_version=prompt_version, shares=shares)
+    return PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)
 
 
 def blackjack(threshold: float = 14.5, update: int = 12) -> Iterator[AnyEvent]:
@@ -40,4 +40,4 @@ def lake() -> Iterator[AnyEvent]:
     yield layout_of(FrozenLakeAgent())
     fields = [0, 1, 2, 3, 4, 6, 8, 9, 10, 13, 14]
     shares = [[0.04, 0.2, 0.7, 0.06] if field > 11 else [0.05, 0.81, 0.08, 0.06] for field in fields]
-    yield PolicyMapped(policy_version=4, update=4, prompt_version=1, shares=shares)
+    yield PolicyMapped(update=4, prompt_version=1, shares=shares)

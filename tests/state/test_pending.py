@@ -60,7 +60,7 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (ChangeSettings(changes={"ppo.lr": -1.0}), WarningRaised(message="refused", refused="settings")),
     (
         WeighActions(ticket=3, messages=[]),
-        ConversationWeighed(ticket=3, names=["stick"], shares=[1.0], policy_version=1),
+        ConversationWeighed(ticket=3, names=["stick"], shares=[1.0]),
     ),
     (WeighPrompt(system_prompt="Hit."), PromptWeighed(system_prompt="Hit.", moved=0.5)),
 ]
@@ -96,7 +96,7 @@ def test_what_has_a_field_of_its_own_is_not_recorded_twice():
 
 def test_an_answer_to_an_older_question_leaves_the_newer_one_pending():
     pending = Pending().requesting(WeighActions(ticket=4, messages=[]))
-    assert pending.after(ConversationWeighed(ticket=3, names=["stick"], shares=[1.0], policy_version=1)) is pending
+    assert pending.after(ConversationWeighed(ticket=3, names=["stick"], shares=[1.0])) is pending
 
 
 def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):

@@ -14,7 +14,7 @@ LAYOUT = PolicyMapLaidOut(action_names=["stick", "hit"], signs=["S", "H"])
 
 
 def mapped(update: int) -> PolicyMapped:
-    return PolicyMapped(policy_version=update, update=update, prompt_version=1, shares=[[0.5, 0.5]])
+    return PolicyMapped(update=update, prompt_version=1, shares=[[0.5, 0.5]])
 
 
 def running() -> RunState:

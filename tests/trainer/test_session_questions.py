@@ -24,7 +24,7 @@ QUESTION = WeighActions(ticket=7, messages=[user("Call.")])
 @pytest.fixture(autouse=True)
 def weighed_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(weighing: ActionProbes, question: WeighActions) -> ConversationWeighed:
-        return ConversationWeighed(ticket=question.ticket, names=["heads"], shares=[1.0], policy_version=0)
+        return ConversationWeighed(ticket=question.ticket, names=["heads"], shares=[1.0])
 
     monkeypatch.setattr(ActionProbes, "probe_conversation", answer)
 

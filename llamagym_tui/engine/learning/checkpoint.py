@@ -206,11 +206,7 @@ def _read_start(place: Path, policy: Policy) -> tuple[dict[str, Tensor], dict[st
 
 
 def _read(place: Path, policy: Policy, ppo: PPO, kind: Any) -> Saved:
-    """A checkpoint that fits a policy and a learner.
-
-    Raises:
-        Unfit: it cannot be read, or does not fit.
-    """
+    """A checkpoint that fits a policy and a learner; raises Unfit if it cannot be read, or does not fit."""
     with _understood(place):
         require_regular(place)
         if (place / STATE_0_1_0).is_file():

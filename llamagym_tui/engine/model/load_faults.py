@@ -40,11 +40,7 @@ def require_reachable(name: str) -> None:
 
 
 def require_causal_lm(name: str, config: Any) -> None:
-    """Refuse what transformers would load with a language-modelling head of random weights, or half of it.
-
-    Raises:
-        ModelLoadError: the configuration is not of a causal LM.
-    """
+    """Raises ModelLoadError for what transformers would load with an LM head of random weights, or half of it."""
     kinds = config.architectures or []
     has_head = any(part in kind for kind in kinds for part in ("CausalLM", "LMHead", "ConditionalGeneration"))
     if getattr(config, "is_encoder_decoder", False) or (kinds and not has_head):

@@ -4,7 +4,6 @@ The bundled model and local folders are loaded without contacting any hub. Only 
 code is run.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from llamagym_tui import model_registry
 from llamagym_tui.config import Device, Dtype, LoraConfig, Precision
 from llamagym_tui.engine.model import load_faults
+from llamagym_tui.engine.model.shape import base_of, read_config
 from llamagym_tui.engine.model.value_head import VALUE_HEAD_FILE, AutoModelForCausalLMWithValueHead
 from llamagym_tui.errors import ModelLoadError
 from llamagym_tui.model_registry import BUNDLED, ModelEntry
-from llamagym_tui.user_files import file_content, require_regular
+from llamagym_tui.user_files import require_regular
 
 LARGEST_FULLY_TRAINED = 50_000_000
 """Parameters up to which all weights are trained unless the user sets it; larger models get an adapter."""
@@ -49,11 +49,7 @@ def bundled_model_path() -> Path:
 
 
 def resolve_device(device: Device | str) -> str:
-    """The torch device of a setting.
-
-    Raises:
-        ModelLoadError: the device is not there.
-    """
+    """The torch device of a setting; raises ModelLoadError if it is not there."""
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
         return next(name for name in ("cuda", "mps", "cpu") if there[name])
@@ -127,7 +123,8 @@ def local_path(name: str) -> Path | None:
         return bundled_model_path()
     path = Path(name).expanduser()
     # A run folder has a config.json of its own; its model lies one below.
-    folders = [f for f in (path / "model", path) if (f / "config.json").is_file() or _adapter_config(f).is_file()]
+    configs = ("config.json", "adapter_config.json")
+    folders = [f for f in (path / "model", path) if any((f / each).is_file() for each in configs)]
     for folder in folders:
         if any(file.name != VALUE_HEAD_FILE for file in folder.glob("*.safetensors")):
             try:
@@ -152,11 +149,7 @@ def is_fully_trained(entry: ModelEntry, full: bool | None, held: torch.dtype, pa
 
 
 def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> torch.dtype:
-    """Type of the weights.
-
-    Raises:
-        ModelLoadError: weights of that type cannot be trained that way.
-    """
+    """Type of the weights; raises ModelLoadError if weights of that type cannot be trained that way."""
     if full and dtype == "bfloat16":
         raise ModelLoadError(
             "Weights of bfloat16 are too coarse for the small steps of full fine-tuning: use float32, or an adapter."
@@ -167,12 +160,11 @@ def weights_type(entry: ModelEntry, dtype: Dtype | None, full: bool | None) -> t
 
 def _require_loadable(name: str, path: Path | None) -> None:
     """Refuse a hub that does not answer, and what is no causal LM; an adapter is judged by its base model."""
-    if path is not None and _adapter_config(path).is_file():
-        name = json.loads(file_content(_adapter_config(path)))["base_model_name_or_path"]
-        path = Path(name) if Path(name).is_dir() else None
+    if path is not None and (base := base_of(path)):
+        name, path = base, Path(base) if Path(base).is_dir() else None
     if path is None:
         load_faults.require_reachable(name)
-    config = AutoConfig.from_pretrained(str(path or name), local_files_only=path is not None, trust_remote_code=False)
+    config, _ = read_config(str(path or name), local=path is not None)
     load_faults.require_causal_lm(name, config)
 
 
@@ -191,7 +183,3 @@ def bind_template_arguments(tokenizer: Any, arguments: Mapping[str, Any]) -> Non
     template = tokenizer.chat_template
     if isinstance(template, str) and defaults and not template.startswith(defaults):
         tokenizer.chat_template = defaults + template
-
-
-def _adapter_config(folder: Path) -> Path:
-    return folder / "adapter_config.json"

@@ -102,11 +102,15 @@ def read_config(source: str, *, local: bool) -> tuple[Any, bool]:
     Raises:
         OSError: it is not there; ValueError: it is no configuration.
     """
-    adapter = Path(source) / "adapter_config.json"
-    if adapter.is_file():
-        base = json.loads(file_content(adapter))["base_model_name_or_path"]
-        return AutoConfig.from_pretrained(base, local_files_only=Path(base).is_dir()), True
-    return AutoConfig.from_pretrained(source, local_files_only=local), False
+    base = base_of(Path(source))
+    source, local = (base, Path(base).is_dir()) if base else (source, local)
+    return AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False), base is not None
+
+
+def base_of(folder: Path) -> str | None:
+    """The model that an adapter's folder is on, a folder or hub id; None: it holds no adapter."""
+    adapter = folder / "adapter_config.json"
+    return json.loads(file_content(adapter))["base_model_name_or_path"] if adapter.is_file() else None
 
 
 def _is_target(name: str, targets: str | Sequence[str]) -> bool:

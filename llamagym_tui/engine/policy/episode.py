@@ -106,11 +106,7 @@ class Episode:
         return Opening(segment.prefix, (*segment.ids, *new_ids))
 
     def require_fit(self, observation: str, actions: Actions = None) -> None:
-        """Refuse an observation that the model cannot read even without earlier turns; nothing is added.
-
-        Raises:
-            PromptTooLongError: it is too long, with the system prompt.
-        """
+        """Raises PromptTooLongError if the model cannot read it even without earlier turns; adds nothing."""
         self.policy.require_fit(self._next(observation, actions).tokens, self.policy.trie_of(actions))
 
     def left_out(self, observation: str, actions: Actions = None) -> int:

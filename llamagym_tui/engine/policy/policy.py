@@ -75,11 +75,7 @@ class Policy:
         return self.context is None or tokens + self._longest_reply(trie) <= self.context
 
     def require_fit(self, tokens: int, trie: ActionTrie) -> None:
-        """Refuse a prompt of so many tokens if it does not fit.
-
-        Raises:
-            PromptTooLongError: it does not.
-        """
+        """Raises PromptTooLongError if a prompt of so many tokens does not fit."""
         if not self.fits(tokens, trie):
             raise PromptTooLongError(
                 f"a prompt of {tokens:,} tokens and a reply of up to {self._longest_reply(trie):,} are more than the "

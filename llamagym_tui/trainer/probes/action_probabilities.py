@@ -62,10 +62,7 @@ class ActionProbes:
         except Exception as error:  # a person may play on for longer than the model can read; the run does not
             log.exception("no action probabilities for a conversation")
             names, shares, why_not = [], [], f"the forward failed: {type(error).__name__}: {error}"
-        version = self._policy.version
-        return ConversationWeighed(
-            ticket=question.ticket, names=names, shares=shares, policy_version=version, why_not=why_not
-        )
+        return ConversationWeighed(ticket=question.ticket, names=names, shares=shares, why_not=why_not)
 
     def _names(self, actions: tuple[str, ...] | None) -> list[str]:
         return self._agent_names if actions is None else list(actions)

@@ -88,8 +88,8 @@ class PolicyMapper:
             should_stop: called between two pieces; the map is given up then.
             at_once: do not wait until it is due: there is nothing else to do.
         """
-        version, conditions = self._policy.version, (self._policy.generation, prompt_version)
-        key = (version, *conditions)
+        conditions = (self._policy.generation, prompt_version)
+        key = (self._policy.version, *conditions)
         if not self._states or key == self._key:
             return
         if at_once or (self._key is not None and self._key[1:] != conditions):
@@ -106,7 +106,7 @@ class PolicyMapper:
         if shares is None:
             return
         self._key = key
-        self._emit(PolicyMapped(policy_version=version, update=update, prompt_version=prompt_version, shares=shares))
+        self._emit(PolicyMapped(update=update, prompt_version=prompt_version, shares=shares))
 
     def _is_due(self) -> bool:
         """Whether enough time has passed since the last map for what one takes."""
@@ -134,15 +134,14 @@ class PolicyMapper:
 
     def under(self, system_prompt: str, prompt_version: int, update: int) -> list[PolicyMapped]:
         """The map under a prompt, whatever it costs; empty: there is none."""
-        states, version = self._states, self._policy.version
+        states = self._states
         try:
             pieces = [states[at : at + AT_ONCE] for at in range(0, len(states), AT_ONCE)]
             shares = [row for piece in pieces for row in self.probabilities(system_prompt, piece)]
         except Exception:  # its forward is not the run's: memory may be short for it alone
             log.exception("no policy map under a prompt")
             return []
-        of = PolicyMapped(policy_version=version, update=update, prompt_version=prompt_version, shares=shares)
-        return [of] if shares else []
+        return [PolicyMapped(update=update, prompt_version=prompt_version, shares=shares)] if shares else []
 
     def weigh(self, present: str, other: str) -> None:
         """Emit how far another prompt moves the actions, by states from all over the map; nothing without a map."""
@@ -164,11 +163,7 @@ class PolicyMapper:
 
 
 def lay_out(agent: AgentBase, policy_map: PolicyMap) -> PolicyMapLaidOut:
-    """A map as plain records.
-
-    Raises:
-        ValueError: it cannot be drawn; the message gives the reason.
-    """
+    """A map as plain records; raises ValueError, with the reason, if it cannot be drawn."""
     names = list(agent.action_names)
     signs = [str(sign) for sign in policy_map.signs] or _signs(names)
     if len(signs) != len(names) or any(len(sign) != 1 for sign in signs):

@@ -122,11 +122,7 @@ class Spectator:
             self.emit_state()
 
     def watch_next(self, kind: Literal["failure", "best", "worst"]) -> bool:
-        """Stream the next failure, or the best or worst episode of the last batch, or since nothing is trained.
-
-        Returns:
-            False: no episode has ended yet.
-        """
+        """Stream the next failure, or the best or worst episode of the last batch; False: none has ended yet."""
         if kind == "failure":
             self._wants_failure = True
             self._now = WatchChanged(kind=self._now.kind, env=self._now.env, awaits_failure=True)

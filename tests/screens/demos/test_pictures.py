@@ -56,7 +56,7 @@ def test_human_table(snap_compare: Any, make_app: MakeApp, size: tuple[int, int]
         await until(pilot, lambda: client.sent, "the question to the policy")
         [question] = client.sent
         assert isinstance(question, WeighActions)
-        weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71], "policy_version": 3}
+        weighed = {"names": ["stick", "hit"], "shares": [0.27, 0.71]}
         client.emit(ConversationWeighed(ticket=question.ticket, **weighed))  # type: ignore[arg-type]
         await sees(pilot, "hit 71%")
         await pilot.press("tab", *"Low enough.")

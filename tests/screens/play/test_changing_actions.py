@@ -68,7 +68,7 @@ class ChestTrainer(fakes.FakeClient):
             case WeighActions(ticket=ticket, messages=[*_, asked]):
                 admissible = asked["actions"]
                 shares = [1 / len(admissible)] * len(admissible)
-                self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares, policy_version=0))
+                self.emit(ConversationWeighed(ticket=ticket, names=admissible, shares=shares))
             case TakeWheel():
                 choices = [Choice(str(key), name, name) for key, name in enumerate(names)]
                 waits = ActionAwaited(episode=0, turn=2, reply="wait", action_name="wait", choices=choices)

@@ -17,7 +17,7 @@ from tests.demos.test_human_game import table
 
 
 def weighed(ticket: int = 1, **shares: float) -> ConversationWeighed:
-    return ConversationWeighed(ticket=ticket, names=list(shares), shares=list(shares.values()), policy_version=0)
+    return ConversationWeighed(ticket=ticket, names=list(shares), shares=list(shares.values()))
 
 
 @pytest.fixture

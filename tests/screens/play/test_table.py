@@ -243,7 +243,7 @@ def questions(client: fakes.FakeClient) -> list[WeighActions]:
 
 
 def weighed(ticket: int, *shares: float) -> ConversationWeighed:
-    return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares), policy_version=3)
+    return ConversationWeighed(ticket=ticket, names=["stick", "hit"], shares=list(shares))
 
 
 async def test_the_hint_shows_what_the_policy_would_do(make_app: MakeApp):

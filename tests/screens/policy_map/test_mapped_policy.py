@@ -36,7 +36,7 @@ SHARES = [[0.6, 0.4], [0.5, 0.25], [0.1, 0.9], [0.2, 0.8], [0.3, 0.7]]
 
 
 def mapped(shares: list[list[float]] = SHARES) -> MappedPolicy:
-    return MappedPolicy(LAYOUT, PolicyMapped(policy_version=1, update=1, prompt_version=0, shares=shares))
+    return MappedPolicy(LAYOUT, PolicyMapped(update=1, prompt_version=0, shares=shares))
 
 
 def test_shares_go_to_states_in_order_past_holes_and_empty_fields() -> None:
@@ -74,7 +74,7 @@ def test_what_a_policy_that_has_diverged_does_is_not_known() -> None:
 
 
 def test_maps_stand_side_by_side_with_what_differs() -> None:
-    maps = [PolicyMapped(policy_version=1, update=1, prompt_version=0, shares=shares) for shares in (SHARES, BOLD)]
+    maps = [PolicyMapped(update=1, prompt_version=0, shares=shares) for shares in (SHARES, BOLD)]
     assert list(side_by_side(LAYOUT, maps)) == [
         "A  plays optimally in 2 of 4 states",
         "B  plays optimally in 4 of 4 states",
@@ -90,5 +90,5 @@ def test_maps_stand_side_by_side_with_what_differs() -> None:
 
 @pytest.mark.parametrize(("layout", "maps"), [(None, 2), (LAYOUT, 0)])
 def test_without_a_map_nothing_stands_side_by_side(layout: PolicyMapLaidOut | None, maps: int) -> None:
-    mapped = PolicyMapped(policy_version=1, update=1, prompt_version=0, shares=SHARES)
+    mapped = PolicyMapped(update=1, prompt_version=0, shares=SHARES)
     assert list(side_by_side(layout, [mapped] * maps)) == []

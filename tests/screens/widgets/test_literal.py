@@ -300,7 +300,7 @@ async def test_words_labels_and_signs_of_a_policy_map_are_literal(make_app: Make
         title=text, row_name=text, column_name=text, rows=[text] * 2, columns=[text] * 2, cells=[[cell, hole]] * 2
     )
     laid = {"panels": [panel] * 2, "action_names": [text, text], "signs": [text, text]}
-    mapped = PolicyMapped(policy_version=1, update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
+    mapped = PolicyMapped(update=1, prompt_version=1, shares=[[0.7, 0.3]] * 4)
     client = fakes.FakeClient(iter([*named(text), PolicyMapLaidOut(**laid), mapped]))
     app = make_app(client)
     async with app.run_test(size=SIZES[0]) as pilot:

@@ -196,7 +196,7 @@ def test_a_run_reports_its_layout_after_its_start_and_a_map_of_its_last_policy_b
     kinds = [type(event) for event in stage.events]
     assert kinds.index(PolicyMapLaidOut) == kinds.index(RunStarted) + 1
     first, *_, last = stage.of(PolicyMapped)
-    assert (first.policy_version, last.policy_version) == (0, stage.ppo.updates)
+    assert (first.update, last.update) == (0, stage.ppo.updates)
     assert kinds[-1] is RunFinished
 
 
