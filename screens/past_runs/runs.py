@@ -17,6 +17,7 @@ from llamagym_tui.run_store import ABOUT_FILE, is_held
 from llamagym_tui.screens.past_runs.compare import CompareScreen
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import RunRow, played_text
+from llamagym_tui.screens.past_runs.trials import TrialsScreen, sweep_of
 from llamagym_tui.screens.widgets.dialogs import CautiousDialog
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sentence_input import SentenceInput
@@ -70,6 +71,9 @@ class RunsScreen(Screen[None]):
         """Comparing needs two runs that can be read."""
         if action == "compare":
             return True if self._pair() else None
+        if action == "trials":
+            row = self.query_one(RunList).chosen
+            return row is not None and bool(sweep_of(row))
         if action in ("mark", "name"):
             return True if self.query_one(RunList).chosen else None
         if action == "delete":
@@ -139,6 +143,12 @@ class RunsScreen(Screen[None]):
             self.notify(f"{first} and {second} are different games; mark two runs of one.", severity="warning")
         else:
             self.app.push_screen(CompareScreen(*pair, self.query_one(RunList).rows))
+
+    def action_trials(self) -> None:
+        """All trials of the sweep that the chosen run is of."""
+        runs = self.query_one(RunList)
+        if runs.chosen is not None:
+            self.app.push_screen(TrialsScreen(sweep_of(runs.chosen), runs.rows, run_is_open=self._run_is_open))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""

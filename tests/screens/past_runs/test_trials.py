@@ -1,0 +1,66 @@
+"""The table of a sweep's trials, in the app: scores over the seeds, the best marked, one opened."""
+
+from __future__ import annotations
+
+import pytest
+
+from llamagym_tui.config import PPOConfig
+from llamagym_tui.protocol.events import EvaluationFinished
+from llamagym_tui.screens.past_runs.replay import ReplayScreen
+from llamagym_tui.screens.past_runs.trials import TrialList, TrialsScreen
+from tests.screens.past_runs.test_runs import EVALUATED, SIZE, home, run, runs_screen
+from tests.screens.steps import sees, shown, until
+
+
+def trial(number: int, scores: list[float | None], **settings: object) -> None:
+    """A run a score, of the seeds 1, 2, …; None: it was ended early."""
+    for seed, score in enumerate(scores, 1):
+        end = [] if score is None else [EvaluationFinished(mean_return=score, **EVALUATED)]
+        run(f"lr-{number:03}-seed{seed}", 10 * number + seed, 4 + number, *end, seed=seed, **settings)
+
+
+@pytest.fixture
+def sweep() -> None:
+    trial(0, [-0.2, -0.1])
+    trial(1, [0.1, -0.1], ppo=PPOConfig(lr=1e-3))
+    trial(2, [0.9, None], ppo=PPOConfig(lr=2e-3))
+    run("another", 0, 12)
+
+
+@pytest.mark.usefixtures("sweep")
+async def test_a_sweeps_trials_stand_with_their_mean_over_seeds_the_best_first_and_marked():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        runs = await runs_screen(pilot)
+        await until(pilot, lambda: all(row.summary for row in runs.rows))
+        assert runs.chosen is not None
+        assert runs.chosen.info.run_dir.name == "lr-002-seed2"
+        await pilot.press("t")
+        await sees(pilot, "TRIALS")
+        trials = app.screen.query_one(TrialList).rows
+        assert [(each.number, each.score and round(each.score.mean, 9)) for each in trials] == [
+            (1, 0.0),
+            (0, -0.15),
+            (2, None),  # a run that was ended early has no score, so its trial has none
+        ]
+        assert [each.settings for each in trials] == ["ppo.lr 0.001", "ppo.lr 0.0005", "ppo.lr 0.002"]
+        assert [line.strip()[0] for line in shown(pilot).splitlines() if "ppo.lr" in line] == ["★", "−", "—"]
+        await pilot.press("s")
+        assert [each.number for each in app.screen.query_one(TrialList).rows] == [0, 1, 2]
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, TrialsScreen))
+        await pilot.press("escape")
+        assert app.screen.query(type(runs))
+
+
+@pytest.mark.usefixtures("sweep")
+async def test_a_run_of_no_sweep_has_no_trials():
+    app = home()
+    async with app.run_test(size=SIZE) as pilot:
+        await runs_screen(pilot)
+        await pilot.press("end")
+        await until(pilot, lambda: "another" in shown(pilot))
+        await pilot.press("t")
+        assert not isinstance(app.screen, TrialsScreen)
