@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
+from statistics import fmean
 from typing import ClassVar
 
 from textual import on
@@ -18,7 +19,7 @@ from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import MeanReturn, mean_return, signed
+from llamagym_tui.returns import signed
 from llamagym_tui.screens.past_runs.compare import curve_of
 from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow
@@ -42,10 +43,10 @@ class Trial:
     """Those in which the sweep's trials differ."""
 
     @property
-    def score(self) -> MeanReturn | None:
+    def score(self) -> float | None:
         """None: it has ended early, or is still under way."""
         found = [row.summary.evaluation for row in self.runs if row.summary]
-        return mean_return([each.mean_return for each in found if each]) if all(found) else None
+        return fmean(each.mean_return for each in found if each) if all(found) else None
 
 
 def sweep_of(row: RunRow) -> str:
@@ -71,13 +72,13 @@ def trials_of(sweep: str, rows: Iterable[RunRow]) -> list[Trial]:
     return list(trials.values())
 
 
-def _score_text(trial: Trial) -> str:
-    return "—" if trial.score is None else signed(trial.score.mean)
+def _order(trial: Trial) -> float:
+    return -inf if trial.score is None else trial.score
 
 
 class TrialList(TableList[Trial]):
     COLUMNS: ClassVar = (
-        Column("score", 9, _score_text, lambda trial: trial.score.mean if trial.score else -inf, True, right=True),
+        Column("score", 9, lambda trial: "—" if trial.score is None else signed(trial.score), _order, True, right=True),
         Column("trial", 5, lambda trial: f"{trial.number}", lambda trial: trial.number, right=True),
         Column("runs", 4, lambda trial: f"{len(trial.runs)}", None, right=True, style=ASIDE),
         Column("curve", 24, lambda trial: "", style="$primary", needs=64),
@@ -94,8 +95,7 @@ class TrialList(TableList[Trial]):
         self.sort_by_next()
 
     def mark_of(self, row: Trial) -> str:
-        scores = [trial.score.mean for trial in self.rows if trial.score]
-        return BEST if row.score and row.score.mean == max(scores) else ""
+        return BEST if row.score is not None and row.score == max(map(_order, self.rows)) else ""
 
     def cell(self, row: Trial, column: Column[Trial], width: int) -> Content:
         if column.title == "curve" and (curve := curve_of(row.runs)):
