@@ -121,7 +121,7 @@ class DemonstrationsScreen(Screen[None]):
         self._draw_status()
 
     def action_sort(self) -> None:
-        self.query_one(EpisodeList).sort_by_next()
+        self.query_one(EpisodeList).action_sort()
 
     def action_reverse(self) -> None:
         episodes = self.query_one(EpisodeList)

@@ -72,8 +72,7 @@ class RunsScreen(Screen[None]):
         if action == "compare":
             return True if self._pair() else None
         if action == "trials":
-            row = self.query_one(RunList).chosen
-            return row is not None and bool(sweep_of(row))
+            return (row := self.query_one(RunList).chosen) is not None and sweep_of(row)[0] != ""
         if action in ("mark", "name"):
             return True if self.query_one(RunList).chosen else None
         if action == "delete":
@@ -85,7 +84,7 @@ class RunsScreen(Screen[None]):
         self.query_one(RunList).mark()
 
     def action_sort(self) -> None:
-        self.query_one(RunList).sort_by_next()
+        self.query_one(RunList).action_sort()
 
     def action_reverse(self) -> None:
         runs = self.query_one(RunList)
@@ -146,9 +145,8 @@ class RunsScreen(Screen[None]):
 
     def action_trials(self) -> None:
         """All trials of the sweep that the chosen run is of."""
-        runs = self.query_one(RunList)
-        if runs.chosen is not None:
-            self.app.push_screen(TrialsScreen(sweep_of(runs.chosen), runs.rows, run_is_open=self._run_is_open))
+        if (row := (runs := self.query_one(RunList)).chosen) is not None:
+            self.app.push_screen(TrialsScreen(sweep_of(row)[0], runs.rows, run_is_open=self._run_is_open))
 
     def _pair(self) -> tuple[RunRow, RunRow] | None:
         """The two marked runs, or the marked one and the chosen one."""

@@ -6,10 +6,9 @@ mean over the seeds is the trial's score.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
 from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,6 +17,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
+from llamagym_tui.config import flat
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import signed
 from llamagym_tui.screens.past_runs.compare import curve_of
@@ -28,57 +28,53 @@ from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.table_list import Column, TableList
-from llamagym_tui.state.run_summary import differences
 
-FOLDER = re.compile(r"(?P<sweep>.+)-(?P<trial>\d{3,})-seed\d+")
+FOLDER = re.compile(r"(.+)-(\d{3,})-seed\d+")
+OF_A_RUN = (*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads")
+"""Settings that no sweep searches."""
 BEST = "★"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(NamedTuple):
     number: int
     runs: list[RunRow]
-    """By their seeds; each has been read."""
+    """By their seeds; each has a curve."""
     settings: str
     """Those in which the sweep's trials differ."""
 
     @property
-    def score(self) -> float | None:
-        """None: it has ended early, or is still under way."""
+    def score(self) -> float:
+        """-inf: a run of it has ended early, or is still under way."""
         found = [row.summary.evaluation for row in self.runs if row.summary]
-        return fmean(each.mean_return for each in found if each) if all(found) else None
+        return fmean(each.mean_return for each in found if each) if all(found) else -inf
 
 
-def sweep_of(row: RunRow) -> str:
-    """The sweep that a run is of; empty: of none."""
+def sweep_of(row: RunRow) -> tuple[str, int]:
+    """The sweep that a run is of and the number of its trial; empty: of none."""
     found = FOLDER.fullmatch(row.info.run_dir.name)
-    return found["sweep"] if found else ""
+    return (found[1], int(found[2])) if found else ("", 0)
 
 
 def trials_of(sweep: str, rows: Iterable[RunRow]) -> list[Trial]:
     """The trials among some runs, by their numbers; runs that were not read, or have no curve yet, are left out."""
-    runs = sorted((row for row in rows if sweep_of(row) == sweep and row.curve), key=lambda row: row.key)
-    if not runs:
-        return []
-    first = runs[0].info.config
-    varied = [differences(first, row.info.config, ({}, {})) for row in runs]
-    names = sorted({name for found in varied for name in found} - {*OF_A_SEED, "measured_threads"})
-    known = {name: pair[0] for found in varied for name, pair in found.items()}
+    runs = sorted((row for row in rows if sweep_of(row)[0] == sweep and row.curve), key=lambda row: row.key)
+    settings = [flat(row.info.config) for row in runs]
+    varied = {name for each in settings for name, value in each.items() if value != settings[0][name]}
+    names = sorted(varied.difference(OF_A_RUN, *(row.info.config.measured for row in runs)))
     trials: dict[int, Trial] = {}
-    for row, found in zip(runs, varied, strict=True):
-        number = int(FOLDER.fullmatch(row.info.run_dir.name)["trial"])  # type: ignore[index]
-        settings = ", ".join(f"{name} {found[name][1] if name in found else known[name]}" for name in names)
-        trials.setdefault(number, Trial(number=number, runs=[], settings=settings)).runs.append(row)
-    return list(trials.values())
+    for row, values in zip(runs, settings, strict=True):
+        number, text = sweep_of(row)[1], ", ".join(f"{name} {values[name]}" for name in names)
+        trials.setdefault(number, Trial(number, [], text)).runs.append(row)
+    return [*trials.values()]
 
 
-def _order(trial: Trial) -> float:
-    return -inf if trial.score is None else trial.score
+def _score_text(trial: Trial) -> str:
+    return "—" if trial.score == -inf else signed(trial.score)
 
 
 class TrialList(TableList[Trial]):
     COLUMNS: ClassVar = (
-        Column("score", 9, lambda trial: "—" if trial.score is None else signed(trial.score), _order, True, right=True),
+        Column("score", 9, _score_text, lambda trial: trial.score, True, right=True),
         Column("trial", 5, lambda trial: f"{trial.number}", lambda trial: trial.number, right=True),
         Column("runs", 4, lambda trial: f"{len(trial.runs)}", None, right=True, style=ASIDE),
         Column("curve", 24, lambda trial: "", style="$primary", needs=64),
@@ -88,19 +84,13 @@ class TrialList(TableList[Trial]):
     BINDING_GROUP_TITLE = "Trials"
     BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
 
-    def key(self, row: Trial) -> int:
-        return row.number
-
-    def action_sort(self) -> None:
-        self.sort_by_next()
-
     def mark_of(self, row: Trial) -> str:
-        return BEST if row.score is not None and row.score == max(map(_order, self.rows)) else ""
+        return BEST if -inf < row.score == max(each.score for each in self.rows) else ""
 
     def cell(self, row: Trial, column: Column[Trial], width: int) -> Content:
-        if column.title == "curve" and (curve := curve_of(row.runs)):
-            return Content.styled(spark([point.mean_return for point in curve], width), column.style)
-        return super().cell(row, column, width)
+        if column.title != "curve":
+            return super().cell(row, column, width)
+        return Content.styled(spark([point.mean_return for point in curve_of(row.runs)], width), column.style)
 
 
 class TrialsScreen(Screen[None]):
@@ -121,9 +111,7 @@ class TrialsScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        trials = self.query_one(TrialList)
-        trials.show(self._trials)
-        trials.focus()
+        self.query_one(TrialList).show(self._trials)
 
     @on(OptionList.OptionSelected)
     def open(self) -> None:

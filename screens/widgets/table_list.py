@@ -99,7 +99,8 @@ class TableList(OptionList, Generic[RowT]):
         self.sorted_by = by
         self.show_again()
 
-    def sort_by_next(self) -> None:
+    def action_sort(self) -> None:
+        """Sort by the next column."""
         titles = [column.title for column in self.columns_at(self.size.width) if column.order]
         index = titles.index(self.sorted_by) if self.sorted_by in titles else -1
         self.sort(titles[(index + 1) % len(titles)])
