@@ -1,18 +1,16 @@
 """The trials of a sweep, a line each: score, what was searched, the curve. The best is marked; one opens as a run.
 
-`sweep` names the folders of its runs after the sweep, the trial and the seed, and ends each with an evaluation, whose
-mean over the seeds is the trial's score.
+A score is the mean over the seeds of the evaluations that the trial's runs end with.
 """
 
 import re
 from collections.abc import Iterable
 from math import inf
 from statistics import fmean
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
@@ -29,9 +27,7 @@ from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 
-FOLDER = re.compile(r"(.+)-(\d{3,})-seed\d+")
-OF_A_RUN = (*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads")
-"""Settings that no sweep searches."""
+FOLDER = re.compile(r"(.+)-(\d{3,})-seed\d+")  # as `sweep` names them
 BEST = "★"
 
 
@@ -60,7 +56,8 @@ def trials_of(sweep: str, rows: Iterable[RunRow]) -> list[Trial]:
     runs = sorted((row for row in rows if sweep_of(row)[0] == sweep and row.curve), key=lambda row: row.key)
     settings = [flat(row.info.config) for row in runs]
     varied = {name for each in settings for name, value in each.items() if value != settings[0][name]}
-    names = sorted(varied.difference(OF_A_RUN, *(row.info.config.measured for row in runs)))
+    of_a_run = {*OF_A_SEED, "run_dir", "resume", "measured", "measured_threads"}
+    names = sorted(varied.difference(of_a_run, *(row.info.config.measured for row in runs)))
     trials: dict[int, Trial] = {}
     for row, values in zip(runs, settings, strict=True):
         number, text = sweep_of(row)[1], ", ".join(f"{name} {values[name]}" for name in names)
@@ -73,16 +70,15 @@ def _score_text(trial: Trial) -> str:
 
 
 class TrialList(TableList[Trial]):
-    COLUMNS: ClassVar = (
+    COLUMNS = (
         Column("score", 9, _score_text, lambda trial: trial.score, True, right=True),
         Column("trial", 5, lambda trial: f"{trial.number}", lambda trial: trial.number, right=True),
         Column("runs", 4, lambda trial: f"{len(trial.runs)}", None, right=True, style=ASIDE),
         Column("curve", 24, lambda trial: "", style="$primary", needs=64),
         Column("settings", 0, lambda trial: trial.settings),
     )
-
     BINDING_GROUP_TITLE = "Trials"
-    BINDINGS: ClassVar[list[BindingType]] = own_keys(__file__)
+    BINDINGS = own_keys(__file__)
 
     def mark_of(self, row: Trial) -> str:
         return BEST if -inf < row.score == max(each.score for each in self.rows) else ""
@@ -104,14 +100,12 @@ class TrialsScreen(Screen[None]):
         yield TooSmall()
         head = f" {one_line(self._sweep)}: {len(self._trials):,}, {BEST} the best; a score is the mean of evaluations"
         header = Content.assemble((" TRIALS ", "bold $background on $accent"), (head, "$foreground 60%"))
-        yield Static(header, id="runs-header", markup=False)
+        yield Static(header, id="runs-header")
         trials = TrialList(id="runs")
+        trials.show(self._trials)
         yield trials.heading
         yield trials
         yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.query_one(TrialList).show(self._trials)
 
     @on(OptionList.OptionSelected)
     def open(self) -> None:
