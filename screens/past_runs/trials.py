@@ -100,7 +100,7 @@ class TrialsScreen(Screen[None]):
         yield TooSmall()
         head = f" {one_line(self._sweep)}: {len(self._trials):,}, {BEST} the best; a score is the mean of evaluations"
         header = Content.assemble((" TRIALS ", "bold $background on $accent"), (head, "$foreground 60%"))
-        yield Static(header, id="runs-header")
+        yield Static(header, id="runs-header", markup=False)
         trials = TrialList(id="runs")
         trials.show(self._trials)
         yield trials.heading
