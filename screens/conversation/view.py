@@ -6,6 +6,7 @@ and searched.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -69,8 +70,8 @@ class ConversationView(ScrollView, can_focus=True):
         self._blocks: list[Block] = []
         self._index = LineIndex()
         self._typesetter: Typesetter | None = None
-        self._set_lines: LRUCache[int, list[Content]] = LRUCache(KEPT)
-        """Lines by serial of their entry."""
+        self._set_lines: LRUCache[int, tuple[Block, Highlight | None, list[Content]]] = LRUCache(KEPT)
+        """Lines by serial of their entry, and what they were set of."""
         self._strips: LRUCache[int, tuple[Content, Strip]] = LRUCache(KEPT)
         """What was painted of a line, by its number, at the present width and without a selection."""
         self.following = True
@@ -138,8 +139,13 @@ class ConversationView(ScrollView, can_focus=True):
                 self._wrap_all()
             return
         top = self._top
-        self._drop_front()
-        self._drop_changed()
+        if self.entries:
+            gone = bisect_left(self._blocks, self.entries[0].serial, key=lambda each: each.entry.serial)
+            del self._blocks[:gone]
+            self._index.drop_first(gone)
+        while self._blocks and not self._is_last_shown_unchanged():
+            self._blocks.pop()
+            self._index.drop_last()
         if not self._blocks:
             self._seen = 0
         for at in range(len(self._blocks), len(self.entries)):
@@ -154,21 +160,9 @@ class ConversationView(ScrollView, can_focus=True):
         self._report_tail()
         self.refresh()
 
-    def _drop_front(self) -> None:
-        first = self.entries[0].serial if self.entries else None
-        count = 0
-        while count < len(self._blocks) and (first is None or self._blocks[count].entry.serial < first):
-            self._set_lines.discard(self._blocks[count].entry.serial)
-            count += 1
-        del self._blocks[:count]
-        self._index.drop_first(count)
-
-    def _drop_changed(self) -> None:
-        while (at := len(self._blocks) - 1) >= 0:
-            if at < len(self.entries) and self._blocks[at].entry is self.entries[at]:
-                return
-            self._set_lines.discard(self._blocks.pop().entry.serial)
-            self._index.drop_last()
+    def _is_last_shown_unchanged(self) -> bool:
+        at = len(self._blocks) - 1
+        return at < len(self.entries) and self._blocks[at].entry is self.entries[at]
 
     # Scrolling
 
@@ -237,7 +231,6 @@ class ConversationView(ScrollView, can_focus=True):
     def find(self, text: str) -> None:
         """Highlight a text everywhere and go to its last place up to what is in view; an empty text ends the search."""
         self.search, self._stays = None, False
-        self._set_lines.clear()
         if text:
             self.search = TextSearch(text, self._lowest.entry.serial if self._blocks else -1)
             self._look()
@@ -246,9 +239,8 @@ class ConversationView(ScrollView, can_focus=True):
 
     def find_next(self, by: int) -> None:
         if self.search is not None and len(self.search) and self._blocks:
-            left = self.search.current
             self.search.step(by)
-            self._go_to_match(left)
+            self._go_to_match()
 
     def _look(self) -> None:
         """Search the entries that were not searched yet; a reply that still grows is searched when it is whole."""
@@ -258,7 +250,7 @@ class ConversationView(ScrollView, can_focus=True):
         grows = isinstance(newest.fact, Reply) and not newest.fact.done
         self.search.look(first, newest.serial - grows, lambda serial: self._blocks[serial - first].searched)
         if before is None and self.search.current is not None:
-            self._go_to_match(None)
+            self._go_to_match()
         self._report_search()
 
     def _at_match(self, match: Match) -> int:
@@ -272,14 +264,11 @@ class ConversationView(ScrollView, can_focus=True):
         nth = current.nth if current is not None and current.serial == serial else None
         return Highlight(self.search.pattern, nth)
 
-    def _go_to_match(self, left: Match | None) -> None:
-        """Bring the current match into view, and highlight it instead of the one that was left."""
+    def _go_to_match(self) -> None:
+        """Bring the current match into view."""
         if self.search is None or self._typesetter is None:
             return
-        if left is not None:
-            self._set_lines.discard(left.serial)
         if (match := self.search.current) is not None:
-            self._set_lines.discard(match.serial)
             self._stays, self.following = True, False
             at = self._at_match(match)
             within = next((n for n, line in enumerate(self._lines_of(at)) if self._typesetter.is_current(line)), 0)
@@ -301,11 +290,11 @@ class ConversationView(ScrollView, can_focus=True):
 
     def _lines_of(self, at: int) -> list[Content]:
         assert self._typesetter is not None
-        serial = self._blocks[at].entry.serial
-        lines = self._set_lines.get(serial)
-        if lines is None:
-            lines = self._set_lines[serial] = self._typesetter.lines(self._blocks[at], self._highlight(serial))
-        return lines
+        shown, serial = self._blocks[at], self._blocks[at].entry.serial
+        highlight, kept = self._highlight(serial), self._set_lines.get(serial)
+        if kept is None or kept[0] is not shown or kept[1] != highlight:
+            kept = self._set_lines[serial] = shown, highlight, self._typesetter.lines(shown, highlight)
+        return kept[2]
 
     def line_at(self, number: int) -> Content | None:
         if not self._blocks or number not in self.line_numbers:
