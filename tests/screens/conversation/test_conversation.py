@@ -156,6 +156,17 @@ async def test_lines_of_entries_that_are_gone_are_forgotten_with_them():
         assert app.view.virtual_size.height == len(lines)
 
 
+async def test_the_newest_entry_is_set_again_when_it_has_grown():
+    app = Bare()
+    async with app.run_test(size=SIZE) as pilot:
+        *before, last = hands(1).entries
+        for text in ("Your", "Your total: 15."):
+            fact = ObservationShown(episode=1, turn=0, text=text)
+            app.view.show([*before, replace(last, fact=fact)])
+            await sees(pilot, f"env     {text}")
+        assert shown(pilot).count("env     ") == 2
+
+
 async def test_a_new_width_keeps_the_readers_place():
     app = Bare()
     async with app.run_test(size=SIZE) as pilot:
