@@ -150,7 +150,7 @@ def trainer() -> None:
         time.sleep(max(0.0, due - time.monotonic()))
         if not paused.is_set():
             send(next(stream))
-    send(events.RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
+    send(events.RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0))
 
 
 # The app's part

@@ -320,7 +320,7 @@ def main(script: str, log: str) -> int:
             break
     if script == "slow-to-stop":
         time.sleep(1.5)
-    _tell(RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0))
+    _tell(RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0))
     if script == "lingers":
         time.sleep(600)
     return 0

@@ -625,9 +625,6 @@ class RunFinished(Event, frozen=True, kw_only=True):
     updates: int
     elapsed_s: float
     """Seconds of playing and training, loading excluded."""
-    mean_return: float
-    """Over the last 1,000 training episodes, or all of them if fewer: of policies that differ. NaN without any."""
-    return_stderr: float
 
 
 TurnEvent = ObservationShown | ActionsWeighed | TokensStreamed | TurnFinished

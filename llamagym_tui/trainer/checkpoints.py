@@ -38,8 +38,6 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of playing and training."""
     system_prompt: str = ""
     prompt_version: int = 0
-    recent_returns: list[float] = []
-    """Of the last training episodes, in order."""
     changed: dict[str, Change] = {}
     """Settings that were changed live, by their dotted names."""
     generation: GenerationConfig | None = None

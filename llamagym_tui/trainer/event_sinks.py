@@ -7,7 +7,6 @@ nothing. One that has something to report returns a sentence, which becomes a wa
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import msgspec
 
@@ -17,7 +16,6 @@ PROGRESS_EVERY_S = 0.5
 """Seconds between two progress events of something long."""
 
 Sink = Callable[[Event], str | None]
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -49,22 +47,12 @@ class EventEmitter:
         self.emit(WarningRaised(message=message, refused=refused))
 
     @contextmanager
-    def refusing(self, refused: Refused, *errors: type[Exception], prefix: str = "") -> Iterator[None]:
+    def refusing(self, refused: Refused, *errors: type[Exception]) -> Iterator[None]:
         """Turn errors of these kinds into a warning that what was requested is not done."""
         try:
             yield
         except errors as error:
-            self.warn(f"{prefix}{error}", refused=refused)
-
-    def attempt(
-        self, refused: Refused, action: Callable[[], T], *errors: type[Exception], prefix: str = ""
-    ) -> T | None:
-        """What an action results in, which is done whole or not at all; None, with that warning: it is not done."""
-        try:
-            return action()
-        except errors as error:
-            self.warn(f"{prefix}{error}", refused=refused)
-            return None
+            self.warn(str(error), refused=refused)
 
     def throttled(self) -> Callable[[Event], None]:
         """An `emit` that drops what comes less than `PROGRESS_EVERY_S` after its last event, or after now."""

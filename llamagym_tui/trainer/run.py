@@ -65,8 +65,8 @@ class Run:
         self.action_probes = ActionProbes(parts.agent, parts.policy)
         self.policy_map = PolicyMapper(parts.agent, parts.policy, emitter.emit, clock)
         self.inspector = ReplyInspector(parts.policy, parts.ppo, parts.rollout)
-        describe, before = partial(described_return, parts.agent), (start.episodes, start.recent_returns)
-        self._episode_counter = EpisodeCounter(self.stopwatch, clock, *before, describe)
+        describe = partial(described_return, parts.agent)
+        self._episode_counter = EpisodeCounter(self.stopwatch, clock, start.episodes, describe)
         self._checkpoints, self._emitter, self._emit = checkpoints, emitter, emitter.emit
         self._monitor = CollapseMonitor()
         self._verdict = Verdict()
@@ -195,20 +195,18 @@ class Run:
     def change(self, requested: Mapping[str, Value]) -> None:
         """Use other settings from now on, all that are requested or, with a warning, none; a checkpoint comes first."""
         changes = with_final_values(requested)
-        attempt = partial(self._emitter.attempt, "settings", prefix="Nothing was changed: ")
-        config = attempt(lambda: self._checked(changed(self.config, changes)), ConfigError)
-        if config is None:
+        try:
+            config = self._checked(changed(self.config, changes))
+            self.report_episodes()  # what was played by the settings before
+            if self._checkpoints.has_news(self._counters()):
+                self.save_or_warn()
+            if config.n_envs != self.config.n_envs:
+                self.rollout.resize(config.n_envs)
+        except (ConfigError, EnvError) as error:
+            self._emitter.warn(f"Nothing was changed: {error}", refused="settings")
             return
-        self.report_episodes()  # what was played by the settings before
-        if self._checkpoints.has_news(self._counters()):
-            self.save_or_warn()
-        if config.n_envs == self.config.n_envs or attempt(lambda: self._resized(config.n_envs), EnvError):
-            self._apply(config)
-            self._emit_changes(changes)
-
-    def _resized(self, n_envs: int) -> bool:
-        self.rollout.resize(n_envs)
-        return True
+        self._apply(config)
+        self._emit_changes(changes)
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
@@ -244,8 +242,10 @@ class Run:
 
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
-        back = partial(self._checkpoints.roll_back, self.policy, self.ppo)
-        if (path := self._emitter.attempt("roll_back", back, RunStoreError)) is None:
+        try:
+            path = self._checkpoints.roll_back(self.policy, self.ppo)
+        except RunStoreError as error:
+            self._emitter.warn(str(error), refused="roll_back")
             return False
         self.report_episodes()  # of the policy that is left
         self.rollout.restart()
@@ -288,7 +288,6 @@ class Run:
             elapsed_s=self.stopwatch.elapsed_s,
             system_prompt=self.rollout.system_prompt,
             prompt_version=self.rollout.prompt_version,
-            recent_returns=self._episode_counter.recent_returns,
             changed=changes_since(self.given, self.config),
             generation=self.config.generation,
             seen=self._monitor,
@@ -338,14 +337,11 @@ class Run:
         counters = self._counters()
         if self._checkpoints.has_news(counters):
             self._save(counters)
-        mean, stderr, _ = self._episode_counter.recent_mean
         return events.RunFinished(
             episodes=counters.episodes,
             env_steps=counters.env_steps,
             updates=self.ppo.updates,
             elapsed_s=counters.elapsed_s,
-            mean_return=mean,
-            return_stderr=stderr,
         )
 
     def _begin_batch(self) -> None:

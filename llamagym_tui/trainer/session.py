@@ -265,9 +265,11 @@ class Session:
             case commands.WeighPrompt(system_prompt=prompt):
                 run.policy_map.weigh(rollout.system_prompt, prompt)
             case commands.WarmStart(sft_data=sft_data):
-                read = partial(training_data, run.agent, sft_data)
-                refused = partial(self._emitter.attempt, "warm_start", prefix="No warm start: ")
-                if (data := refused(read, UsageError, DemoFileError)) is not None:
+                try:
+                    data = training_data(run.agent, sft_data)
+                except (UsageError, DemoFileError) as error:
+                    self._emitter.warn(f"No warm start: {error}", refused="warm_start")
+                else:
                     self._warm_start(run, data, command.episodes)
             case commands.CancelEvaluation() | commands.CancelWarmStart():
                 pass  # none is under way any more

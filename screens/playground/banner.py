@@ -1,6 +1,5 @@
 """What a person has to know now, as sentences: a dead trainer, a mode without training, what waits for confirmation."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple, get_args
@@ -9,10 +8,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import RECENT, counted
+from llamagym_tui.returns import counted
 from llamagym_tui.screens.widgets.key_bar import KeyOf, key_of
 from llamagym_tui.screens.widgets.look import own_styles
-from llamagym_tui.screens.widgets.numbers import number
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.warm_start import WarmStartState
 from llamagym_tui.state.wheel import wheel_texts
@@ -100,10 +98,9 @@ def _pending_texts(state: RunState) -> list[str]:
 
 
 def _farewell(state: RunState) -> str:
-    end = state.finished
+    end, recent = state.finished, state.recent_mean
     assert end is not None
-    known, recent = math.isfinite(end.mean_return), min(end.episodes, RECENT)
-    mean = f", mean return {number(end.mean_return, 3)} over the last {recent:,}" if known else ""
+    mean = f", mean return {recent.text} over the last {recent.episodes:,}" if recent else ""
     counts = f"{counted(end.episodes, 'episode')}, {counted(end.updates, 'update')}"
     return f"The run has ended: {counts}{mean}. It is kept in {state.run_dir}."
 

@@ -30,7 +30,7 @@ from tests.recorded_run import record
 EVALUATION = EvaluationFinished(
     episodes=100, greedy=True, mean_return=-0.1, return_stderr=0.02, parse_failure_rate=0.0, elapsed_s=1.0
 )
-END = RunFinished(episodes=10, env_steps=14, updates=2, elapsed_s=5.0, mean_return=0.0, return_stderr=0.1)
+END = RunFinished(episodes=10, env_steps=14, updates=2, elapsed_s=5.0)
 
 
 def update(number: int, episodes: int) -> UpdateFinished:

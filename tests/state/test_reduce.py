@@ -202,7 +202,7 @@ def test_the_trainers_own_reason_is_kept_when_its_process_is_lost_after_it():
 
 
 def test_a_finished_run_is_no_failure():
-    end = RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0, mean_return=-0.2, return_stderr=0.1)
+    end = RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0)
     state = started(end)
     assert (state.phase, state.finished, state.failure, state.live) == ("stopped", end, "", False)
 
@@ -210,7 +210,7 @@ def test_a_finished_run_is_no_failure():
 @pytest.mark.parametrize(
     "end",
     [
-        RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0, mean_return=-0.2, return_stderr=0.1),
+        RunFinished(episodes=5, env_steps=7, updates=1, elapsed_s=2.0),
         SessionFailed(message="Memory ran out."),
     ],
     ids=["finished", "failed"],

@@ -27,7 +27,7 @@ from llamagym_tui.state.run_summary import SUMMARY_FILE, differences, summary_of
 from tests import fakes
 from tests.recorded_run import record
 
-END = RunFinished(episodes=512, env_steps=0, updates=1, elapsed_s=9.0, mean_return=0.0, return_stderr=0.0)
+END = RunFinished(episodes=512, env_steps=0, updates=1, elapsed_s=9.0)
 
 
 def a_run(run_dir: Path, *more: AnyEvent) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -173,20 +172,6 @@ def test_a_batch_that_is_full_waits_while_in_inference_mode(tmp_path: Path) -> N
     assert stage.ppo.updates > 0
     assert [event.mode for event in stage.of(ModeChanged)] == ["inference", "train"]
     assert {episode.mode for batch in stage.ppo.batches for episode in batch} == {"train"}
-
-
-def test_returns_of_inference_do_not_enter_the_mean_of_training(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=10, mode="inference")
-    stage.session.run()
-    assert math.isnan(stage.events[-1].mean_return)
-    assert math.isnan(stage.events[-1].return_stderr)
-
-
-def test_the_mean_return_is_over_training_episodes(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, episodes=4)
-    stage.session.run()
-    assert stage.events[-1].mean_return == 0.5  # of 0, 1, 0, 1
-    assert stage.events[-1].return_stderr == pytest.approx((1 / 3) ** 0.5 / 2)
 
 
 def test_a_pause_holds_still_until_it_is_over(tmp_path: Path) -> None:

@@ -91,7 +91,6 @@ def test_an_episode_with_a_persons_turn_counts_as_an_episode_and_in_no_mean(tmp_
     assert sum(event.corrected for event in counted) == 2
     assert [value for event in counted for value in event.returns] == [0.0, 1.0, 1.0, 1.0]
     assert counted[-1].episodes == stage.of(RunFinished)[0].episodes == 6
-    assert stage.of(RunFinished)[0].mean_return == 0.75
 
 
 def test_letting_go_is_confirmed_and_the_agent_plays_on(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_the_run_state_has_the_wheel_until_the_trainer_is_gone(tmp_path: Path) -
     for event in (TAKEN, AWAITED):
         state = reduce(state, event)
     assert state.wheel.is_persons_turn
-    ended = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
+    ended = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
     assert reduce(state, ended).wheel == Wheel()
 
 

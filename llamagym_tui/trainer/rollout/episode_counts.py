@@ -1,16 +1,15 @@
-"""Counts what was played: episodes ended since the last report, their rate, and the run's recent mean return.
+"""Counts what was played: episodes ended since the last report, their rate, and their mean return in words.
 
 Also the stopwatch that counts playing and training, but neither loading nor pauses nor evaluations.
 """
 
-import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from llamagym_tui.config import Mode
 from llamagym_tui.protocol.events import EpisodesCounted
-from llamagym_tui.returns import RECENT, MeanReturn, mean_return
+from llamagym_tui.returns import RECENT, mean_return
 
 REPORT_EVERY_S = 0.2
 """Seconds between two reports at least: five a second at most."""
@@ -65,10 +64,9 @@ class EpisodeCounter:
         stopwatch: Stopwatch,
         clock: Callable[[], float],
         episodes: int = 0,
-        recent: Sequence[float] = (),
         describe: Callable[[float], str] = lambda mean: "",
     ) -> None:
-        """A counter that goes on from `episodes`, and from the `recent` returns of training.
+        """A counter that goes on from `episodes`.
 
         `describe` puts a mean return in words. The rate is measured by the stopwatch of playing and training, reports
         are spaced by the clock.
@@ -78,7 +76,6 @@ class EpisodeCounter:
         self._clock = clock
         self._reported_at = float("-inf")
         self._waiting: dict[Kind, list[EndedEpisode]] = {}
-        self._recent = deque(recent, maxlen=RECENT)
         self._described: deque[float] = deque(maxlen=RECENT)
         self._described_of: tuple[Mode, int] | None = None
         """Mode and prompt of the returns that are described."""
@@ -89,22 +86,10 @@ class EpisodeCounter:
         for episode in ended:
             kind = (episode.mode, episode.prompt_version, episode.policy_version)
             self._waiting.setdefault(kind, []).append(episode)
-            if episode.mode == "train" and not episode.is_corrected:
-                self._recent.append(episode.episode_return)
 
     @property
     def is_due(self) -> bool:
         return bool(self._waiting) and self._clock() - self._reported_at >= REPORT_EVERY_S
-
-    @property
-    def recent_returns(self) -> list[float]:
-        """Returns of the last training episodes, in order."""
-        return list(self._recent)
-
-    @property
-    def recent_mean(self) -> MeanReturn:
-        """Mean return of the last training episodes; NaN without any."""
-        return mean_return(self._recent) or MeanReturn(math.nan, math.nan, 0)
 
     def take_events(self, env_steps: int, dropped: int = 0) -> list[EpisodesCounted]:
         """Everything that was not reported yet, one event a kind, with the run's steps and dropped episodes."""

@@ -40,7 +40,7 @@ EVALUATED: dict[str, Any] = {
     "parse_failure_rate": 0.0,
     "elapsed_s": 2.0,
 }
-END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
+END = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
 
 
 def run(name: str, at_s: int, batches: int = 4, *more: AnyEvent, checkpoint: bool = False, **settings: object) -> Path:

@@ -76,5 +76,5 @@ def test_why_there_is_no_answer_is_shown(tmp_path: Path, running: RunState):
     assert hint.text(game, replace(running, run=None)) == "the model is still loading"
     assert hint.question(game, replace(running, run=None)) is None
     assert hint.text(game, running) == "requested; the trainer answers between two steps"
-    finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0, mean_return=0.0, return_stderr=0.0)
+    finished = RunFinished(episodes=0, env_steps=0, updates=0, elapsed_s=0.0)
     assert hint.text(game, reduce(running, finished)) == "there is no trainer"
