@@ -47,9 +47,7 @@ RUN = events.RunStarted(
     prompt_version=1,
     action_names=["stick", "hit"],
     baselines={"random": -0.396, "optimal": -0.0466},
-    parameters=540_000,
     device="cpu",
-    threads=1,
 )
 TARGETS = {"key p95": 50.0, "lag max": 100.0, "busy": 25.0, "idle": 2.0}
 """Milliseconds and percent of one core."""
@@ -100,7 +98,6 @@ def counted(rng: random.Random, episodes: int) -> events.EpisodesCounted:
         parse_failures=0,
         mode="train",
         prompt_version=1,
-        policy_version=0,
         episodes=episodes * 64,
         env_steps=episodes * 90,
         episodes_per_s=200.0,

@@ -353,7 +353,7 @@ class FakeBuilders(Builders):
         while done < arguments["episodes"] and not arguments["should_stop"]():
             if "ended" in arguments:  # tails wins every second time, and always where the prompt says so
                 won = float(done % 2 or arguments["system_prompt"] == "Call tails.")
-                arguments["ended"].append(EndedEpisode(won, 1, 0, "inference", 0, 0, (0, 1), number=done))
+                arguments["ended"].append(EndedEpisode(won, 1, 0, "inference", 0, (0, 1), number=done))
             self.clock.now += STEP_S
             done += 1
             arguments["progress"](done)

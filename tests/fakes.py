@@ -111,9 +111,7 @@ def run_started(run_dir: str = "/runs/demo") -> RunStarted:
         prompt_version=1,
         action_names=["stick", "hit"],
         baselines={"random": -0.396, "optimal": -0.0466},
-        parameters=1_050_000,
         device="cpu",
-        threads=2,
     )
 
 
@@ -147,7 +145,7 @@ def hand(episode: int, turns: list[tuple[str, str, str]], final_reward: float, *
 
 def counted(returns: list[float], episodes: int, **changes: object) -> EpisodesCounted:
     """Episodes that ended in all environments."""
-    fields = {"mode": "train", "prompt_version": 1, "policy_version": 0, "episodes_per_s": 212.0, **changes}
+    fields = {"mode": "train", "prompt_version": 1, "episodes_per_s": 212.0, **changes}
     return EpisodesCounted(
         returns=returns,
         lengths=[1] * len(returns),
@@ -164,7 +162,7 @@ def learning(batches: int, size: int = 128) -> Iterator[AnyEvent]:
     for batch in range(batches):
         lose = 0.67 - 0.17 * batch / batches
         returns = [-1.0 if rng.random() < lose else 0.94 for _ in range(size)]
-        yield counted(returns, (batch + 1) * size, policy_version=batch // 4)
+        yield counted(returns, (batch + 1) * size)
         if batch % 4 == 3:
             yield UpdateFinished(update=batch // 4 + 1, episodes=(batch + 1) * size, stats=STATS)
 
@@ -278,9 +276,9 @@ class FakeClient:
                 self.prompt_version += 1
                 return PromptChanged(prompt_version=self.prompt_version, system_prompt=command.system_prompt)
             case ChangeSettings():
-                return SettingsChanged(changes=command.changes, update=0, episodes=0)
+                return SettingsChanged(changes=command.changes)
             case RollBack():
-                return RolledBack(update=0, path="good", reason="requested")
+                return RolledBack(update=0, reason="requested")
             case _:
                 return None
 

@@ -26,8 +26,8 @@ def config(run_dir: Path, **settings: object) -> RunConfig:
 def started(prompt: str) -> RunStarted:
     return RunStarted(
         agent="blackjack", env_id="Blackjack-v1", model="bundled", run_dir="r", seed=0, n_envs=1, mode="train",
-        system_prompt=prompt, prompt_version=0, action_names=[], baselines={}, parameters=1,
-        device="cpu", threads=1,
+        system_prompt=prompt, prompt_version=0, action_names=[], baselines={},
+        device="cpu",
     )  # fmt: skip
 
 

@@ -68,10 +68,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Published mean returns by name, for reference lines."""
     return_unit: str = ""
     """What returns count, as it is said after a figure; empty: they have no unit."""
-    parameters: int
-    """Parameters of the model, value head excluded."""
     device: str
-    threads: int
     draws: bool = False
     """Whether states can be drawn: by the agent, or by environments that render text."""
     episodes: int | None = None
@@ -203,15 +200,11 @@ class TurnInspected(Event, frozen=True, kw_only=True):
     """Policy version that played the episode."""
     policy: int = 0
     """Policy version now."""
-    update: int = 0
-    """The update that trained on it, counted from 1; 0: none."""
     clip_range: float = 0.0
     """Of that update; before it, of the settings."""
     credit: Credit = "turn"
     """What a value and an advantage belong to."""
     temperature: float = 1.0
-    reward: float = 0.0
-    """The environment's, so far."""
     before: list[ContextToken] = []
     """The last tokens before the reply."""
     tokens: list[InspectedToken] = []
@@ -345,16 +338,10 @@ class EpisodesCounted(Event, frozen=True, kw_only=True):
     """Turns among them whose reply named an action, by the action's index; empty: too many actions, or none by name."""
     mode: Mode
     prompt_version: int
-    policy_version: int
-    """Updates made before these episodes began, and roll backs."""
     episodes: int
-    """Episodes since the run began, these included."""
+    """Episodes since the run began, these included, and those in which a person acted: they count in no mean."""
     env_steps: int
     """Environment steps since the run began."""
-    corrected: int = 0
-    """Episodes that ended in addition to those in `returns`: a person acted in them, so that they count in no mean."""
-    truncated: int = 0
-    """Of those in `returns`, cut off by a limit: the environment's, ``max_turns``, or what the model can read."""
     dropped: int = 0
     """Episodes since the run began that failed, by their environment or agent, and count in nothing else."""
     episodes_per_s: float
@@ -513,10 +500,6 @@ class WarmStartProgressed(Event, frozen=True, kw_only=True):
 class WarmStartFinished(Event, frozen=True, kw_only=True):
     """The policy was trained on demonstrations and is PPO's reference from now on; figures: `docs/METRICS.md`."""
 
-    path: str
-    """File of the demonstrations."""
-    episodes: int
-    """Episodes before, since the run began."""
     demonstrations: int
     tokens: int
     """Of the demonstrated replies, ends included: those with loss."""
@@ -546,7 +529,6 @@ class WarmStartUndone(Event, frozen=True, kw_only=True):
 class CheckpointSaved(Event, frozen=True, kw_only=True):
     """The policy stands on disk."""
 
-    path: str
     update: int
 
 
@@ -555,8 +537,6 @@ class RolledBack(Event, frozen=True, kw_only=True):
 
     update: int
     """Updates that the policy has behind it now."""
-    path: str
-    """The checkpoint's folder."""
     reason: str
     """Why, for people."""
 
@@ -566,10 +546,6 @@ class SettingsChanged(Event, frozen=True, kw_only=True):
 
     changes: dict[str, Value]
     """New values by dotted names of `RunConfig`; of a setting that moves along a line, the final value too."""
-    update: int
-    """Updates made before."""
-    episodes: int
-    """Episodes before, since the run began."""
 
 
 class SettingsMeasured(Event, frozen=True, kw_only=True):

@@ -91,14 +91,14 @@ class Checkpoints:
         self._tried_s, self._awaits_judgement = self._last.elapsed_s, not self.note
         return self._last
 
-    def save(self, policy: Any, ppo: Any, counters: Counters) -> Path:
-        """Write a checkpoint; the folder that was written.
+    def save(self, policy: Any, ppo: Any, counters: Counters) -> None:
+        """Write a checkpoint.
 
         Raises:
             RunStoreError: it cannot be written; the one before still stands.
         """
         self._tried_s, self.is_failing = counters.elapsed_s, True
-        path = self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
+        self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True
         self.is_failing = False
         with contextlib.suppress(RunStoreError):  # read on from the last one, so that the list of runs never has to
@@ -107,7 +107,6 @@ class Checkpoints:
             with contextlib.suppress(RunStoreError, OSError):  # the run goes on without a place to branch off from
                 self._files().keep_checkpoint(self._run_dir, f"{UPDATE_DIR}{ppo.updates}")
                 discard_surplus(self._run_dir, self._most)
-        return path
 
     def judged(self, *, good: bool) -> None:
         """Keep the latest checkpoint if its policy, or a later one, has played well since.
@@ -127,15 +126,14 @@ class Checkpoints:
         """
         self._files().keep_with_reference(self._run_dir, policy, ppo)
 
-    def roll_back(self, policy: Any, ppo: Any) -> Path:
-        """Put the last good checkpoint into policy and PPO; its folder.
+    def roll_back(self, policy: Any, ppo: Any) -> None:
+        """Put the last good checkpoint into policy and PPO.
 
         Raises:
             RunStoreError: there is none that can be used; all is as it was.
         """
-        path: Path = self._files().roll_back(self._run_dir, policy, ppo)
+        self._files().roll_back(self._run_dir, policy, ppo)
         self._awaits_judgement = False
-        return path
 
     def is_due(self, elapsed_s: float) -> bool:
         """Whether the last attempt is long enough ago, or there was none: the first update is worth keeping."""

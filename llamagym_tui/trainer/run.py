@@ -206,16 +206,12 @@ class Run:
             self._emitter.warn(f"Nothing was changed: {error}", refused="settings")
             return
         self._apply(config)
-        self._emit_changes(changes)
+        self._emit(events.SettingsChanged(changes=changes))
 
     def emit_restored_changes(self) -> None:
         """Emit the live changes that a resumed run has restored, if there are any."""
         if restored := changes_since(self.given, self.config):
-            self._emit_changes({name: change.after for name, change in restored.items()})
-
-    def _emit_changes(self, changes: dict[str, Value]) -> None:
-        updates, episodes = self.ppo.updates, self.rollout.episodes
-        self._emit(events.SettingsChanged(changes=changes, update=updates, episodes=episodes))
+            self._emit(events.SettingsChanged(changes={name: change.after for name, change in restored.items()}))
 
     def _checked(self, config: RunConfig) -> RunConfig:
         """The settings; raises ConfigError if they need what the run was begun without."""
@@ -243,7 +239,7 @@ class Run:
     def roll_back(self, reason: str) -> bool:
         """Go on from the last good checkpoint; False, with a warning: there is none that can be read."""
         try:
-            path = self._checkpoints.roll_back(self.policy, self.ppo)
+            self._checkpoints.roll_back(self.policy, self.ppo)
         except RunStoreError as error:
             self._emitter.warn(str(error), refused="roll_back")
             return False
@@ -252,7 +248,7 @@ class Run:
         self._begin_batch()
         self._monitor.rolled_back()
         self._warned_at.clear()
-        self._emit(events.RolledBack(update=self.ppo.updates, path=str(path), reason=reason))
+        self._emit(events.RolledBack(update=self.ppo.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
 
@@ -301,8 +297,8 @@ class Run:
 
     def _save(self, counters: Counters) -> None:
         self.rollout.forget_caches()  # a run that is resumed from here has none
-        path = self._checkpoints.save(self.policy, self.ppo, counters)
-        self._emit(events.CheckpointSaved(path=str(path), update=self.ppo.updates))
+        self._checkpoints.save(self.policy, self.ppo, counters)
+        self._emit(events.CheckpointSaved(update=self.ppo.updates))
 
     def save_or_warn(self, *, requested: bool = True, then: str = "The run goes on, and soon tries again.") -> None:
         """Write a checkpoint; a full disk does not end a run that can go on.

@@ -37,4 +37,4 @@ def train(
         progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
         should_stop=should_stop,
     )
-    emitter.emit(events.WarmStartFinished(path=str(data.path), episodes=run.rollout.episodes, **asdict(stats)))
+    emitter.emit(events.WarmStartFinished(**asdict(stats)))

@@ -286,7 +286,7 @@ def test_a_run_folder_is_evaluated_under_the_prompt_of_its_end(
     trained = config(tmp_path, max_turns=9, generation=GenerationConfig(temperature=0.5))
     store = run_store.RunStore.create(trained)
     store.append(PromptChanged(prompt_version=1, system_prompt="Call tails."))
-    store.append(SettingsChanged(changes={"generation.policy": "score"}, update=1, episodes=8))
+    store.append(SettingsChanged(changes={"generation.policy": "score"}))
     store.close()
     evaluated("coin", str(tmp_path / named))
     evaluated("coin", str(tmp_path / named), system_prompt="")
@@ -315,7 +315,7 @@ def test_a_run_folder_is_evaluated_in_the_environment_that_it_was_trained_in(
 
 def counted(episodes: int) -> EpisodesCounted:
     return EpisodesCounted(
-        returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0, policy_version=0,
+        returns=[1.0, 0.0], lengths=[1, 1], parse_failures=0, mode="train", prompt_version=0,
         episodes=episodes, env_steps=episodes, episodes_per_s=50.0,
     )  # fmt: skip
 
@@ -344,8 +344,8 @@ def test_a_resumed_run_counts_its_earlier_updates_from_the_start() -> None:
 
 NOTICES: list[Event] = [
     WarningRaised(message="The disk is nearly full."),
-    RolledBack(update=7, path="run/good", reason="requested"),
-    SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}, update=7, episodes=900),
+    RolledBack(update=7, reason="requested"),
+    SettingsChanged(changes={"ppo.lr": 0.0003, "n_envs": 8}),
     SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"}),
     ObservationsDistinguished(observations=212, distinguished=37),
     ObservationsDistinguished(observations=212, distinguished=180),

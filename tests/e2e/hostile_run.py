@@ -114,8 +114,8 @@ def events(texts: Texts, until: int) -> Iterator[AnyEvent]:
         yield WarningRaised(message="m")
         if episode % 10 == 1:
             yield PromptChanged(prompt_version=episode, system_prompt="s")
-            yield CheckpointSaved(path="p", update=1)
-            yield RolledBack(path="p", update=1, reason="r")
+            yield CheckpointSaved(update=1)
+            yield RolledBack(update=1, reason="r")
             yield PhaseChanged(phase="updating", detail="d")
             told_of = told(episode, 0)
             yield told_of

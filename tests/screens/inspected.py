@@ -69,9 +69,7 @@ def told(episode: int, turn: int, **changes: object) -> TurnInspected:
         "turns": 2,
         "sampled_by": 39,
         "policy": 40,
-        "update": 40,
         "clip_range": 0.2,
-        "reward": 1.0,
         "before": context("Your total: 12. Dealer shows: 10.\n"),
         "tokens": TOKENS,
         "after": context("\nYour total: 19."),
@@ -86,7 +84,7 @@ def untrained(event: TurnInspected) -> TurnInspected:
         replace(token, decision=replace(token.decision, new=token.decision.old, ratio=1.0, **UNTRAINED))  # type: ignore[arg-type]
         for token in event.tokens
     ]
-    return replace(event, stage="waiting", policy=event.sampled_by, update=0, tokens=tokens)
+    return replace(event, stage="waiting", policy=event.sampled_by, tokens=tokens)
 
 
 def scored(event: TurnInspected) -> TurnInspected:

@@ -35,4 +35,4 @@ def test_maps_of_updates_that_are_made_again_go():
 
 def test_a_roll_back_forgets_what_its_updates_moved():
     done = UpdateFinished(update=2, episodes=9, stats=fakes.STATS)
-    assert after(done, RolledBack(update=1, path="", reason="")).moved is None
+    assert after(done, RolledBack(update=1, reason="")).moved is None

@@ -46,7 +46,7 @@ def everything() -> Iterator[AnyEvent]:
             yield PhaseChanged(phase="rolling_out")
         if episode % 64 == 0:
             yield PromptChanged(prompt_version=episode // 64 + 2, system_prompt=f"{fakes.PROMPT} ({episode:06})")
-            yield SettingsChanged(changes={"ppo.lr": 1e-4 + 1e-9 * episode}, update=0, episodes=16 * episode)
+            yield SettingsChanged(changes={"ppo.lr": 1e-4 + 1e-9 * episode})
             yield WarningRaised(message="The entropy is low.")
             yield WarmStartProgressed(step=episode + 1, steps=10**6, loss=0.5)
             yield EvaluationFinished(

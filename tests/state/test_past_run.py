@@ -46,8 +46,8 @@ def first_session() -> list[AnyEvent]:
         PromptChanged(prompt_version=2, system_prompt="Win."),
         fakes.counted([1.0, -1.0] * 3, 10, prompt_version=2),
         update(2, 10),
-        SettingsChanged(changes={"ppo.lr": 1e-4}, update=2, episodes=10),
-        CheckpointSaved(path="run/model", update=2),
+        SettingsChanged(changes={"ppo.lr": 1e-4}),
+        CheckpointSaved(update=2),
         EVALUATION,
         END,
     ]

@@ -52,11 +52,11 @@ ANSWERS: list[tuple[AnyCommand, AnyEvent]] = [
     (CancelEvaluation(), EVALUATED),
     (COMPARE, COMPARED),
     (COMPARE, EvaluationCancelled(played=3, episodes=10)),
-    (SaveCheckpoint(), CheckpointSaved(path="model", update=3)),
+    (SaveCheckpoint(), CheckpointSaved(update=3)),
     (SaveCheckpoint(), WarningRaised(message="full disk", refused="checkpoint")),
-    (RollBack(), RolledBack(update=1, path="good", reason="requested")),
+    (RollBack(), RolledBack(update=1, reason="requested")),
     (RollBack(), WarningRaised(message="none is there", refused="roll_back")),
-    (ChangeSettings(changes={"ppo.lr": 1e-4}), SettingsChanged(changes={"ppo.lr": 1e-4}, update=1, episodes=2)),
+    (ChangeSettings(changes={"ppo.lr": 1e-4}), SettingsChanged(changes={"ppo.lr": 1e-4})),
     (ChangeSettings(changes={"ppo.lr": -1.0}), WarningRaised(message="refused", refused="settings")),
     (
         WeighActions(ticket=3, messages=[]),
@@ -79,7 +79,7 @@ def test_a_command_waits_for_its_answer(command: AnyCommand, answer: AnyEvent):
 def test_each_setting_waits_for_itself():
     lr, n_envs = ChangeSettings(changes={"ppo.lr": 1e-4}), ChangeSettings(changes={"n_envs": 8})
     pending = Pending().requesting(lr).requesting(n_envs)
-    left = pending.after(SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}, update=1, episodes=2))
+    left = pending.after(SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}))
     assert left.settings == {"n_envs": 8}
 
 
@@ -110,7 +110,7 @@ def test_the_evaluations_around_a_warm_start_are_part_of_it(tmp_path: Path):
 
 
 def test_a_checkpoint_is_reported_to_who_requested_it_and_not_otherwise(tmp_path: Path):
-    state, saved = initial_state(fakes.config(tmp_path)), CheckpointSaved(path="model", update=1234)
+    state, saved = initial_state(fakes.config(tmp_path)), CheckpointSaved(update=1234)
     assert reduce(state, saved).transcript.entries == state.transcript.entries
     answered = reduce(requested(state, SaveCheckpoint()), saved)
     assert answered.transcript.entries[-1].fact == Notice("Checkpoint written, after update 1,234.")

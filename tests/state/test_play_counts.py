@@ -29,7 +29,6 @@ def counted(returns: list[float], stick: int, hit: int, *, failures: int = 0, **
         returns=returns,
         parse_failures=failures,
         actions=[stick, hit],
-        policy_version=0,
         episodes=len(returns),
         env_steps=0,
         episodes_per_s=1.0,
@@ -79,7 +78,7 @@ def test_each_switch_to_inference_begins_its_count_and_training_keeps_its_own():
 
 def test_another_temperature_begins_only_the_count_of_what_is_played_now():
     state = after(counted([1.0], 1, 0), ModeChanged(mode="inference"), counted([1.0], 1, 0, mode="inference"))
-    state = after(SettingsChanged(changes={"generation.temperature": 0.5}, update=0, episodes=2), state=state)
+    state = after(SettingsChanged(changes={"generation.temperature": 0.5}), state=state)
     state = after(counted([-1.0, -1.0], 0, 4, mode="inference"), state=state)
     train, inference = state.play.train, state.play.inference
     assert (train.manner, train.returns.episodes) == (PLAIN, 1)
@@ -88,7 +87,7 @@ def test_another_temperature_begins_only_the_count_of_what_is_played_now():
 
 
 def test_a_setting_of_ppo_begins_no_count():
-    state = after(counted([1.0], 1, 0), SettingsChanged(changes={"ppo.lr": 1e-4}, update=0, episodes=1))
+    state = after(counted([1.0], 1, 0), SettingsChanged(changes={"ppo.lr": 1e-4}))
     assert after(counted([1.0], 1, 0), state=state).play.train.returns.episodes == 2
 
 
@@ -100,7 +99,7 @@ def test_episodes_of_an_older_prompt_count_in_neither():
 
 
 def test_nothing_counts_of_a_policy_that_was_rolled_back():
-    state = after(counted([1.0], 1, 0), RolledBack(update=0, path="good", reason="requested"))
+    state = after(counted([1.0], 1, 0), RolledBack(update=0, reason="requested"))
     assert state.play == PlayCounts()
 
 

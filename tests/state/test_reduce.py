@@ -276,7 +276,7 @@ def test_a_resumed_run_takes_its_curve_back_to_the_checkpoint():
     assert state.marks == ()
 
 
-@pytest.mark.parametrize("back", [RolledBack(update=2, path="good", reason="x"), WarmStartUndone(update=2)])
+@pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
 def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_to(back):
     figures = {n: structs.replace(fakes.STATS, approx_kl=n / 100) for n in (1, 2, 3)}
     updates = [UpdateFinished(update=n, episodes=10 * n, stats=stats) for n, stats in figures.items()]
@@ -285,7 +285,7 @@ def test_the_figures_after_going_back_are_those_of_the_update_that_is_gone_back_
     assert after(back, state=started(updates[0])).stats is None, "none is known rather than another one"
 
 
-@pytest.mark.parametrize("back", [RolledBack(update=2, path="good", reason="x"), WarmStartUndone(update=2)])
+@pytest.mark.parametrize("back", [RolledBack(update=2, reason="x"), WarmStartUndone(update=2)])
 def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
     found = EvaluationFinished(
         episodes=4, greedy=True, mean_return=1.0, return_stderr=0.1, parse_failure_rate=0.0, elapsed_s=1.0
@@ -296,14 +296,14 @@ def test_an_evaluation_of_the_policy_that_was_left_is_marked_as_such(back):
 
 
 def test_a_roll_back_is_marked_noted_and_sets_the_updates_back():
-    state = started(fakes.counted([1.0], 40), RolledBack(update=3, path="run/good", reason="Collapsed: x."))
+    state = started(fakes.counted([1.0], 40), RolledBack(update=3, reason="Collapsed: x."))
     assert (state.updates, state.marks[-1].episode, state.marks[-1].label) == (3, 40, "rolled back")
     assert state.transcript.entries[-1].fact == Notice("rolled back: to update 3; Collapsed: x.")
 
 
 def test_changed_settings_are_kept_and_marked_by_what_was_asked_for():
-    state = started(SettingsChanged(changes={"ppo.lr_final": 1e-4, "ppo.lr": 1e-4}, update=2, episodes=9))
-    state = after(SettingsChanged(changes={"n_envs": 8}, update=2, episodes=9), state=state)
+    state = started(SettingsChanged(changes={"ppo.lr_final": 1e-4, "ppo.lr": 1e-4}))
+    state = after(SettingsChanged(changes={"n_envs": 8}), state=state)
     assert state.settings == {"ppo.lr_final": 1e-4, "ppo.lr": 1e-4, "n_envs": 8}
     assert [mark.label for mark in state.marks] == ["ppo.lr 0.0001", "n_envs 8"]
 

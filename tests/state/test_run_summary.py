@@ -64,10 +64,10 @@ def test_an_evaluation_before_a_warm_start_is_not_the_present_one_afterwards(tmp
     )
     after = msgspec.structs.replace(found, mean_return=-0.1)
     trained = WarmStartFinished(
-        path="d.jsonl", episodes=0, demonstrations=1, tokens=9, steps=60, first_loss=1.0, last_loss=0.1, elapsed_s=1.0,
+        demonstrations=1, tokens=9, steps=60, first_loss=1.0, last_loss=0.1, elapsed_s=1.0,
         cancelled=False,
     )  # fmt: skip
-    back = (WarmStartUndone(update=0), RolledBack(update=0, path="good", reason="x"))
+    back = (WarmStartUndone(update=0), RolledBack(update=0, reason="x"))
     log = [found, trained, WarmStartEvaluated(before=found, after=after), back[0], found, back[1]]
     seen = [summary_of(a_run(tmp_path / str(n), *log[:n])).evaluation for n in range(1, 7)]
     assert seen == [found, None, after, None, found, None]
@@ -161,7 +161,7 @@ def test_two_runs_differ_in_what_was_given_and_in_what_was_changed_live(tmp_path
 
 
 def test_a_setting_changed_live_is_kept_in_the_summary_until_the_run_is_resumed(tmp_path: Path):
-    change = SettingsChanged(changes={"ppo.lr": 1e-4}, update=1, episodes=512)
+    change = SettingsChanged(changes={"ppo.lr": 1e-4})
     assert summary_of(a_run(tmp_path, change)).changes == {"ppo.lr": 1e-4}
     append(tmp_path, fakes.run_started())
     assert summary_of(tmp_path).changes == {}

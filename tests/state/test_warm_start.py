@@ -29,8 +29,6 @@ AFTER = EvaluationFinished(
     episodes=300, greedy=True, mean_return=-0.05, return_stderr=0.05, parse_failure_rate=0.0, elapsed_s=1.0
 )
 FINISHED = WarmStartFinished(
-    path="/d.jsonl",
-    episodes=0,
     demonstrations=20,
     tokens=180,
     steps=2,

@@ -32,8 +32,6 @@ class Earned(NamedTuple):
 class UsedBatch:
     """What an update trained on, by reference."""
 
-    update: int
-    """Count from 1 since the run began."""
     trajectories: Sequence[Trajectory]
     targets: Targets
     credit: Credit

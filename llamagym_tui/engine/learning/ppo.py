@@ -148,7 +148,7 @@ class PPO:
         self.updates += 1
         self.policy.version += 1
         config, temperature = self.config, self.policy.generation.temperature
-        used = UsedBatch(self.updates, trajectories, targets, config.credit, config.clip_range, temperature)
+        used = UsedBatch(trajectories, targets, config.credit, config.clip_range, temperature)
         self.used.append(used)
         self.ranks.waits = self.ranks.gather((self.ranks.waited_s - waited_s) / max(stats.update_s, 1e-9))
         self.moved = None if was_warming_up else moved_most(self.policy.chat, used, sums.log_ratios)

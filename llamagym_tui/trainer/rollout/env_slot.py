@@ -273,7 +273,6 @@ class EnvSlot:
             self.parse_failures,
             self.mode,
             self.prompt_version,
-            trajectory.policy_version,
             tuple(self.actions),
             self.is_corrected,
             is_truncated=end == "truncated",

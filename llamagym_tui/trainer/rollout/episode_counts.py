@@ -26,7 +26,6 @@ class EndedEpisode:
     parse_failures: int
     mode: Mode
     prompt_version: int
-    policy_version: int
     actions: tuple[int, ...] = ()
     """Turns in which the reply named each action; empty: they are not counted."""
     is_corrected: bool = False
@@ -36,8 +35,8 @@ class EndedEpisode:
     """Index from 0, from which its environment's seed follows."""
 
 
-Kind = tuple[Mode, int, int]
-"""Mode, versions of prompt and policy: what episodes must have in common to be counted in one event."""
+Kind = tuple[Mode, int]
+"""Mode and version of the prompt: what episodes must have in common to be counted in one event."""
 
 
 class Stopwatch:
@@ -57,7 +56,7 @@ class Stopwatch:
 
 
 class EpisodeCounter:
-    """Ended episodes of a session, in groups that have mode, prompt and policy in common."""
+    """Ended episodes of a session, in groups that have mode and prompt in common."""
 
     def __init__(
         self,
@@ -77,14 +76,14 @@ class EpisodeCounter:
         self._reported_at = float("-inf")
         self._waiting: dict[Kind, list[EndedEpisode]] = {}
         self._described: deque[float] = deque(maxlen=RECENT)
-        self._described_of: tuple[Mode, int] | None = None
-        """Mode and prompt of the returns that are described."""
+        self._described_of: Kind | None = None
+        """Of the returns that are described."""
         self._describe, self._words = describe, ""
         self._marks = deque([(stopwatch.elapsed_s, episodes)])
 
     def add(self, ended: Iterable[EndedEpisode]) -> None:
         for episode in ended:
-            kind = (episode.mode, episode.prompt_version, episode.policy_version)
+            kind = (episode.mode, episode.prompt_version)
             self._waiting.setdefault(kind, []).append(episode)
 
     @property
@@ -105,7 +104,7 @@ class EpisodeCounter:
     ) -> EpisodesCounted:
         self._reported += len(episodes)
         own = [episode for episode in episodes if not episode.is_corrected]
-        mode, prompt_version, policy_version = kind
+        mode, prompt_version = kind
         return EpisodesCounted(
             returns=[episode.episode_return for episode in own],
             lengths=[episode.length for episode in own],
@@ -113,11 +112,8 @@ class EpisodeCounter:
             actions=[sum(counts) for counts in zip(*(episode.actions for episode in own), strict=True)],
             mode=mode,
             prompt_version=prompt_version,
-            policy_version=policy_version,
             episodes=self._reported,
-            corrected=len(episodes) - len(own),
             env_steps=env_steps,
-            truncated=sum(episode.is_truncated for episode in own),
             dropped=dropped,
             episodes_per_s=rate,
             words=self._new_words(kind, [episode.episode_return for episode in own]),
@@ -125,8 +121,8 @@ class EpisodeCounter:
 
     def _new_words(self, kind: Kind, returns: list[float]) -> str:
         """The last returns under a mode and prompt in words; empty where they are those of before."""
-        if self._described_of != kind[:2]:
-            self._described_of, self._words = kind[:2], ""
+        if self._described_of != kind:
+            self._described_of, self._words = kind, ""
             self._described.clear()
         self._described += returns
         mean, before = mean_return(self._described), self._words

@@ -25,7 +25,7 @@ def hand_worked(course: Course, advantages: list[float], ratios: list[float]):
     lengths = [len(turn.logprobs) for trajectory in two for turn in trajectory.turns]
     zeros = torch.zeros(sum(lengths))
     targets = Targets(torch.tensor(advantages), zeros, zeros, zeros, zeros.bool(), zeros, None)
-    used = UsedBatch(7, two, targets, "turn", 0.1, 1.0)
+    used = UsedBatch(two, targets, "turn", 0.1, 1.0)
     logs = [math.log(ratio) for ratio, length in zip(ratios, lengths, strict=True) for _ in range(length)]
     half = len(logs) // 2
     forwards = [  # in two forwards, out of order, after an epoch in which nothing had moved yet
@@ -66,7 +66,7 @@ def test_with_token_credit_each_token_has_its_own_advantage(course):
     [one], zeros = course.rollout.take_batch()[:1], torch.zeros(99)
     own = torch.zeros(sum(len(turn.logprobs) for turn in one.turns))
     own[0] = 1.0
-    used = UsedBatch(1, [one], Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None), "token", 0.1, 1.0)
+    used = UsedBatch([one], Targets(own, zeros, zeros, zeros, zeros.bool(), zeros, None), "token", 0.1, 1.0)
     found = moved_most(course.policy.chat, used, [(torch.arange(len(own)), torch.full_like(own, math.log(1.25)))])
     assert found is not None
     assert found["moved"] == pytest.approx(0.25, rel=1e-4)

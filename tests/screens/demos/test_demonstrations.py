@@ -362,8 +362,6 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         assert client.sent[1:] == [CancelWarmStart()]
         client.emit(
             WarmStartFinished(
-                path=str(path),
-                episodes=0,
                 demonstrations=3,
                 tokens=30,
                 steps=2,
@@ -396,9 +394,9 @@ async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_d
         assert isinstance(pilot.app.screen, WarmStartDialog)
 
 
-def finished(path: Path) -> WarmStartFinished:
+def finished() -> WarmStartFinished:
     return WarmStartFinished(
-        path=str(path), episodes=0, demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
+        demonstrations=1, tokens=9, steps=60, first_loss=2.5, last_loss=0.5, elapsed_s=3.0,
         cancelled=False,
     )  # fmt: skip
 
@@ -410,7 +408,7 @@ async def test_what_a_warm_start_has_changed_is_shown_everywhere_with_the_key_th
     async with make_app(client).run_test(size=SIZE) as pilot:
         await sees(pilot, "rolling out")
         worse = replace_fields(evaluation(-0.6), greedy=False, parse_failure_rate=0.16)
-        client.emit(finished(path), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
+        client.emit(finished(), WarmStartEvaluated(before=evaluation(-0.4), after=worse))
         line = (
             "parse failures 0.0% → 16.0%, mean return −0.400 ± 0.098 → −0.600 ± 0.098, over 300 sampled episodes each."
         )

@@ -26,7 +26,7 @@ def in_inference() -> Iterator[AnyEvent]:
     yield TRAINED
     yield UpdateFinished(update=1, episodes=4, stats=fakes.STATS)
     yield ModeChanged(mode="inference")
-    yield SettingsChanged(changes={"generation.temperature": 0.5}, update=1, episodes=4)
+    yield SettingsChanged(changes={"generation.temperature": 0.5})
     yield PLAYED
 
 

@@ -361,7 +361,7 @@ async def test_it_is_shown_how_much_the_model_distinguishes_and_too_little_is_a_
 
 async def test_a_trainer_that_is_started_again_goes_by_what_the_first_batch_has_decided(make_app: MakeApp):
     measured = SettingsMeasured(values={"ppo.gamma": 0.99}, reasons={"ppo.gamma": "discount 0.99: long"})
-    written = CheckpointSaved(path="/runs/demo/model", update=1)
+    written = CheckpointSaved(update=1)
     clients = [fakes.FakeClient([*fakes.opening_events(), measured, written]), fakes.FakeClient(fakes.opening_events())]
     app = make_app(clients[0])
     app._client_factory = iter(clients).__next__
@@ -391,7 +391,7 @@ def test_the_shell_is_told_how_to_go_on_with_a_run_that_is_kept():
     config = RunConfig(agent="./my cliff.py", run_dir="/runs/demo")
     state = initial_state(config)
     assert parting_text(config, state) == ""
-    state = reduce(state, CheckpointSaved(at_s=1.0, path="/runs/demo/model", update=3))
+    state = reduce(state, CheckpointSaved(at_s=1.0, update=3))
     again = "llamagym-tui './my cliff.py' --resume --run-dir /runs/demo"
     assert parting_text(config, state) == f"The run is kept. Resume with: {again}"
 

@@ -73,7 +73,7 @@ async def test_a_past_that_cannot_be_read_to_its_end_is_told_and_the_run_goes_on
 
 
 async def test_r_goes_on_from_the_checkpoint_of_a_dead_trainer_with_its_history(make_app: MakeApp):
-    saved = [CheckpointSaved(path="/runs/demo/model", update=2), *list(fakes.learning(12))[10:]]
+    saved = [CheckpointSaved(update=2), *list(fakes.learning(12))[10:]]
     first = fakes.FakeClient(iter([*fakes.opening_events(), *fakes.learning(8), *saved]))
     again = fakes.FakeClient(iter([taken_up(Path("/runs/demo"), 1024)]))
     app = make_app(first)

@@ -40,8 +40,8 @@ def in_inference() -> Iterator[AnyEvent]:
     for event in fakes.learning(16):
         yield replace(event, actions=[110, 76]) if hasattr(event, "returns") else event
     yield ModeChanged(mode="inference")
-    yield SettingsChanged(changes={"generation.temperature": 0.5}, update=4, episodes=2048)
-    changes = {"mode": "inference", "policy_version": 4}
+    yield SettingsChanged(changes={"generation.temperature": 0.5})
+    changes = {"mode": "inference"}
     yield fakes.counted([0.94, -1.0, 0.94, -1.0, 0.0] * 24, 2168, actions=[130, 51], **changes)
     hand = [("Your total: 15. Usable ace: no. Dealer shows: 10.", '{"action": 0}', "json")]
     yield from fakes.hand(2170, hand, 1.0, mode="inference")

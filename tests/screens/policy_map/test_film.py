@@ -65,7 +65,7 @@ def test_a_long_run_has_some_of_its_maps_and_both_ends() -> None:
 
 def test_each_map_has_the_mean_return_by_then() -> None:
     def played(value: float, episodes: int) -> EpisodesCounted:
-        counts = {"mode": "train", "prompt_version": 1, "policy_version": 0, "env_steps": 1, "episodes_per_s": 1.0}
+        counts = {"mode": "train", "prompt_version": 1, "env_steps": 1, "episodes_per_s": 1.0}
         return EpisodesCounted(returns=[value] * 512, lengths=[1] * 512, parse_failures=0, episodes=episodes, **counts)  # type: ignore[arg-type]
 
     done = UpdateFinished(update=13, episodes=512, stats=fakes.STATS)

@@ -70,7 +70,7 @@ def updates() -> Iterator[AnyEvent]:
             yield ModeChanged(mode="inference")
             yield ModeChanged(mode="train")
         if number == 25:
-            yield SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4}, update=25, episodes=25 * 512)
+            yield SettingsChanged(changes={"ppo.lr": 1e-4, "ppo.lr_final": 1e-4})
 
 
 @AT_BOTH_SIZES

@@ -110,7 +110,7 @@ async def test_s_asks_for_a_setting_that_is_pending_until_the_trainer_confirms_i
         await sees(pilot, "→ 0.0001, pending")
         assert client.sent == [ChangeSettings(changes={"ppo.lr": 0.0001})]
         await sees(pilot, "0.0005")
-        client.emit(SettingsChanged(changes={"ppo.lr": 0.0001, "ppo.lr_final": 0.0001}, update=0, episodes=0))
+        client.emit(SettingsChanged(changes={"ppo.lr": 0.0001, "ppo.lr_final": 0.0001}))
         await sees(pilot, "0.0001        changed")
         assert "pending" not in shown(pilot)
         await pilot.press("escape")
@@ -129,7 +129,7 @@ async def test_a_setting_that_the_first_batch_decided_is_marked_with_its_reason_
         app.screen.query_one(OptionList).highlighted = list(LIVE).index("ppo.gamma")
         await sees(pilot, "0.99          measured")
         await sees(pilot, "measured: discount 0.99: episodes have 87 turns on average")
-        client.emit(SettingsChanged(changes={"ppo.gamma": 0.9}, update=1, episodes=9))
+        client.emit(SettingsChanged(changes={"ppo.gamma": 0.9}))
         await sees(pilot, "0.9           changed")
         assert "measured: discount" not in shown(pilot)
 
@@ -254,7 +254,7 @@ async def test_c_writes_a_checkpoint_and_waits_for_it(make_app: MakeApp):
         await pilot.press("c", "c")
         await sees(pilot, "A checkpoint is requested")
         assert client.sent == [SaveCheckpoint()]
-        client.emit(CheckpointSaved(path="/runs/demo/model", update=3))
+        client.emit(CheckpointSaved(update=3))
         await sees(pilot, "Checkpoint written, after update 3.")
         assert "is requested" not in shown(pilot)
 
@@ -288,7 +288,7 @@ async def test_ctrl_r_rolls_back_if_it_is_meant(make_app: MakeApp, answer: str, 
         assert client.sent == asked
         if asked:
             await sees(pilot, "A roll back is requested")
-            client.emit(RolledBack(update=2, path="good", reason="requested"))
+            client.emit(RolledBack(update=2, reason="requested"))
             await sees(pilot, "rolled back: to update 2; requested")
 
 

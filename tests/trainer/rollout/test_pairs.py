@@ -13,7 +13,7 @@ Earns = Callable[[int], float]
 
 
 def hand(number: int, value: float, sticks: int = 1, hits: int = 0, failures: int = 0) -> EndedEpisode:
-    return EndedEpisode(value, sticks + hits, failures, "inference", 0, 0, (sticks, hits), number=number)
+    return EndedEpisode(value, sticks + hits, failures, "inference", 0, (sticks, hits), number=number)
 
 
 class Scripted:

@@ -182,7 +182,7 @@ def test_episodes_are_stamped_with_the_prompt_and_the_policy_of_their_reset(make
     rollout.step()
     rollout.set_system_prompt("Count faster.", 6)
     ended = rollout.step()
-    assert {(episode.policy_version, episode.prompt_version) for episode in ended} == {(3, 5)}
+    assert {episode.prompt_version for episode in ended} == {5}
     assert {(t.policy_version, t.prompt_version) for t in rollout.take_batch()} == {(3, 5)}
 
 
