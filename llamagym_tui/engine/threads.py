@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 
 from llamagym_tui.engine.learning.batch import batch_rows, forwards
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
 
@@ -72,7 +73,7 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     ids = [[(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)] for row in range(TRIAL_ROWS)]
     segments = [Segment(tuple(ids[0]), row, [turn]) for row in ids]
     batch = batch_rows([Trajectory([segment], "terminated") for segment in segments])
-    parts = list(forwards(batch, tokens=2 * TRIAL_ROWS * TRIAL_LENGTH, device=backbone.device))
+    parts = list(forwards(batch, ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH), backbone.device))
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
 
     def step() -> object:

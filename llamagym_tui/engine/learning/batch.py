@@ -5,6 +5,7 @@ forward is of trees of similar size. Notation: S places whose logits are needed,
 M branches, A admissible tokens or replies.
 """
 
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from llamagym_tui.config import Credit
 from llamagym_tui.engine.model.forward import Backbone, Encoded
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import (
     Choices,
     Decisions,
@@ -29,6 +31,8 @@ from llamagym_tui.engine.tokens.token_tree import TokenTree, TreeRows, tree_rows
 
 SMALL_FORWARD = 512
 """Columns up to which padding costs less than another forward, with its prefix."""
+SLACK = 1.25
+"""Columns of the largest tree of a larger forward over those of its smallest, at most."""
 LOGITS_AT_ONCE = 2**25
 """Numbers in the logits of replies that are only scored at most, in one piece."""
 
@@ -54,17 +58,15 @@ class PackedTree:
     """Tokens on it that are scored."""
 
 
-class Credited(NamedTuple):
-    """U turns or decisions, each of which has a value and an advantage of its own."""
+class Units(NamedTuple):
+    """U turns or decisions: sampled tokens, or choices among replies."""
 
+    index: Tensor
+    """(U,) of each in the batch."""
     rows: Tensor
     """(U,) tree of each."""
     columns: Tensor
-    """(U,) column where V is read."""
-    units: Tensor
-    """(U,) index of each in the batch."""
-    of_decisions: Tensor
-    """(D,) index in the batch of the unit that each decision belongs to."""
+    """(U,) column of the last token before it, where V is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +83,10 @@ class PackedRows:
     """(N,) place that predicts each token that is scored: the column before its own."""
     token_ids: Tensor
     """(N,)."""
-    decisions: Tensor
-    """(D,) index in the batch of each decision: a sampled token, or a choice among replies."""
+    turns: Units
+    decisions: Units
     decision_turns: Tensor
-    """(D,) index in the batch of its turn."""
-    decision_rows: Tensor
-    """(D,) tree of each decision."""
-    decision_columns: Tensor
-    """(D,) column of the last token before it."""
+    """(D,) index in the batch of the turn of each decision."""
     old_logprobs: Tensor
     """(D,) when sampled."""
     branch_tokens: Tensor
@@ -97,24 +95,16 @@ class PackedRows:
     """(M, A) admissible ids, -1 where there are fewer."""
     choices: Choices | None
     """How tokens make up choices; None: each token is a decision of its own."""
-    turn_rows: Tensor
-    """(K,) tree of each turn."""
-    turn_columns: Tensor
-    """(K,) column of the prompt's last token, where V is read."""
-    turns: Tensor
-    """(K,) index of each turn in the batch."""
 
     def encode(self, backbone: Backbone) -> Encoded:
         read = torch.zeros_like(self.trees.ids, dtype=torch.bool)
         read[self.place_rows, self.place_columns] = True
-        read[self.turn_rows, self.turn_columns] = True
+        read[self.turns.rows, self.turns.columns] = True
         return backbone.encode_trees(self.prefix, self.trees, read)
 
-    def credited(self, credit: Credit) -> Credited:
-        """What values and advantages belong to: the turns of these rows, or their decisions."""
-        if credit == "turn":
-            return Credited(self.turn_rows, self.turn_columns, self.turns, self.decision_turns)
-        return Credited(self.decision_rows, self.decision_columns, self.decisions, self.decisions)
+    def credited(self, credit: Credit) -> tuple[Units, Tensor]:
+        """What values and advantages belong to, turns or decisions, and (D,) index in the batch of each decision's."""
+        return (self.turns, self.decision_turns) if credit == "turn" else (self.decisions, self.decisions.index)
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""
@@ -174,19 +164,11 @@ def minibatches(rows: Sequence[Row], turns: int, rng: random.Random) -> Iterator
         yield part
 
 
-def forwards(
-    rows: Iterable[Row], *, tokens: int, scored: int | None = None, flat: bool = False, device: torch.device
-) -> Iterator[PackedRows]:
+def forwards(rows: Iterable[Row], limits: ForwardLimits, device: torch.device) -> Iterator[PackedRows]:
     """Rows as few forwards: one prefix each, what rows share computed once, trees of similar size together.
 
-    Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing.
-
-    Args:
-        rows: a minibatch, or a batch.
-        tokens: of a forward at most, padding included (one tree may be larger).
-        scored: tokens of a forward whose logits are needed, at most (one row may have more). None: no limit.
-        flat: all on one tree, for a model that is computed without padding.
-        device: where the tensors go.
+    Packing changes no result: a minibatch was drawn before it, and rows without a trained turn give nothing. One tree
+    may have more tokens than the limit, and one row more that are scored.
     """
     by_kind: dict[tuple[tuple[int, ...], bool], list[Row]] = {}
     for row in rows:
@@ -194,12 +176,12 @@ def forwards(
         if trained:
             by_kind.setdefault((row.segment.prefix, trained[0].choice is not None), []).append(row)
     for (prefix, is_chosen), alike in by_kind.items():
-        trees = pack_into_trees(alike, scored=scored, columns=tokens if flat else None)
-        for packed in group_by_size(trees, tokens=tokens, scored=scored):
+        trees = pack_into_trees(alike, limits.scored, columns=limits.tokens if limits.flat else None)
+        for packed in group_by_size(trees, limits):
             yield collate(prefix, packed, device, is_chosen=is_chosen)
 
 
-def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None, columns: int | None = None) -> list[PackedTree]:
+def pack_into_trees(rows: Iterable[Row], scored: float = math.inf, *, columns: int | None = None) -> list[PackedTree]:
     """Rows of one prefix on trees of at most `scored` scored tokens and of `columns` (one row may have more).
 
     Without `columns`, only rows that are cheaper so are on one tree.
@@ -214,7 +196,7 @@ def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None, columns: 
         if (
             not packed
             or not (is_known or packed[-1].tree.takes(sequences[0], columns))
-            or (scored is not None and packed[-1].scored + more > scored)
+            or packed[-1].scored + more > scored
         ):
             packed.append(PackedTree(TokenTree()))
             is_known = False
@@ -226,19 +208,14 @@ def pack_into_trees(rows: Iterable[Row], *, scored: int | None = None, columns: 
     return packed
 
 
-def group_by_size(
-    packed: Iterable[PackedTree], *, tokens: int, scored: int | None = None, slack: float = 1.25
-) -> Iterator[list[PackedTree]]:
-    """Trees of similar size, or of few columns in all, up to `tokens` columns and `scored` scored tokens together.
-
-    One tree may have more.
-    """
+def group_by_size(packed: Iterable[PackedTree], limits: ForwardLimits) -> Iterator[list[PackedTree]]:
+    """Trees of similar size, or of few columns in all, up to the limits of one forward; one tree may have more."""
     group: list[PackedTree] = []
     for each in sorted(packed, key=lambda each: -len(each.tree)):
         if group and (
-            (len(group[0].tree) > slack * len(each.tree) + 4 and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD)
-            or len(group[0].tree) * (len(group) + 1) > tokens
-            or (scored is not None and sum(other.scored for other in group) + each.scored > scored)
+            (len(group[0].tree) > SLACK * len(each.tree) + 4 and len(group[0].tree) * (len(group) + 1) > SMALL_FORWARD)
+            or len(group[0].tree) * (len(group) + 1) > limits.tokens
+            or sum(other.scored for other in group) + each.scored > limits.scored
         ):
             yield group
             group = []
@@ -298,17 +275,13 @@ def collate(
         place_columns=column(list(places), 1),
         token_places=column(tokens, 0),
         token_ids=column(tokens, 1),
-        decisions=column(decisions, 0),
+        turns=Units(column(turns, 2), column(turns, 0), column(turns, 1)),
+        decisions=Units(column(decisions, 0), column(decisions, 2), column(decisions, 3)),
         decision_turns=column(decisions, 1),
-        decision_rows=column(decisions, 2),
-        decision_columns=column(decisions, 3),
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
         branch_tokens=column(branches, 0),
         branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,
-        turn_rows=column(turns, 0),
-        turn_columns=column(turns, 1),
-        turns=column(turns, 2),
     )
 
 

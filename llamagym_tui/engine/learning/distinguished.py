@@ -36,9 +36,9 @@ def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: Fo
         return None
     rows, turns = {row.first_turn: row for row, _ in sample}, {turn for _, turn in sample}
     backbone, states = policy.model.backbone, []
-    for part in forwards(rows.values(), **limits._asdict(), device=backbone.device):
-        wanted = [at for at, turn in enumerate(part.turns.tolist()) if turn in turns]
-        states.append(part.encode(backbone).hidden_at(part.turn_rows[wanted], part.turn_columns[wanted]).float().cpu())
+    for part in forwards(rows.values(), limits, backbone.device):
+        wanted = [at for at, turn in enumerate(part.turns.index.tolist()) if turn in turns]
+        states.append(part.encode(backbone).hidden[part.turns.rows[wanted], part.turns.columns[wanted]].float().cpu())
     return Distinguished(len(turns), count_apart(torch.cat(states)))
 
 

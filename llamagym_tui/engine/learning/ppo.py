@@ -164,7 +164,7 @@ class PPO:
         decisions, reference = sum(len(turn.decision_logprobs) for turn in turns), None
         if self.reference:  # each rank computes a part, and leaves those of others zero
             own = share_of(rows, self.ranks.rank, self.ranks.size)
-            parts = self.ranks.gather(self.reference.logprobs(own, decisions, **self.limits._asdict()))
+            parts = self.ranks.gather(self.reference.logprobs(own, decisions, self.limits))
             reference = torch.stack(parts).sum(0)
         return batch_targets(
             trajectories,
@@ -183,9 +183,9 @@ class PPO:
         """(D,) V before each decision of a batch; of a turn that someone else chose, its stored value."""
         model = self.policy.model
         values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
-        for part in forwards(rows, **self.limits._asdict(), device=model.backbone.device):
-            hidden = part.encode(model.backbone).hidden_at(part.decision_rows, part.decision_columns)
-            values[part.decisions.cpu()] = model.v_head(hidden).cpu()
+        for part in forwards(rows, self.limits, model.backbone.device):
+            hidden = part.encode(model.backbone).hidden[part.decisions.rows, part.decisions.columns]
+            values[part.decisions.index.cpu()] = model.v_head(hidden).cpu()
         return values
 
     @property
@@ -289,7 +289,7 @@ class PPO:
             for minibatch in together:
                 progress()
                 own = share_of(minibatch, self.ranks.rank, self.ranks.size)
-                for part in forwards(own, **self.limits._asdict(), device=self.policy.model.backbone.device):
+                for part in forwards(own, self.limits, self.policy.model.backbone.device):
                     (self._loss(part, targets, sums, is_first=is_first) / turns).backward()
             if turns:
                 self._step(sums)
@@ -300,32 +300,31 @@ class PPO:
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
         scored = part.score(encoded, self.policy.generation.temperature)
-        sums.log_ratios.append((part.decisions, (scored.logprobs - part.old_logprobs).detach()))
-        credited = part.credited(config.credit)
+        sums.log_ratios.append((part.decisions.index, (scored.logprobs - part.old_logprobs).detach()))
+        credited, of_decisions = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
-        advantages = targets.advantages[credited.of_decisions]
+        advantages = targets.advantages[of_decisions]
         policy = clipped_policy_loss(scored.logprobs, part.old_logprobs, advantages, config.clip_range)
-        hidden = encoded.hidden_at(credited.rows, credited.columns)
+        hidden = encoded.hidden[credited.rows, credited.columns]
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times
         # `value_coef`, and none while the critic warms up.
         weight = 0.0 if self.is_warming_up else config.value_coef
         seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
-        units = credited.units
         critic = value_loss(
             model.v_head(seen),
-            targets.returns[units],
-            targets.value_weights[units],
-            old_values=targets.values[units],
+            targets.returns[credited.index],
+            targets.value_weights[credited.index],
+            old_values=targets.values[credited.index],
             clip=config.value_clip,
         )
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions])
+                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions.index])
                 loss = loss + self.kl_coef * kl.sum()
-        sums.add(policy, critic, scored, len(part.turns), is_first=is_first)
+        sums.add(policy, critic, scored, len(part.turns.index), is_first=is_first)
         return loss
 
     def _step(self, sums: UpdateSums) -> None:

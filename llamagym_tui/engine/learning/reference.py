@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from llamagym_tui.engine.learning.batch import Row, forwards
 from llamagym_tui.engine.model.forward import Backbone
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
 
 
@@ -34,16 +35,14 @@ class Reference:
             self.start = list(zip(policy.model.causal_lm.parameters(), lm.parameters(), strict=True))
 
     @torch.no_grad()
-    def logprobs(
-        self, rows: Sequence[Row], decisions: int, *, tokens: int, scored: int | None = None, flat: bool = False
-    ) -> Tensor:
+    def logprobs(self, rows: Sequence[Row], decisions: int, limits: ForwardLimits) -> Tensor:
         """(D,) log-probability of each decision of a batch under the reference, in forwards of limited size."""
         temperature = self.policy.generation.temperature
         backbone = self.frozen_copy or self.policy.model.backbone
         logprobs = torch.zeros(decisions, device=backbone.device)
         with self.in_place() if self.frozen_copy is None else nullcontext():
-            for part in forwards(rows, tokens=tokens, scored=scored, flat=flat, device=backbone.device):
-                logprobs[part.decisions] = part.score(part.encode(backbone), temperature).logprobs
+            for part in forwards(rows, limits, backbone.device):
+                logprobs[part.decisions.index] = part.score(part.encode(backbone), temperature).logprobs
         return logprobs
 
     @contextmanager

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from llamagym_tui.engine.learning.batch import Row, forwards
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.decisions import score_logprobs
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Turn
@@ -58,6 +59,6 @@ def reply_logprobs(
         turn = Turn(len(rest), len(rest) + 1, logprobs=(0.0,), value=0.0, reward=0.0, choice=choice)
         rows.append(Row(Segment(prefix, list(rest), [turn]), number))
     sums = torch.zeros(len(prompts), len(replies), device=backbone.device)
-    for part in forwards(rows, tokens=MOST_COLUMNS, flat=backbone.is_lean, device=backbone.device):
-        sums[part.turns] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
+    for part in forwards(rows, ForwardLimits(MOST_COLUMNS, flat=backbone.is_lean), backbone.device):
+        sums[part.turns.index] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
     return sums

@@ -41,10 +41,6 @@ class Encoded:
         """(B, T, D) after the final norm: what the LM head reads."""
         self._head, self._logits = head, logits
 
-    def hidden_at(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """(N, D) hidden states at N positions."""
-        return self.hidden[rows, columns]
-
     def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """(N, V) logits at N positions, in fp32."""
         if self._logits is not None:

@@ -5,6 +5,7 @@ counted exactly. Notation: D hidden size, Q heads times head size, F width of th
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,7 +138,7 @@ class ForwardLimits(NamedTuple):
 
     tokens: int
     """Columns times rows, padding included."""
-    scored: int
+    scored: float = math.inf
     """Tokens whose logits are needed."""
     flat: bool = False
     """Whether rows share one tree, as large as a forward may be."""

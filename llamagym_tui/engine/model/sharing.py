@@ -103,7 +103,7 @@ def _flat_difference(backbone: Backbone, ids: list[int]) -> float:
 
 def _with_gradients(encoded: Encoded, rows: Tensor, columns: Tensor, weights: list[Tensor]) -> list[Tensor]:
     """Log-probabilities at N places, and the gradients of a loss that reads them and the hidden states there."""
-    logprobs, hidden = encoded.logits_at(rows, columns).log_softmax(-1), encoded.hidden_at(rows, columns)
+    logprobs, hidden = encoded.logits_at(rows, columns).log_softmax(-1), encoded.hidden[rows, columns]
     if not weights:
         return [logprobs]
     loss = logprobs[:, : len(logprobs)].diagonal().mean() + (hidden * hidden.roll(1, -1)).mean()

@@ -124,6 +124,6 @@ class Policy:
                 encoded = self.model.backbone.encode_rows(prefix, part)
                 at = torch.arange(len(part), device=encoded.hidden.device)
                 lasts = torch.tensor([len(rest) - 1 for rest in part], device=encoded.hidden.device)
-                found = self.model.v_head(encoded.hidden_at(at, lasts)).tolist()
+                found = self.model.v_head(encoded.hidden[at, lasts]).tolist()
                 values |= {(prefix, rest): value for rest, value in zip(part, found, strict=True)}
         return [0.0 if final is None else values[final.prefix, tuple(final.ids)] for final in finals]

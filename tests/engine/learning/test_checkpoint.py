@@ -27,6 +27,7 @@ from llamagym_tui.engine.learning.checkpoint import (
 )
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.errors import RunStoreError
 from tests.engine.learning.test_ppo import QUICK, collect, weights
 
@@ -68,7 +69,7 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     before, moments = weights(policy), copy.deepcopy(ppo.optimizer.state_dict()["state"])
     rows = batch_rows(episodes)
     decisions = sum(len(turn.decision_logprobs) for episode in episodes for turn in episode.turns)
-    reference = ppo.reference.logprobs(rows, decisions, tokens=4096)
+    reference = ppo.reference.logprobs(rows, decisions, ForwardLimits(4096))
     with torch.no_grad():
         for weight in policy.model.parameters():
             if weight.requires_grad:
@@ -93,9 +94,9 @@ def test_a_warm_start_is_taken_back_to_the_bit_and_so_is_the_reference(make_poli
     found = ppo.optimizer.state_dict()["state"]
     assert all(torch.equal(found[index][name], value) for index in moments for name, value in moments[index].items())
     assert ppo.updates == 1
-    assert torch.equal(ppo.reference.logprobs(rows, decisions, tokens=4096), reference)
+    assert torch.equal(ppo.reference.logprobs(rows, decisions, ForwardLimits(4096)), reference)
     load_start(tmp_path, policy)  # as a resumed run makes its reference
-    assert torch.equal(Reference(policy).logprobs(rows, decisions, tokens=4096), reference)
+    assert torch.equal(Reference(policy).logprobs(rows, decisions, ForwardLimits(4096)), reference)
 
 
 def test_the_good_checkpoint_stays_while_the_latest_moves_on_and_shares_its_files_until_then(make_policy, tmp_path):

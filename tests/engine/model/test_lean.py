@@ -13,6 +13,7 @@ from llamagym_tui.config import GenerationConfig, LoraConfig, PPOConfig
 from llamagym_tui.engine.learning.batch import Row, forwards
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.model import forward, lean
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.model.sharing import checked_backbone
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead, with_adapter
 from llamagym_tui.engine.policy.policy import Policy
@@ -61,10 +62,12 @@ def computed(model: AutoModelForCausalLMWithValueHead, batch: list[Row], *, is_l
     backbone.flat_is_exact = is_lean
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     logprobs, values = torch.zeros(5 * len(batch)), torch.zeros(2 * len(batch))
-    for part in forwards(batch, tokens=10_000, flat=backbone.is_lean, device=torch.device("cpu")):
+    for part in forwards(batch, ForwardLimits(10_000, flat=backbone.is_lean), torch.device("cpu")):
         encoded = part.encode(backbone)
-        logprobs = logprobs.index_put((part.decisions,), part.score(encoded, 0.8).logprobs)
-        values = values.index_put((part.turns,), model.v_head(encoded.hidden_at(part.turn_rows, part.turn_columns)))
+        logprobs = logprobs.index_put((part.decisions.index,), part.score(encoded, 0.8).logprobs)
+        values = values.index_put(
+            (part.turns.index,), model.v_head(encoded.hidden[part.turns.rows, part.turns.columns])
+        )
     loss = (logprobs * torch.arange(1, len(logprobs) + 1)).mean() + values.square().mean()
     gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
     return [logprobs.detach(), values.detach(), *gradients]
@@ -164,10 +167,10 @@ def test_only_what_is_read_passes_the_last_layers_feed_forward():
     assert model.backbone.is_lean
     for layer in model.causal_lm.model.layers:
         layer.mlp.register_forward_hook(lambda module, inputs, output: widths.append(output.shape[:-1].numel()))
-    (part,) = forwards(batch, tokens=10_000, flat=True, device=torch.device("cpu"))
+    (part,) = forwards(batch, ForwardLimits(10_000, flat=True), torch.device("cpu"))
     part.encode(model.backbone)
     read = {*zip(part.place_rows.tolist(), part.place_columns.tolist(), strict=True)}
-    read |= {*zip(part.turn_rows.tolist(), part.turn_columns.tolist(), strict=True)}
+    read |= {*zip(part.turns.rows.tolist(), part.turns.columns.tolist(), strict=True)}
     assert widths == [9 + len(part.trees.trees[0]), len(read)]
 
 

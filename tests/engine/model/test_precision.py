@@ -72,7 +72,7 @@ def test_the_lean_paths_are_taken_in_bf16_too(make_policy):
 def test_the_head_is_not_rounded():
     lm = tiny_llama(64)
     encoded = Backbone(lm, "bf16").encode_rows(PREFIX, ROWS)
-    exact = lm.lm_head(encoded.hidden_at(AT_ROWS, AT_COLUMNS))
+    exact = lm.lm_head(encoded.hidden[AT_ROWS, AT_COLUMNS])
     assert torch.equal(encoded.logits_at(AT_ROWS, AT_COLUMNS), exact)
 
 

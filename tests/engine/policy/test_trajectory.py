@@ -17,6 +17,7 @@ from llamagym_tui.engine.learning.batch import (
     minibatches,
     pack_into_trees,
 )
+from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.sampler import Reply
 from llamagym_tui.engine.policy.trajectory import Choice, Segment, Trajectory, Turn
@@ -168,7 +169,7 @@ def row(length: int, turns: int, first_turn: int, prefix: tuple[int, ...] = (1,)
 
 
 def only(*rows: Row, tokens: int = 1000):
-    (part,) = forwards(rows, tokens=tokens, device=torch.device("cpu"))
+    (part,) = forwards(rows, ForwardLimits(tokens), torch.device("cpu"))
     return part
 
 
@@ -184,7 +185,7 @@ def test_decisions_are_predicted_from_the_column_before_theirs():
     assert columns(part) == [1, 2]
     assert part.token_ids.tolist() == [12, 13]
     assert part.decision_turns.tolist() == [5, 5]
-    assert part.turn_columns.tolist() == [1]
+    assert part.turns.columns.tolist() == [1]
     assert part.old_logprobs.tolist() == pytest.approx([-0.3, -0.4])
     assert (part.branch_tokens.tolist(), part.branch_children.tolist()) == ([1], [[7, 8]])
 
@@ -194,7 +195,7 @@ def test_a_turn_that_someone_else_chose_has_no_loss():
     segment = Segment((1,), [10, 11, 12, 13], turns)
     part = only(Row(segment, 0))
     assert part.token_ids.tolist() == [13]
-    assert part.turns.tolist() == [1]
+    assert part.turns.index.tolist() == [1]
     assert segment.mask == [False, False, False, True]
 
 
@@ -245,22 +246,23 @@ def test_forwards_keep_prefixes_apart_and_sizes_together():
         return PackedTree(tree)
 
     found = [
-        [len(each.tree) for each in group] for group in group_by_size(map(packed, (400, 2000, 500, 400)), tokens=9000)
+        [len(each.tree) for each in group]
+        for group in group_by_size(map(packed, (400, 2000, 500, 400)), ForwardLimits(9000))
     ]
     assert found == [[2000], [500, 400, 400]]
-    few = group_by_size(map(packed, (20, 100, 150)), tokens=9000)
+    few = group_by_size(map(packed, (20, 100, 150)), ForwardLimits(9000))
     assert [[len(each.tree) for each in group] for group in few] == [[150, 100, 20]], "padding is less than a prefix"
-    assert [len(group) for group in group_by_size(map(packed, [10] * 5), tokens=20)] == [2, 2, 1]
+    assert [len(group) for group in group_by_size(map(packed, [10] * 5), ForwardLimits(20))] == [2, 2, 1]
     rows = [row(4, 1, 0), row(4, 1, 1, prefix=(2,))]
-    assert [part.prefix for part in forwards(rows, tokens=1000, device=torch.device("cpu"))] == [(1,), (2,)]
+    assert [part.prefix for part in forwards(rows, ForwardLimits(1000), torch.device("cpu"))] == [(1,), (2,)]
 
 
 def test_a_forward_scores_no_more_tokens_than_allowed_also_where_rows_are_alike():
     alike = [row(9, 3, 3 * number) for number in range(5)]
-    scored = [len(part.token_ids) for part in forwards(alike, tokens=1000, scored=6, device=torch.device("cpu"))]
+    scored = [len(part.token_ids) for part in forwards(alike, ForwardLimits(1000, 6), torch.device("cpu"))]
     assert scored == [6, 6, 3]
     larger = [row(9, 3, 0)]
-    assert [len(part.token_ids) for part in forwards(larger, tokens=1000, scored=2, device=torch.device("cpu"))] == [3]
+    assert [len(part.token_ids) for part in forwards(larger, ForwardLimits(1000, 2), torch.device("cpu"))] == [3]
 
 
 def test_a_tree_takes_any_row_up_to_some_size_and_then_those_alone_that_share_enough_with_it():
