@@ -24,10 +24,14 @@ from llamagym_tui.protocol.commands import (
 )
 from llamagym_tui.screens.conversation.view import ConversationView
 from llamagym_tui.screens.widgets.command_asked import CommandAsked
+from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.state.run import RunState
 
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
+
+HIGH = 30
+"""Rows of a terminal from which there is room for a drawing under chart and figures."""
 
 
 def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -> bool | None:
@@ -62,6 +66,8 @@ def allowed(action: str, state: RunState, parameters: tuple[object, ...] = ()) -
 class PlaygroundActions(Screen[None]):
     _state: RunState
     _panels: Panels | None
+    _drawing_wanted: bool | None
+    """Whether a person wants the drawing. None: nobody has chosen, so it is there where the screen is wide."""
     _typed_settings: dict[str, str]
     """What is typed in the settings and not requested."""
 
@@ -143,9 +149,8 @@ class PlaygroundActions(Screen[None]):
         """Show the drawing of the watched state, or hide it; so it stays in later runs."""
         if self._panels is None:
             return
-        on = not self._panels.drawing.is_on(self)
-        self._panels.drawing.chosen = on
-        self._keep(drawing=on)
+        self._drawing_wanted = not self._draws
+        self._keep(drawing=self._drawing_wanted)
         self.show_drawing()
 
     def action_card(self) -> None:
@@ -168,12 +173,17 @@ class PlaygroundActions(Screen[None]):
         except OSError as error:
             self.notify(f"This is not kept for later runs: {error}", severity="warning")
 
+    @property
+    def _draws(self) -> bool:
+        return self.size.width >= WIDE if self._drawing_wanted is None else self._drawing_wanted
+
     def show_drawing(self) -> None:
-        """Show the drawing where there is one, and have states drawn while it is wanted."""
-        state, panels = self._state, self._panels
-        if panels is None:
-            return
-        panels.drawing.show(state, self)
-        wanted = panels.drawing.is_on(self)
-        if state.live and state.run is not None and state.run.draws and wanted != state.view.requested:
+        """Show the drawing where there is one, under the figures or above the conversation; request it if wanted."""
+        state, wanted = self._state, self._draws
+        # Of a recorded run only what it holds is known; in a live one a drawing may come.
+        can_come = state.live and state.run is not None and state.run.draws
+        place = "side-drawing" if self.size.width >= WIDE and self.size.height >= HIGH else "pane-drawing"
+        for drawing in self.query("StateDrawing"):
+            drawing.set_class(wanted and (can_come or state.view.drawn is not None) and drawing.id == place, "-shown")
+        if can_come and wanted != state.view.requested:
             self.post_message(CommandAsked(DrawStates(on=wanted)))

@@ -7,7 +7,7 @@ from llamagym_tui.screens.playground.banner import Banner
 from llamagym_tui.screens.playground.figures import FiguresColumn, FiguresStrip, FirstSight, LargeFigures
 from llamagym_tui.screens.playground.mode_comparison import ComparisonColumn, ComparisonStrip
 from llamagym_tui.screens.playground.return_chart import ReturnChart
-from llamagym_tui.screens.playground.state_drawing import DrawingPlaces, StateDrawing
+from llamagym_tui.screens.playground.state_drawing import StateDrawing
 from llamagym_tui.screens.playground.watch_line import WatchLine
 from llamagym_tui.state.run import RunState
 
@@ -18,9 +18,9 @@ HIGH_ENOUGH_FOR_BOTH = 44
 class SidePanel(Vertical):
     """Chart and figures of a wide terminal."""
 
-    def __init__(self, state: RunState, drawing: StateDrawing) -> None:
+    def __init__(self, state: RunState) -> None:
         super().__init__(id="side")
-        self._state, self._drawing = state, drawing
+        self._state = state
 
     def compose(self) -> ComposeResult:
         yield FirstSight(self._state, id="first-sight")
@@ -28,7 +28,7 @@ class SidePanel(Vertical):
         yield LargeFigures(self._state, id="large-column")
         yield FiguresColumn(self._state, id="figures-column")
         yield ComparisonColumn(self._state, id="comparison-column")
-        yield self._drawing
+        yield StateDrawing(self._state, id="side-drawing")
 
     def show(self, state: RunState) -> None:
         for chart in self.query(ReturnChart):  # none in an app that is closing
@@ -43,7 +43,7 @@ class SidePanel(Vertical):
 class Panels:
     def __init__(self, state: RunState) -> None:
         """The panels of a run, not mounted yet."""
-        self.banner, self.watch_line, self.drawing = Banner(), WatchLine(), DrawingPlaces(state)
-        self.side = SidePanel(state, self.drawing.side)
+        self.banner, self.side = Banner(), SidePanel(state)
+        self.above = (WatchLine(state, id="watch-line"), StateDrawing(state, id="pane-drawing"))
         strip, comparison = FiguresStrip(state, id="figures-strip"), ComparisonStrip(state, id="comparison-strip")
         self.below = (FirstSight(state, id="strip-sight"), strip, LargeFigures(state, id="large-strip"), comparison)

@@ -50,6 +50,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         self._demos_path = demos_path
         self._keys: tuple[object, ...] = ()
         self._panels: Panels | None = None
+        self._drawing_wanted: bool | None = None
         self._typed_settings: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -73,12 +74,14 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         if not self.is_attached:
             return  # It was left at once.
         panels = Panels(self._state)
-        self.set_class(user_files.load_preferences(user_files.config_dir()).all_figures, ALL)
+        preferences = user_files.load_preferences(user_files.config_dir())
+        self._drawing_wanted = preferences.drawing
+        self.set_class(preferences.all_figures, ALL)
         with self.app.batch_update():
             # All at once: at each wait the app may be left, and then nothing can be mounted.
             mounted = (
                 self.mount(panels.banner, after="#run-header"),
-                self.query_one("#conversation-pane").mount(panels.watch_line, panels.drawing.pane, before=0),
+                self.query_one("#conversation-pane").mount(*panels.above, before=0),
                 self.query_one("#body").mount(panels.side, *panels.below),
             )
             for each in mounted:
@@ -103,8 +106,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             conversation.set_placeholder(waiting_text(state, key_of(self.app, "table", "h")))
         conversation.show(state.transcript.entries)
         panels.banner.show(state, self._demos_path)
-        panels.watch_line.show(state)
-        for text in self.query(StateText).exclude("StateDrawing"):
+        for text in self.query(StateText):
             text.show(state)
         panels.side.show(state)
         self.show_drawing()

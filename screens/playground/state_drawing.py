@@ -7,20 +7,15 @@ what the environment marks is shown in reverse video, without colour.
 from collections.abc import Iterator
 
 from textual.content import Content
-from textual.screen import Screen
 
-from llamagym_tui import user_files
 from llamagym_tui.game.drawing import MAX_LINES
 from llamagym_tui.protocol.events import StateDrawn
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import number
-from llamagym_tui.screens.widgets.sizes import WIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 
-HIGH = 30
-"""Rows of a terminal from which there is room for a drawing under chart and figures."""
 NAME = "$foreground 60%"
 
 
@@ -49,29 +44,6 @@ class StateDrawing(StateText):
         if len(lines) > (room := self.content_size.height):
             lines[max(room - 1, 1) :] = [Content.styled("…", NAME)]
         return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines])
-
-
-class DrawingPlaces:
-    """The two places of the drawing, of which one is used, and whether a person wants it."""
-
-    def __init__(self, state: RunState) -> None:
-        self.side = StateDrawing(state, id="side-drawing")
-        self.pane = StateDrawing(state, id="pane-drawing")
-        self.chosen = user_files.load_preferences(user_files.config_dir()).drawing
-        """Whether a person wants it. None: nobody has chosen."""
-
-    def is_on(self, screen: Screen[None]) -> bool:
-        """Whether states are to be drawn: as it was chosen, else where there is room next to the conversation."""
-        return screen.size.width >= WIDE if self.chosen is None else self.chosen
-
-    def show(self, state: RunState, screen: Screen[None]) -> None:
-        # Of a recorded run only what it holds is known; in a live one a drawing may come.
-        has_drawings = state.view.drawn is not None or (state.live and state.run is not None and state.run.draws)
-        on = self.is_on(screen) and has_drawings
-        beside = screen.size.width >= WIDE and screen.size.height >= HIGH
-        for place, used in ((self.side, beside), (self.pane, not beside)):
-            place.show(state)
-            place.set_class(on and used, "-shown")
 
 
 def _title(state: RunState) -> Content:

@@ -1,11 +1,11 @@
 """A line on what is watched, and how fast; absent while the first environment is watched at full speed."""
 
 from textual.content import Content
-from textual.widget import Widget
 
 from llamagym_tui.protocol.commands import Watch, WatchNext
 from llamagym_tui.screens.widgets.key_bar import key_of
 from llamagym_tui.screens.widgets.look import own_styles
+from llamagym_tui.screens.widgets.state_text import StateText
 from llamagym_tui.state.run import RunState
 from llamagym_tui.state.watching import FIRST, Watching, watched_text
 
@@ -39,27 +39,21 @@ def _speed(watching: Watching, how_to: str) -> list[str]:
     return [speed + (f" → {watching.turn_s_requested:g} s?" if watching.turn_s_requested else " → full speed?")]
 
 
-class WatchLine(Widget):
+class WatchLine(StateText):
     """One line above a conversation, of as many parts as it has room for."""
 
     DEFAULT_CSS = own_styles(__file__)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: tuple[object, ...] = ()
-        self._parts: list[str] = []
-
     def show(self, state: RunState) -> None:
-        shown = (state.live, state.watching, state.n_envs)
-        if shown == self._shown:
-            return
-        self._shown = shown
-        keys = (key_of(self.app, "watch.next", "]"), key_of(self.app, "pace.faster", "+"))
-        self._parts = watch_parts(state, *keys) if state.live else []
+        super().show(state)
         self.display = bool(self._parts)
-        self.refresh()
 
-    def render(self) -> Content:
-        lines = [Content(" · ".join(self._parts[:count])) for count in range(len(self._parts), 0, -1)]
-        fitting = (line for line in lines if line.cell_length <= self.content_size.width)
-        return next(fitting, lines[-1] if lines else Content(""))
+    @property
+    def _parts(self) -> list[str]:
+        keys = (key_of(self.app, "watch.next", "]"), key_of(self.app, "pace.faster", "+"))
+        return watch_parts(self.state, *keys) if self.state.live else []
+
+    def content_at(self, width: int) -> Content:
+        parts = self._parts
+        lines = [Content(" · ".join(parts[:count])) for count in range(len(parts), 0, -1)]
+        return next((line for line in lines if line.cell_length <= width), lines[-1] if lines else Content(""))

@@ -70,7 +70,7 @@ async def test_a_watch_line_of_a_screen_that_was_left_may_be_told_a_state(make_a
     app = make_app(fakes.FakeClient(fakes.opening_events()))
     async with app.run_test(size=SIZE):
         assert app.run_state is not None
-        line = WatchLine()  # it is not mounted, as where the screen goes before it came
+        line = WatchLine(app.run_state, id="watch-line")  # it is not mounted, as where the screen goes before it came
         line.show(replace(app.run_state, watching=Watching(turn_s=1.5)))
         assert line.display
 
