@@ -61,7 +61,7 @@ class PackedTree:
 class Units(NamedTuple):
     """U turns or decisions: sampled tokens, or choices among replies."""
 
-    index: Tensor
+    indices: Tensor
     """(U,) of each in the batch."""
     rows: Tensor
     """(U,) tree of each."""
@@ -104,7 +104,7 @@ class PackedRows:
 
     def credited(self, credit: Credit) -> tuple[Units, Tensor]:
         """What values and advantages belong to, turns or decisions, and (D,) index in the batch of each decision's."""
-        return (self.turns, self.decision_turns) if credit == "turn" else (self.decisions, self.decisions.index)
+        return (self.turns, self.decision_turns) if credit == "turn" else (self.decisions, self.decisions.indices)
 
     def score(self, encoded: Encoded, temperature: float) -> Decisions:
         """Log-probability and entropy of each decision under the model that encoded the rows."""

@@ -37,7 +37,7 @@ def distinguished(policy: Policy, trajectories: Sequence[Trajectory], limits: Fo
     rows, turns = {row.first_turn: row for row, _ in sample}, {turn for _, turn in sample}
     backbone, states = policy.model.backbone, []
     for part in forwards(rows.values(), limits, backbone.device):
-        wanted = [at for at, turn in enumerate(part.turns.index.tolist()) if turn in turns]
+        wanted = [at for at, turn in enumerate(part.turns.indices.tolist()) if turn in turns]
         states.append(part.encode(backbone).hidden[part.turns.rows[wanted], part.turns.columns[wanted]].float().cpu())
     return Distinguished(len(turns), count_apart(torch.cat(states)))
 

@@ -185,7 +185,7 @@ class PPO:
         values = torch.tensor([turn.value for turn in turns for _ in turn.decision_logprobs])
         for part in forwards(rows, self.limits, model.backbone.device):
             hidden = part.encode(model.backbone).hidden[part.decisions.rows, part.decisions.columns]
-            values[part.decisions.index.cpu()] = model.v_head(hidden).cpu()
+            values[part.decisions.indices.cpu()] = model.v_head(hidden).cpu()
         return values
 
     @property
@@ -300,7 +300,7 @@ class PPO:
         config, model = self.config, self.policy.model
         encoded = part.encode(model.backbone)
         scored = part.score(encoded, self.policy.generation.temperature)
-        sums.log_ratios.append((part.decisions.index, (scored.logprobs - part.old_logprobs).detach()))
+        sums.log_ratios.append((part.decisions.indices, (scored.logprobs - part.old_logprobs).detach()))
         credited, of_decisions = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
@@ -313,18 +313,18 @@ class PPO:
         seen = weight * hidden + (1 - weight) * hidden.detach() if weight else hidden.detach()
         critic = value_loss(
             model.v_head(seen),
-            targets.returns[credited.index],
-            targets.value_weights[credited.index],
-            old_values=targets.values[credited.index],
+            targets.returns[credited.indices],
+            targets.value_weights[credited.indices],
+            old_values=targets.values[credited.indices],
             clip=config.value_clip,
         )
         loss = critic
         if not self.is_warming_up:
             loss = loss + policy.loss - self.entropy_coef * scored.action_entropy.sum()
             if config.kl_form == "loss" and targets.reference_logprobs is not None:
-                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions.index])
+                kl = reference_kl(scored.logprobs, targets.reference_logprobs[part.decisions.indices])
                 loss = loss + self.kl_coef * kl.sum()
-        sums.add(policy, critic, scored, len(part.turns.index), is_first=is_first)
+        sums.add(policy, critic, scored, len(part.turns.indices), is_first=is_first)
         return loss
 
     def _step(self, sums: UpdateSums) -> None:

@@ -42,7 +42,7 @@ class Reference:
         logprobs = torch.zeros(decisions, device=backbone.device)
         with self.in_place() if self.frozen_copy is None else nullcontext():
             for part in forwards(rows, limits, backbone.device):
-                logprobs[part.decisions.index] = part.score(part.encode(backbone), temperature).logprobs
+                logprobs[part.decisions.indices] = part.score(part.encode(backbone), temperature).logprobs
         return logprobs
 
     @contextmanager

@@ -60,5 +60,5 @@ def reply_logprobs(
         rows.append(Row(Segment(prefix, list(rest), [turn]), number))
     sums = torch.zeros(len(prompts), len(replies), device=backbone.device)
     for part in forwards(rows, ForwardLimits(MOST_COLUMNS, flat=backbone.is_lean), backbone.device):
-        sums[part.turns.index] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
+        sums[part.turns.indices] = part.reply_logprobs(part.encode(backbone), divisor, backbone.vocabulary)
     return sums

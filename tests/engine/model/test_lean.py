@@ -64,9 +64,9 @@ def computed(model: AutoModelForCausalLMWithValueHead, batch: list[Row], *, is_l
     logprobs, values = torch.zeros(5 * len(batch)), torch.zeros(2 * len(batch))
     for part in forwards(batch, ForwardLimits(10_000, flat=backbone.is_lean), torch.device("cpu")):
         encoded = part.encode(backbone)
-        logprobs = logprobs.index_put((part.decisions.index,), part.score(encoded, 0.8).logprobs)
+        logprobs = logprobs.index_put((part.decisions.indices,), part.score(encoded, 0.8).logprobs)
         values = values.index_put(
-            (part.turns.index,), model.v_head(encoded.hidden[part.turns.rows, part.turns.columns])
+            (part.turns.indices,), model.v_head(encoded.hidden[part.turns.rows, part.turns.columns])
         )
     loss = (logprobs * torch.arange(1, len(logprobs) + 1)).mean() + values.square().mean()
     gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)

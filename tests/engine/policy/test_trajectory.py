@@ -195,7 +195,7 @@ def test_a_turn_that_someone_else_chose_has_no_loss():
     segment = Segment((1,), [10, 11, 12, 13], turns)
     part = only(Row(segment, 0))
     assert part.token_ids.tolist() == [13]
-    assert part.turns.index.tolist() == [1]
+    assert part.turns.indices.tolist() == [1]
     assert segment.mask == [False, False, False, True]
 
 
