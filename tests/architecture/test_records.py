@@ -24,6 +24,7 @@ DEFAULTS = {
     "EnvSlot": {"knows_last": True, "mode": "train"},
     "Evaluate": {"episodes": 1000, "greedy": True},
     "Extremes": {"_highest": -math.inf, "_lowest": math.inf},
+    "ForwardLimits": {"scored": math.inf},
     "Lookahead": {"gain": 64.0},
     "ReturnSeries": {"group": 1},
     "RunState": {"detail": "starting the trainer", "mode": "train", "phase": "loading"},
