@@ -26,8 +26,6 @@ from llamagym_tui.protocol.events import (
 
 MAX_ENTRIES = 8_192
 """Entries kept, those of about 1,600 turns of short episodes; the oldest go first, a page at a time."""
-MAX_CHARACTERS = 4_000_000
-"""Characters kept over all entries."""
 PAGE = 128
 """Entries that are let go together."""
 MAX_ENTRY = 8_000
@@ -96,12 +94,8 @@ class Entries(Sequence[Entry]):
             return Entries(self._pages, (*self._tail[:-1], entry))
         return Entries((*self._pages[:-1], (*self._pages[-1][:-1], entry)))
 
-    @property
-    def first_page(self) -> tuple[Entry, ...]:
-        """The oldest entries that go together; empty while there is no full page."""
-        return self._pages[0] if self._pages else ()
-
     def first_page_dropped(self) -> Entries:
+        """Without the oldest entries that go together; the same while there is no full page."""
         return Entries(self._pages[1:], self._tail)
 
 
@@ -109,8 +103,6 @@ class Entries(Sequence[Entry]):
 class Transcript:
     entries: Entries = field(default_factory=Entries)
     next_serial: int = 0
-    characters: int = 0
-    """Over all entries, within `MAX_CHARACTERS`."""
 
     def after(self, event: ConversationEvent) -> Transcript:
         match event:
@@ -159,24 +151,21 @@ class Transcript:
         last = self.entries[-1]
         if last.fact == fact:
             return self
-        characters = self.characters - _size(last.fact) + _size(fact)
-        return Transcript(self.entries.last_replaced(Entry(last.serial, fact)), self.next_serial, characters)
+        return Transcript(self.entries.last_replaced(Entry(last.serial, fact)), self.next_serial)
 
     def tail(self, entries: int) -> Transcript:
         """The same with so many of its last entries, and at most a page more."""
-        return self._bounded(entries + PAGE, MAX_CHARACTERS)
+        return self._bounded(entries + PAGE)
 
     def _appended(self, fact: Fact) -> Transcript:
         entries = self.entries.added(Entry(self.next_serial, fact))
-        grown = Transcript(entries, self.next_serial + 1, self.characters + _size(fact))
-        return grown._bounded(MAX_ENTRIES, MAX_CHARACTERS)
+        return Transcript(entries, self.next_serial + 1)._bounded(MAX_ENTRIES)
 
-    def _bounded(self, max_entries: int, max_characters: int) -> Transcript:
-        entries, characters = self.entries, self.characters
-        while (len(entries) > max_entries or characters > max_characters) and (page := entries.first_page):
-            characters -= sum(_size(entry.fact) for entry in page)
+    def _bounded(self, most: int) -> Transcript:
+        entries = self.entries
+        while len(entries) > most:
             entries = entries.first_page_dropped()
-        return self if entries is self.entries else Transcript(entries, self.next_serial, characters)
+        return self if entries is self.entries else Transcript(entries, self.next_serial)
 
 
 def clipped(text: str) -> str:
@@ -184,20 +173,6 @@ def clipped(text: str) -> str:
     if len(text) <= MAX_ENTRY:
         return text
     return f"{text[:MAX_ENTRY]} … ({len(text) - MAX_ENTRY:,} more characters)"
-
-
-def _size(fact: Fact) -> int:
-    match fact:
-        case EpisodeStarted():
-            return len(fact.system_prompt)
-        case ObservationShown() | Reply() | Notice():
-            return len(fact.text)
-        case TurnFinished():
-            return len(fact.action_name) + len(fact.replaced or "") + len(fact.replaced_action)
-        case ActionsWeighed():
-            return sum(map(len, fact.names))
-        case EpisodeFinished():
-            return 0
 
 
 def is_message(fact: Fact) -> bool:

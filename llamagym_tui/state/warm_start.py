@@ -10,8 +10,8 @@ from llamagym_tui.protocol import events
 from llamagym_tui.protocol.commands import CancelWarmStart, WarmStart
 from llamagym_tui.protocol.events import AnyEvent
 
-MAX_LOSSES = 240
-"""Losses kept; at more, every second one goes."""
+MAX_LOSSES = 7_200
+"""Losses kept, the last ones: an hour of them, at two a second."""
 
 
 class Stage(Enum):
@@ -38,10 +38,7 @@ class WarmStartState:
     steps: int = 0
     """In all; 0: not known yet."""
     losses: tuple[float, ...] = ()
-    """Thinned out to `MAX_LOSSES`."""
-    stride: int = 1
-    """Every n-th loss is kept."""
-    seen: int = 0
+    """At most `MAX_LOSSES`."""
     evaluated: events.WarmStartEvaluated | None = None
     result: events.WarmStartFinished | None = None
 
@@ -70,7 +67,9 @@ class WarmStartState:
             case events.PhaseChanged(phase="evaluating") if self.under_way:
                 return replace(self, detail=event.detail)
             case events.WarmStartProgressed():
-                return self._progressed(event)
+                losses = (*self.losses, event.loss)[-MAX_LOSSES:]
+                training = replace(self, stage=Stage.TRAINING, losses=losses, detail="")
+                return replace(training, step=event.step, steps=event.steps)
             case events.WarmStartFinished():
                 # Cancelling it cancels the evaluation after it, too.
                 stage = Stage.EVALUATING if self.evaluates and not event.cancelled else Stage.OVER
@@ -84,12 +83,3 @@ class WarmStartState:
                 return replace(self, stage=Stage.REFUSED, detail=event.message)
             case _:
                 return self
-
-    def _progressed(self, event: events.WarmStartProgressed) -> "WarmStartState":
-        losses, stride = self.losses, self.stride
-        if self.seen % stride == 0:
-            losses = (*losses, event.loss)
-        if len(losses) > MAX_LOSSES:
-            losses, stride = losses[::2], stride * 2
-        grown = replace(self, losses=losses, stride=stride, seen=self.seen + 1)
-        return replace(grown, stage=Stage.TRAINING, step=event.step, steps=event.steps, detail="")

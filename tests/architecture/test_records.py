@@ -34,7 +34,6 @@ DEFAULTS = {
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
     "UpdateSeries": {"every": 1},
     "Verdict": {"level": "quiet"},
-    "WarmStartState": {"stride": 1},
     "_EnvSlot": {"is_trained": True},
 }
 """What they hold at first, or in logs of an earlier version, where it is not nothing."""

@@ -7,12 +7,11 @@ import pytest
 from llamagym_tui.protocol.events import (
     ActionsWeighed,
     EpisodeDropped,
-    EpisodeStarted,
     ObservationShown,
     TokensStreamed,
     TurnFinished,
 )
-from llamagym_tui.state.transcript import MAX_CHARACTERS, MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
+from llamagym_tui.state.transcript import MAX_ENTRIES, MAX_ENTRY, PAGE, Entry, Notice, Reply, Transcript
 
 
 def streamed(text: str, turn: int = 0) -> TokensStreamed:
@@ -59,7 +58,6 @@ def test_the_oldest_entries_go_first():
         transcript = transcript.after(ObservationShown(episode=0, turn=turn, text="x"))
     assert len(transcript.entries) == MAX_ENTRIES - PAGE + 10
     assert transcript.entries[0].serial == PAGE
-    assert transcript.characters == len(transcript.entries)
 
 
 def test_long_texts_are_cut_and_say_so():
@@ -71,20 +69,7 @@ def test_a_reply_of_a_million_characters_stays_bounded():
     transcript = Transcript()
     for _ in range(100):
         transcript = transcript.after(streamed("x" * 10_000))
-    assert transcript.characters < MAX_ENTRY + 100
-
-
-def test_characters_are_bounded_over_all_entries():
-    transcript = Transcript()
-    for turn in range(600):
-        transcript = transcript.after(ObservationShown(episode=0, turn=turn, text="x" * MAX_ENTRY))
-    assert MAX_CHARACTERS - PAGE * MAX_ENTRY < transcript.characters <= MAX_CHARACTERS
-    assert transcript.characters == sum(len(entry.fact.text) for entry in transcript.entries)
-
-
-def test_system_prompts_count_as_characters():
-    started = EpisodeStarted(episode=0, system_prompt="abc", prompt_version=1, mode="train")
-    assert Transcript().after(started).characters == 3
+    assert len(transcript.entries[0].fact.text) < MAX_ENTRY + 100
 
 
 def test_entries_are_a_sequence_across_pages():
@@ -121,7 +106,6 @@ def test_a_tail_has_the_last_entries_and_at_most_a_page_more():
     tail = transcript.tail(100)
     assert 100 <= len(tail.entries) <= 100 + PAGE
     assert tail.entries[-1] == transcript.entries[-1]
-    assert tail.characters == sum(len(entry.fact.text) for entry in tail.entries)
     assert tail.note("x").entries[-1].serial == 10 * PAGE + 3
     assert tail.tail(100) is tail
 
@@ -130,7 +114,6 @@ def test_weighed_actions_stand_in_the_conversation():
     weighed = ActionsWeighed(episode=0, turn=0, names=["stick", "hit"], shares=[0.25, 0.75])
     transcript = Transcript().after(weighed)
     assert [entry.fact for entry in transcript.entries] == [weighed]
-    assert transcript.characters == len("stickhit")
 
 
 def test_a_dropped_episode_ends_its_open_reply_and_gives_its_reason() -> None:
