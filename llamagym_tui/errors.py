@@ -44,10 +44,6 @@ class ModelLoadError(LlamaGymError):
     """A model could not be found, reached or loaded."""
 
 
-class ModelTooLargeError(UsageError):
-    """A run would take more memory than there is; the message names what would fit."""
-
-
 class ActionParseError(LlamaGymError):
     """A reply names no admissible action."""
 
@@ -64,20 +60,8 @@ class DemoFileError(LlamaGymError):
     """A demonstration file is faulty; the message names the line."""
 
 
-class PromptFileError(UsageError):
-    """A file with a system prompt cannot be read or written."""
-
-
 class WireError(LlamaGymError):
     """A frame on the pipe between the two processes is not what the protocol allows."""
-
-
-class TrainerDied(LlamaGymError):
-    """The trainer process ended without being stopped."""
-
-
-class AppFailed(LlamaGymError):
-    """A fault of the user interface ended it."""
 
 
 class RunStoreError(LlamaGymError):

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import TrainerDied
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol import wire
 from llamagym_tui.protocol.commands import (
     AnyCommand,
@@ -250,7 +250,7 @@ class FakeClient:
             self._queue.put_nowait(event)
 
     def die(self, message: str) -> None:
-        self._queue.put_nowait(TrainerDied(message))
+        self._queue.put_nowait(LlamaGymError(message))
 
     def _answer(self, command: AnyCommand) -> AnyEvent | None:
         match command:

@@ -25,7 +25,7 @@ from textual.worker import WorkerFailed
 
 from llamagym_tui import user_files
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import AppFailed
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.commands import Stop
 from llamagym_tui.protocol.literal import echo, literal, one_line
 from llamagym_tui.state.run import RunState, requested
@@ -180,7 +180,7 @@ def run_to_end(app: Leaving) -> int:
     """Run an app in the terminal, and print its parting words; the exit code.
 
     Raises:
-        AppFailed: a fault ended it.
+        LlamaGymError: a fault ended it.
     """
     app.run()
     # The screen is gone, and with it everything that it showed.
@@ -188,7 +188,9 @@ def run_to_end(app: Leaving) -> int:
     text = parting_text(config, state, saved=app.saved) if config is not None and state is not None else ""
     if app.fault is not None:
         what = one_line(f"{type(app.fault).__name__}: {app.fault}", 200)
-        raise AppFailed(f"The app failed ({what}). Its traceback is in {log_path()}. {text}".rstrip()) from app.fault
+        raise LlamaGymError(
+            f"The app failed ({what}). Its traceback is in {log_path()}. {text}".rstrip()
+        ) from app.fault
     if text:
         with contextlib.suppress(OSError):  # the terminal may be gone
             echo(text, to=sys.stderr if state is not None and state.failure else sys.stdout)

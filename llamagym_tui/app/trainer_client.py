@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from llamagym_tui.config import RunConfig
-from llamagym_tui.errors import TrainerDied, WireError
+from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, AnyEvent, RunFinished, SessionFailed
 from llamagym_tui.protocol.wire import decode_event, encoded, framed, read_frame_async
@@ -51,7 +51,7 @@ class TrainerClient:
         """Start the process and its run.
 
         Raises:
-            TrainerDied: the process or its log could not be made.
+            LlamaGymError: the process or its log could not be made.
         """
         from llamagym_tui.run_store import RunStore
 
@@ -71,7 +71,7 @@ class TrainerClient:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise TrainerDied(f"The trainer could not be started in {config.run_dir}: {error}.") from error
+            raise LlamaGymError(f"The trainer could not be started in {config.run_dir}: {error}.") from error
         await self.send(StartRun(protocol=PROTOCOL_VERSION, config=config))
 
     async def send(self, command: AnyCommand) -> None:
@@ -85,7 +85,7 @@ class TrainerClient:
         """The trainer's events, in order, until its process has ended.
 
         Raises:
-            TrainerDied: it ended, or sent what is no event, without having been stopped.
+            LlamaGymError: it ended, or sent what is no event, without having been stopped.
         """
         assert self._process is not None and self._process.stdout is not None, "start() comes first"
         announced_end = False
@@ -103,7 +103,7 @@ class TrainerClient:
             self._reading = False
         await self._ended_within(GRACE_S)
         if not announced_end and not self._stopping:
-            raise TrainerDied(self._obituary(fault)) from fault
+            raise LlamaGymError(self._obituary(fault)) from fault
 
     async def stop(self, timeout_s: float) -> bool:
         """Have the trainer write its checkpoint and end; after `timeout_s` terminate it, then kill it."""

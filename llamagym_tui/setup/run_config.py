@@ -13,7 +13,7 @@ import msgspec
 
 from llamagym_tui import run_store
 from llamagym_tui.config import MEASURED, RunConfig, from_dict, in_sections, setting_types
-from llamagym_tui.errors import PromptFileError, UntrustedAgent, UsageError
+from llamagym_tui.errors import UntrustedAgent, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.model_registry import BUNDLED, with_defaults
 from llamagym_tui.setup import branch, catalog, trust
@@ -136,14 +136,14 @@ def read_prompt(path: Path) -> str:
     """The prompt in a file, without the line end at its end.
 
     Raises:
-        PromptFileError: it cannot be read as text, or is too large for a prompt.
+        UsageError: it cannot be read as text, or is too large for a prompt.
     """
     try:
         return file_text(path.expanduser()).rstrip("\n")
     except UnicodeDecodeError as error:
-        raise PromptFileError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
+        raise UsageError(f"The prompt file {path} is not UTF-8 text; save it as UTF-8.") from error
     except OSError as error:
-        raise PromptFileError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
+        raise UsageError(f"The prompt file {path} cannot be read: {error.strerror or error}.") from error
 
 
 def word_or_number(text: str | None, word: str, option: str, *, least: int) -> str | int | None:

@@ -20,7 +20,7 @@ from llamagym_tui.engine.memory import MemoryEstimate, as_gib, estimate_memory, 
 from llamagym_tui.engine.model.loading import is_fully_trained, local_path, resolve_device, weights_type
 from llamagym_tui.engine.model.shape import ModelShape, context_of, counted_shape, read_config
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import ModelTooLargeError, PromptTooLongError
+from llamagym_tui.errors import PromptTooLongError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.game.environment import agent_env, turn_limit
 from llamagym_tui.game.observed import Observed, observed, random_action, reply_of
@@ -67,7 +67,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
 
     Raises:
         PromptTooLongError: the model cannot even read a first prompt.
-        ModelTooLargeError: it does not fit; the message names what would.
+        UsageError: it does not fit; the message names what would.
         ModelLoadError: the device or the model's folder is not there.
         EnvError: the environment cannot be made.
     """
@@ -112,7 +112,7 @@ def preflight(config: RunConfig, agent: AgentBase, *, learns: bool = True) -> Pr
     if not found.fits:
         fitting = ", or ".join(would_fit(config, lambda settings: of(settings).fits, learns=learns))
         several = "no single setting makes it fit: take a smaller model, or change several"
-        raise ModelTooLargeError(
+        raise UsageError(
             f"Model {config.model!r} would take about {as_gib(found.estimate.total)}, and {as_gib(there + base)} are "
             f"there on {device}; {f'what would fit: {fitting}' if fitting else several}."
         )

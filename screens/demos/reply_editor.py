@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 
 from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.demos.edits import legal_action, with_reply
-from llamagym_tui.errors import ActionParseError, PromptFileError
+from llamagym_tui.errors import ActionParseError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.literal import literal
 from llamagym_tui.screens.steering.prompt_editor import draft_file, read_draft, write_prompt
@@ -92,7 +92,7 @@ class ReplyEditor(ModalScreen[Demonstration | None]):
                 self.notify(f"Your draft of this reply is kept; {again} shows it again.", markup=False)
             else:
                 self._draft.unlink(missing_ok=True)
-        except PromptFileError as error:
+        except UsageError as error:
             self._show(Content.styled(literal(f"The draft was not saved: {error}"), "$text-error"))
         else:
             self.dismiss(None)

@@ -21,7 +21,7 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input, OptionList, Static, TextArea
 
-from llamagym_tui.errors import PromptFileError
+from llamagym_tui.errors import UsageError
 from llamagym_tui.model_registry import BUNDLED
 from llamagym_tui.protocol.commands import ComparePrompts, WeighPrompt
 from llamagym_tui.protocol.events import PromptWeighed
@@ -49,7 +49,7 @@ def read_draft(path: Path, original: str) -> str:
     """The draft in a file; the original where there is none that can be read."""
     try:
         return literal(read_prompt(path))
-    except PromptFileError:
+    except UsageError:
         return original
 
 
@@ -57,13 +57,13 @@ def write_prompt(path: Path, text: str) -> None:
     """Write a prompt; the old file stays until the new one is whole, and folders are made.
 
     Raises:
-        PromptFileError: it cannot be written.
+        UsageError: it cannot be written.
     """
     path = path.expanduser()
     try:
         replace_file(path, f"{text}\n".encode())
     except OSError as error:
-        raise PromptFileError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 FOLLOWED = "a sentence that the bundled model follows"
@@ -156,7 +156,7 @@ class PromptEditor(ModalScreen[str | None]):
             return False
         try:
             write_prompt(self._draft, text)
-        except PromptFileError as error:
+        except UsageError as error:
             self._notice(one_line(f"The draft was not saved: {error}"))
             return False
         return True
@@ -274,7 +274,7 @@ class PromptEditor(ModalScreen[str | None]):
                 write_prompt(path, self.query_one(DraftArea).text)
                 self._show_draft()
                 self._notice(f"Saved to {one_line(str(path))}.")
-        except PromptFileError as error:
+        except UsageError as error:
             self._notice(one_line(str(error)))
 
     def action_external(self) -> None:
@@ -291,7 +291,7 @@ class PromptEditor(ModalScreen[str | None]):
                 self._replace_draft(read_prompt(path), "")
             except SuspendNotSupported:
                 self._notice("No other program can be run in this terminal.")
-            except (OSError, ValueError, subprocess.CalledProcessError, PromptFileError) as error:
+            except (OSError, ValueError, subprocess.CalledProcessError, UsageError) as error:
                 self._notice(one_line(f"The editor {editor} failed: {error}"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llamagym_tui.app.trainer_client import TrainerClient
-from llamagym_tui.errors import TrainerDied
+from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.protocol.events import AnyEvent, Hello, RunFinished, SessionFailed, TokensStreamed
 from tests import fakes
 
@@ -65,7 +65,7 @@ async def test_a_trainer_that_is_killed_is_told_with_its_log_and_the_way_to_resu
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     client = await started("killed", tmp_path, monkeypatch)
-    with pytest.raises(TrainerDied) as death:
+    with pytest.raises(LlamaGymError) as death:
         await heard(client)
     assert "killed by SIGKILL" in str(death.value)
     assert str(client.log_path) in str(death.value)
@@ -92,7 +92,7 @@ async def test_a_frame_longer_than_the_buffer_arrives_whole(tmp_path: Path, monk
 async def test_a_trainer_that_speaks_nonsense_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     client = await started("nonsense", tmp_path, monkeypatch)
     monkeypatch.setattr("llamagym_tui.app.trainer_client.GRACE_S", 0.2)
-    with pytest.raises(TrainerDied, match="no event"):
+    with pytest.raises(LlamaGymError, match="no event"):
         await heard(client)
     assert client.exit_code is not None
 
@@ -133,7 +133,7 @@ async def test_asking_a_trainer_that_has_gone_is_harmless(tmp_path: Path, monkey
 
 async def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(TrainerDied, match="could not be started"):
+    with pytest.raises(LlamaGymError, match="could not be started"):
         await TrainerClient().start(fakes.config(tmp_path / "file" / "run"))
 
 

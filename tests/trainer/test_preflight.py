@@ -13,7 +13,7 @@ from llamagym_tui.config import GenerationConfig, RunConfig
 from llamagym_tui.engine.memory import workload_of
 from llamagym_tui.engine.model.loading import bundled_model_path
 from llamagym_tui.engine.tokens.tokenization import ChatTokenizer
-from llamagym_tui.errors import EnvError, ModelLoadError, ModelTooLargeError, PromptTooLongError, UsageError
+from llamagym_tui.errors import EnvError, ModelLoadError, PromptTooLongError, UsageError
 from llamagym_tui.protocol.events import SessionFailed, WarningRaised
 from llamagym_tui.setup import catalog
 from llamagym_tui.trainer import preflight as module
@@ -99,7 +99,7 @@ def test_a_model_that_only_just_fits_is_warned_of(half_billion: str, there) -> N
     there(need / 0.9)
     assert f"about {need:.1f} GiB of the {need / 0.9:.1f} GiB" in checked(half_billion).warning
     there(need * 0.99)
-    with pytest.raises(ModelTooLargeError):
+    with pytest.raises(UsageError):
         checked(half_billion)
 
 
@@ -126,7 +126,7 @@ def test_each_change_that_is_enough_alone_is_named() -> None:
 
 def test_where_nothing_fits_a_smaller_model_is_proposed(half_billion: str, there) -> None:
     there(1.0)
-    with pytest.raises(ModelTooLargeError, match=r"and 1\.0 GiB are there on cpu; no single setting makes it fit"):
+    with pytest.raises(UsageError, match=r"and 1\.0 GiB are there on cpu; no single setting makes it fit"):
         checked(half_billion)
 
 
@@ -148,14 +148,14 @@ def test_weights_are_held_as_loading_would_hold_them() -> None:
 
 
 def test_a_session_reports_a_refusal_before_it_loads_a_model(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, faults={"preflight": ModelTooLargeError("Too large."), "model": AssertionError("loaded")})
+    stage = Stage(tmp_path, faults={"preflight": UsageError("Too large."), "model": AssertionError("loaded")})
     stage.session.run()
     assert [event.message for event in stage.of(SessionFailed)] == ["Too large."]
     assert isinstance(stage.session.error, UsageError)
 
 
 def test_a_session_warns_and_goes_on(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, faults={"model": ModelTooLargeError("Later.")})
+    stage = Stage(tmp_path, faults={"model": UsageError("Later.")})
     stage.builders.__dict__["memory_warning"] = "Scarce."
     stage.session.run()
     assert [event.message for event in stage.of(WarningRaised)] == ["Scarce."]

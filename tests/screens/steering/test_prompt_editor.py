@@ -14,7 +14,7 @@ from textual.widgets import OptionList, TextArea
 
 from llamagym_tui.agents.blackjack import BlackjackAgent
 from llamagym_tui.app.app import LlamaGymApp
-from llamagym_tui.errors import PromptFileError
+from llamagym_tui.errors import UsageError
 from llamagym_tui.protocol.commands import ComparePrompts, SetSystemPrompt, WeighPrompt
 from llamagym_tui.protocol.events import PromptChanged, PromptWeighed
 from llamagym_tui.screens.metrics.evaluation import EvaluationDialog
@@ -241,12 +241,12 @@ def test_long_prompts_are_compared_line_by_line():
 
 def test_a_file_that_is_no_prompt_is_refused(tmp_path: Path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(PromptFileError, match="UTF-8"):
+    with pytest.raises(UsageError, match="UTF-8"):
         read_prompt(tmp_path / "binary")
     (tmp_path / "large").write_bytes(b"x" * (MOST_TEXT + 1))
-    with pytest.raises(PromptFileError, match="1,000,000"):
+    with pytest.raises(UsageError, match="1,000,000"):
         read_prompt(tmp_path / "large")
-    with pytest.raises(PromptFileError, match="cannot be written"):
+    with pytest.raises(UsageError, match="cannot be written"):
         write_prompt(tmp_path / "binary" / "under a file", "text")
 
 
