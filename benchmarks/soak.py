@@ -245,7 +245,8 @@ def trainer(count: int) -> None:
     out = sys.stdout.buffer
     opening = [events.Hello(protocol=events.PROTOCOL_VERSION, pid=os.getpid()), RUN]
     for event in itertools.chain(opening, [events.PhaseChanged(phase="rolling_out")], itertools.islice(mix(1), count)):
-        wire.write_frame(out, wire.encoded(event))
+        out.write(wire.framed(wire.encoded(event)))
+        out.flush()
     while wire.read_frame(sys.stdin.buffer) is not None:
         pass
 

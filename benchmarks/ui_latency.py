@@ -116,7 +116,8 @@ def trainer() -> None:
 
     def send(event: events.AnyEvent) -> None:
         with lock:
-            wire.write_frame(out, wire.encoded(event))
+            out.write(wire.framed(wire.encoded(event)))
+            out.flush()
 
     def listen() -> None:
         while (payload := wire.read_frame(sys.stdin.buffer)) is not None:

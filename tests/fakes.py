@@ -284,7 +284,8 @@ class FakeClient:
 
 
 def _tell(event: AnyEvent) -> None:
-    wire.write_frame(sys.stdout.buffer, wire.encoded(event))
+    sys.stdout.buffer.write(wire.framed(wire.encoded(event)))
+    sys.stdout.buffer.flush()
 
 
 def main(script: str, log: str) -> int:

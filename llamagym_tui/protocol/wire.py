@@ -40,14 +40,6 @@ def decode_command(payload: bytes) -> AnyCommand:
     return _decode(_commands, payload, "command", "user interface")
 
 
-def write_frame(stream: BinaryIO, payload: bytes) -> None:
-    """Write one frame to a blocking stream, and flush it; raises as `framed`, or OSError: the other side has gone."""
-    frame = memoryview(framed(payload))
-    while frame:  # a raw stream may take less than it is given
-        frame = frame[stream.write(frame) :]
-    stream.flush()
-
-
 def framed(payload: bytes) -> bytes:
     """A payload with its length before it; raises WireError if it is longer than a peer accepts."""
     _check_length(len(payload))

@@ -20,7 +20,7 @@ from typing import BinaryIO
 from llamagym_tui.errors import LlamaGymError, WireError
 from llamagym_tui.protocol.commands import AnyCommand, StartRun, Stop
 from llamagym_tui.protocol.events import PROTOCOL_VERSION, Event, Hello, SessionFailed
-from llamagym_tui.protocol.wire import decode_command, encoded, read_frame, write_frame
+from llamagym_tui.protocol.wire import decode_command, read_frame
 from llamagym_tui.trainer.descriptors import quiet_libraries, take_over_wire
 from llamagym_tui.trainer.event_pipe import EventPipe
 
@@ -40,13 +40,9 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     command_queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
     _handle_signals(command_queue)
-    try:
-        write_frame(wire.events, encoded(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid())))
-    except OSError:
-        log.exception("nobody listens")
-        return 1
-    threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
     pipe = EventPipe(wire.events, on_gone=lambda: command_queue.put(Stop()))
+    pipe.send(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid()))
+    threading.Thread(target=listen, args=(wire.commands, command_queue), name="commands", daemon=True).start()
     try:
         return _session(command_queue, pipe.send)
     except LlamaGymError as error:  # before there is a session that could report it

@@ -63,7 +63,7 @@ class TrainerProcess:
     def send(self, command: AnyCommand) -> None:
         """Ask something."""
         assert self.process.stdin is not None
-        wire.write_frame(self.process.stdin, wire.encoded(command))  # type: ignore[arg-type]
+        self.process.stdin.write(wire.framed(wire.encoded(command)))
 
     def wait_for(self, kind: type[E], matching: Callable[[Any], bool] = lambda event: True) -> E:
         """The next event of a kind."""
