@@ -16,7 +16,7 @@ from textual.cache import LRUCache
 from textual.content import Content
 from textual.events import Resize
 from textual.geometry import Offset, Size
-from textual.reactive import var
+from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
@@ -56,16 +56,18 @@ class ConversationView(ScrollView, can_focus=True):
     DEFAULT_CSS = own_styles(__file__)
     COMPONENT_CLASSES: ClassVar[set[str]] = set(re.findall(r"conversation--[\w-]+", DEFAULT_CSS))
 
+    placeholder = reactive("")
+    """Shown while there are no entries."""
     tail = var((True, 0))
     """Whether the tail is followed, and how many messages came below and were not seen yet."""
     search_status = var("")
     """Which match of how many is looked at, for people; empty without a search."""
 
     def __init__(self, *, by_person: bool = False, placeholder: str = "", id: str | None = None) -> None:
-        """`by_person`: a person speaks in the agent's place; the placeholder is shown while there are no entries."""
+        """`by_person`: a person speaks in the agent's place."""
         super().__init__(id=id)
         self._by_person = by_person
-        self._placeholder = placeholder
+        self.set_reactive(ConversationView.placeholder, placeholder)
         self.entries: Sequence[Entry] = ()
         self._blocks: list[Block] = []
         self._index = LineIndex()
@@ -91,12 +93,6 @@ class ConversationView(ScrollView, can_focus=True):
         self._note_following()
         self.entries = entries
         self._update()
-
-    def set_placeholder(self, placeholder: str) -> None:
-        if placeholder != self._placeholder:
-            self._placeholder = placeholder
-            if not self.entries:
-                self.refresh()
 
     def notify_style_update(self) -> None:
         """Colours changed: every line is set again."""
@@ -201,13 +197,10 @@ class ConversationView(ScrollView, can_focus=True):
 
     def action_page_up(self) -> None:
         """A page towards the beginning, at once: to glide there is to paint ten pages."""
-        self._turn_page(-1)
+        self.scroll_page_up(animate=False)
 
     def action_page_down(self) -> None:
-        self._turn_page(1)
-
-    def _turn_page(self, by: int) -> None:
-        self.scroll_to(y=self.scroll_y + by * self.size.height, animate=False, immediate=True)
+        self.scroll_page_down(animate=False)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling away ends the following of the tail; scrolling back to the end begins it again."""
@@ -326,8 +319,8 @@ class ConversationView(ScrollView, can_focus=True):
             if kept is not None and kept[0] is line and self.text_selection is None:
                 return kept[1]
             line = self._selected(line, number)
-        elif not self.entries and y == 0 and self._placeholder:
-            line = Content.styled(self._placeholder, self._style("aside")).truncate(width, ellipsis=True)
+        elif not self.entries and y == 0 and self.placeholder:
+            line = Content.styled(self.placeholder, self._style("aside")).truncate(width, ellipsis=True)
         else:
             return Strip.blank(width, base.rich_style)
         segments = [Segment(text, style.rich_style) for text, style in line.render(base, end="")]

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -27,14 +26,6 @@ from llamagym_tui.state.run import RunState
 
 PLAYED, AHEAD, HERE, TURN = "━", "─", "●", "┃"
 """What a cell of the bar is: before, after or at the moment shown, or a turning point of the run."""
-
-
-class Bar(NamedTuple):
-    """Where the bar lies in the row."""
-
-    start: int
-    """Cells before it."""
-    width: int
 
 
 class TimeSlider(Widget):
@@ -60,9 +51,10 @@ class TimeSlider(Widget):
         self.shown = (player.at_s, player.playing, player.speed, recording.duration_s, recording.complete)
 
     @property
-    def bar(self) -> Bar:
+    def bar(self) -> tuple[int, int]:
+        """Cells before the bar in its row, and its own."""
         start = len(self._left())
-        return Bar(start, max(1, self.content_size.width - start - len(self._right())))
+        return start, max(1, self.content_size.width - start - len(self._right()))
 
     def _left(self) -> str:
         player = self._player
@@ -76,7 +68,8 @@ class TimeSlider(Widget):
         return f" {clock_text(recording.duration_s)}{rest}"
 
     def render(self) -> Content:
-        width, duration_s = self.bar.width, max(self._player.recording.duration_s, 1e-9)
+        _, width = self.bar
+        duration_s = max(self._player.recording.duration_s, 1e-9)
         here = round(self._player.at_s / duration_s * (width - 1))
         turns = {round(at_s / duration_s * (width - 1)) for at_s in self._player.recording.turning_points}
         cells = [TURN if cell in turns else PLAYED if cell < here else AHEAD for cell in range(width)]
@@ -96,9 +89,9 @@ class TimeSlider(Widget):
         self.release_mouse()
 
     def _seek(self, x: int) -> None:
-        bar, duration_s = self.bar, self._player.recording.duration_s
-        share = (x - self.gutter.left - bar.start) / max(1, bar.width - 1)
-        self.post_message(self.Sought(min(max(share, 0.0), 1.0) * duration_s))
+        start, width = self.bar
+        share = (x - self.gutter.left - start) / max(1, width - 1)
+        self.post_message(self.Sought(min(max(share, 0.0), 1.0) * self._player.recording.duration_s))
 
 
 TICK_S = 1 / 12

@@ -16,7 +16,6 @@ from textual.widgets import OptionList
 from llamagym_tui.run_store import list_runs
 from llamagym_tui.screens.past_runs.run_table import COLUMNS, RunRow, read_row
 from llamagym_tui.screens.widgets.key_bar import own_keys
-from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 from llamagym_tui.setup.branch import kept_updates
 
@@ -111,8 +110,6 @@ class RunList(TableList[RunRow]):
     def cell(self, row: RunRow, column: Column[RunRow], width: int) -> Content:
         if column.title == "ended" and row.ending in ENDING_STYLES:
             return Content.styled(row.ending, ENDING_STYLES[row.ending])
-        if column.title == "curve" and row.curve:
-            return Content.styled(spark([point.mean_return for point in row.curve], width), column.style)
         return super().cell(row, column, width)
 
 

@@ -117,10 +117,10 @@ COLUMNS: tuple[Column[RunRow], ...] = (
     _counts("updates", 7, 100),
     Column("return", 7, _mean_text, lambda row: -inf if row.mean is None else row.mean, True, right=True, style="bold"),
     Column("in", 12, _unit, _unit, needs=150, style=ASIDE),
-    Column("curve", 0, lambda row: "", style="$primary"),
+    Column("curve", 0, lambda row: [point.mean_return for point in row.curve], style="$primary"),
     Column("ended", 11, lambda row: row.ending, lambda row: row.ending, needs=64, style=ASIDE),
 )
-"""From left to right; `RunList` draws the curve, which has what is left."""
+"""From left to right; the curve has what is left."""
 
 
 def played_text(summary: RunSummary) -> str:

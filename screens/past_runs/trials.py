@@ -23,7 +23,6 @@ from llamagym_tui.screens.past_runs.run_list import RunList
 from llamagym_tui.screens.past_runs.run_table import OF_A_SEED, RunRow
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.look import ASIDE
-from llamagym_tui.screens.widgets.numbers import spark
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.screens.widgets.table_list import Column, TableList
 
@@ -74,7 +73,9 @@ class TrialList(TableList[Trial]):
         Column("score", 9, _score_text, lambda trial: trial.score, True, right=True),
         Column("trial", 5, lambda trial: f"{trial.number}", lambda trial: trial.number, right=True),
         Column("runs", 4, lambda trial: f"{len(trial.runs)}", None, right=True, style=ASIDE),
-        Column("curve", 24, lambda trial: "", style="$primary", needs=64),
+        Column(
+            "curve", 24, lambda trial: [point.mean_return for point in curve_of(trial.runs)], style="$primary", needs=64
+        ),
         Column("settings", 0, lambda trial: trial.settings),
     )
     BINDING_GROUP_TITLE = "Trials"
@@ -82,11 +83,6 @@ class TrialList(TableList[Trial]):
 
     def mark_of(self, row: Trial) -> str:
         return BEST if -inf < row.score == max(each.score for each in self.rows) else ""
-
-    def cell(self, row: Trial, column: Column[Trial], width: int) -> Content:
-        if column.title != "curve":
-            return super().cell(row, column, width)
-        return Content.styled(spark([point.mean_return for point in curve_of(row.runs)], width), column.style)
 
 
 class TrialsScreen(Screen[None]):

@@ -303,7 +303,7 @@ class HumanTableScreen(ChoosingScreen[None]):
             return  # It was left while a thread was at work.
         game = self._game
         table = self.query_one(ConversationView)
-        table.set_placeholder("This environment cannot be played." if self._fault else MAKING)
+        table.placeholder = "This environment cannot be played." if self._fault else MAKING
         table.show(game.transcript.entries)
         drawing = self.query_one("#drawing", Static)
         drawing.display = bool(game.drawing)

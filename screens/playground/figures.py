@@ -8,7 +8,7 @@ from rich.style import Style
 from textual.content import Content
 from textual.renderables.digits import Digits
 
-from llamagym_tui.protocol.events import PolicyMapped, UpdateStats
+from llamagym_tui.protocol.events import UpdateStats
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.returns import signed, smoothing_window
 from llamagym_tui.screens.metrics.figure_texts import FIGURES
@@ -65,8 +65,6 @@ class FirstSight(StateText):
     """How the agent plays, in its own words: what it earns, and how often it acts as is best."""
 
     DEFAULT_CSS = "FirstSight { display: none; height: auto; max-height: 3; &.-known { display: block; } }"
-    _counted: tuple[PolicyMapped, str] | None = None
-    """A map, and its words."""
 
     def show(self, state: RunState) -> None:
         self.set_class(bool(state.described), "-known")
@@ -75,16 +73,9 @@ class FirstSight(StateText):
         self.state = state
 
     def content_at(self, width: int) -> Content:
-        texts = [one_line(self.state.described), self._agreement()]
-        return Content("; ".join(text for text in texts if text))
-
-    def _agreement(self) -> str:
         layout, mapped = self.state.map_layout, self.state.mapped
-        if layout is None or mapped is None:
-            return ""
-        if self._counted is None or self._counted[0] is not mapped:
-            self._counted = mapped, MappedPolicy(layout, mapped).words
-        return self._counted[1]
+        played = MappedPolicy(layout, mapped).words if layout is not None and mapped is not None else ""
+        return Content("; ".join(filter(None, (one_line(self.state.described), played))))
 
 
 class FiguresColumn(StateText):

@@ -103,7 +103,7 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
             return
         conversation = self.query_one(ConversationView)
         if not state.transcript.entries:
-            conversation.set_placeholder(waiting_text(state, key_of(self.app, "table", "h")))
+            conversation.placeholder = waiting_text(state, key_of(self.app, "table", "h"))
         conversation.show(state.transcript.entries)
         panels.banner.show(state, self._demos_path)
         for text in self.query(StateText):

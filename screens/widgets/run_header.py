@@ -1,12 +1,13 @@
 """The top row: agent, model, mode, phase and speed of a run, as the trainer has confirmed them."""
 
 from pathlib import PurePath
-from typing import ClassVar, get_args
+from typing import get_args
 
 from textual.content import Content
 
 from llamagym_tui.protocol.events import Phase
 from llamagym_tui.protocol.literal import one_line
+from llamagym_tui.screens.widgets.look import ASIDE
 from llamagym_tui.screens.widgets.state_text import StateText
 
 PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_starting": "warm start"}
@@ -14,16 +15,6 @@ PHASES = {phase: phase.replace("_", " ") for phase in get_args(Phase)} | {"warm_
 
 class RunHeader(StateText):
     DEFAULT_CSS = "RunHeader { height: 1; background: $panel; }"
-    STYLES: ClassVar[dict[str, str]] = {
-        "train": "bold $background on $success",
-        "inference": "bold $background on $warning",
-        "agent": "bold",
-        "aside": "$foreground 60%",
-        "failed": "bold $error",
-        "gone": "bold $background on $error",
-        "ended": "bold $background on $secondary",
-        "recorded": "bold $background on $accent",
-    }
 
     def content_at(self, width: int) -> Content:
         """Names on the left, the less important left out first when room is short; progress on the right."""
@@ -32,9 +23,7 @@ class RunHeader(StateText):
         room = width - mode.cell_length - right.cell_length - 3
         left = Content("")
         for names in self._names():
-            left = Content.assemble(
-                (names[0], self.STYLES["agent"]), *[(f" · {name}", self.STYLES["aside"]) for name in names[1:]]
-            )
+            left = Content.assemble((names[0], "bold"), *[(f" · {name}", ASIDE) for name in names[1:]])
             if left.cell_length <= room:
                 break
         left = left.truncate(max(room, 0), ellipsis=True)
@@ -44,12 +33,13 @@ class RunHeader(StateText):
     def _mode(self) -> Content:
         state = self.state
         if state.recorded:
-            return Content.styled(f" REPLAY · {state.mode} ", self.STYLES["recorded"])
-        if not state.live:
-            label = "NO TRAINER" if state.failure else "ENDED"
-            return Content.styled(f" {label} ", self.STYLES["gone" if state.failure else "ended"])
-        requested = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
-        return Content.styled(f" {state.mode.upper()}{requested} ", self.STYLES[state.mode])
+            label, color = f"REPLAY · {state.mode}", "$accent"
+        elif not state.live:
+            label, color = ("NO TRAINER", "$error") if state.failure else ("ENDED", "$secondary")
+        else:
+            requested = f" → {state.mode_requested}?" if state.mode_requested not in (None, state.mode) else ""
+            label, color = f"{state.mode.upper()}{requested}", "$success" if state.mode == "train" else "$warning"
+        return Content.styled(f" {label} ", f"bold $background on {color}")
 
     def _names(self) -> list[list[str]]:
         state = self.state
@@ -63,9 +53,9 @@ class RunHeader(StateText):
         phase = PHASES[state.phase]
         if state.pause_requested is not None:
             phase += ", pausing" if state.pause_requested else ", resuming"
-        parts = Content.styled(phase, self.STYLES["failed" if state.phase == "failed" else "agent"])
+        parts = Content.styled(phase, "bold $error" if state.phase == "failed" else "bold")
         if state.run is not None:
             rate = f" · {state.episodes_per_s:,.1f}/s" if 0 < state.episodes_per_s < 10 else ""
             rate = rate or (f" · {state.episodes_per_s:,.0f} ep/s" if state.episodes_per_s else "")
-            parts += Content.styled(f" · episode {state.episodes:,}{rate}", self.STYLES["aside"])
+            parts += Content.styled(f" · episode {state.episodes:,}{rate}", ASIDE)
         return parts

@@ -21,6 +21,7 @@ from textual.widgets.option_list import Option
 
 from llamagym_tui.protocol.literal import one_line
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
+from llamagym_tui.screens.widgets.numbers import spark
 
 RowT = TypeVar("RowT")
 GAP = 2
@@ -33,7 +34,8 @@ class Column(NamedTuple, Generic[RowT]):
     title: str
     width: int
     """Cells; 0: all that the other columns leave."""
-    text: Callable[[RowT], str]
+    text: Callable[[RowT], str | Sequence[float]]
+    """Numbers are drawn as a curve."""
     order: Callable[[RowT], Any] | None = None
     """By what it sorts. None: not at all."""
     falls: bool = False
@@ -131,7 +133,8 @@ class TableList(OptionList, Generic[RowT]):
 
     def cell(self, row: RowT, column: Column[RowT], width: int) -> Content:
         """What stands in a column; `width` is its own, or what the others leave for it."""
-        return Content.styled(one_line(column.text(row)), column.style)
+        text = column.text(row)
+        return Content.styled(one_line(text) if isinstance(text, str) else spark(text, width), column.style)
 
     def line(self, row: RowT, width: int) -> Content:
         mark = Content.styled(f"{self.mark_of(row):<{MARKS}}", "bold $accent")

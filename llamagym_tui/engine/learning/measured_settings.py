@@ -8,6 +8,7 @@ Large returns are scaled. Why these numbers: docs/adr/0016-measured-settings.md.
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from llamagym_tui.config import MEASURED, PPOConfig, Value
@@ -33,11 +34,11 @@ class Measured(NamedTuple):
 def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
     """The settings by their dotted names, from episodes that have ended, at least one."""
     lengths = [len(each.earlier) + len(each.turns) for each in episodes]
-    turns, longest = _mean(lengths), max(lengths)
-    steps = _mean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
+    turns, longest = fmean(lengths), max(lengths)
+    steps = fmean([sum(turn.steps for turn in (*each.earlier, *each.turns)) for each in episodes])
     returns = [each.episode_return for each in episodes]
-    mean = _mean(returns)
-    spread = math.sqrt(_mean([(each - mean) ** 2 for each in returns]))
+    mean = fmean(returns)
+    spread = math.sqrt(fmean([(each - mean) ** 2 for each in returns]))
     long, defaults = turns > SHORT, PPOConfig()
     horizon = min(max(steps, SHORTEST_HORIZON), LONGEST_HORIZON)
     gamma = round(1 - 1 / horizon, 3) if longest > SHORT else defaults.gamma
@@ -61,7 +62,3 @@ def measured_settings(episodes: Sequence[Trajectory]) -> dict[str, Measured]:
         (not long, f"{ends}: they are {'long' if long else 'short'}"),
     ]
     return {name: Measured(*each) for name, each in zip(MEASURED, found, strict=True)}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -37,8 +37,6 @@ class LoadedModel:
     device: str
     parameters: int
     """Of the causal LM; value head and a fresh adapter excluded."""
-    trainable: int
-    """Of these, how many PPO changes."""
     warning: str | None = None
     """What is worth knowing before it plays."""
 
@@ -107,10 +105,9 @@ def load_model_and_tokenizer(
         raise
     except Exception as error:
         raise ModelLoadError(load_faults.sentence(name, path, error)) from error
-    trainable = sum(p.numel() for p in model.pretrained_model.parameters() if p.requires_grad)
     whole = f"Model {name!r} computes each reply from the start of its conversation, which is right but slow"
     warning = None if backbone.shares else f"{whole}: {model.plain_because}."
-    return LoadedModel(model, tokenizer, name, where, parameters, trainable, warning)
+    return LoadedModel(model, tokenizer, name, where, parameters, warning)
 
 
 def local_path(name: str) -> Path | None:

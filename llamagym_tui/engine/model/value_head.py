@@ -66,7 +66,6 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
-        lora: LoraConfig | None = None,
         peft_config: Any = None,
         load_in_8bit: bool = False,
         **kwargs: Any,
@@ -75,8 +74,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
 
         Args:
             pretrained_model_name_or_path: what ``AutoModelForCausalLM.from_pretrained`` takes; a PEFT folder too.
-            lora: train a low-rank adapter instead of all weights.
-            peft_config: the same as a configuration of PEFT's, as TRL took it; its dropout stays off.
+            peft_config: train a low-rank adapter instead of all weights, by a `LoraConfig` or, as TRL took it, a
+                configuration of PEFT's; its dropout stays off.
             load_in_8bit: as LlamaGym has it: a ``quantization_config`` of transformers, which needs bitsandbytes.
             kwargs: passed on to transformers.
         """
@@ -91,9 +90,8 @@ class AutoModelForCausalLMWithValueHead(nn.Module):
         model = cls(lm)
         if (path / VALUE_HEAD_FILE).is_file():
             model.v_head.load_state_dict(load_file(path / VALUE_HEAD_FILE))
-        adapter = lora if lora is not None else peft_config
-        if adapter is not None and not model.is_adapted:
-            model.adapt(adapter)
+        if peft_config is not None and not model.is_adapted:
+            model.adapt(peft_config)
         return model
 
     def adapt(self, lora: Any) -> None:

@@ -166,7 +166,7 @@ class Sampler:
 
     def _appended(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
         """Append one id to each slot; logits (B, V) of what follows."""
-        if self._begun.keys().isdisjoint(slots):
+        if isinstance(self._slots, Slots) and self._begun.keys().isdisjoint(slots):
             return self._slots.append(slots, ids)
         rows = torch.arange(len(slots), device=self.policy.model.backbone.device)
         encoded = self._prefilled(slots, [[token] for token in ids], [NOTHING] * len(slots))

@@ -244,8 +244,3 @@ class PlainSlots:
     def keep(self, slots: Sequence[int], trees: Sequence[TokenTree], paths: Sequence[Sequence[int]]) -> None:
         for slot, tree, path in zip(slots, trees, paths, strict=True):
             self._ids[slot] += [tree.ids[node] for node in path]
-
-    def append(self, slots: Sequence[int], ids: Sequence[int]) -> Tensor:
-        encoded = self.prefill(slots, [[token] for token in ids], [TokenTree()] * len(slots))
-        rows = torch.arange(len(slots), device=self.backbone.device)
-        return encoded.logits_at(rows, torch.zeros_like(rows))
