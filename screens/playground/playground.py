@@ -30,6 +30,9 @@ from llamagym_tui.state.run import RunState
 if TYPE_CHECKING:
     from llamagym_tui.screens.playground.panels import Panels
 
+HIGH_ENOUGH_FOR_BOTH = 44
+"""Rows of a terminal from which PPO's figures and the comparison of the modes stand under each other."""
+
 
 class PlaygroundScreen(PlaygroundActions, Fitted[None]):
     CSS_PATH = "playground.tcss"
@@ -108,7 +111,10 @@ class PlaygroundScreen(PlaygroundActions, Fitted[None]):
         panels.banner.show(state, self._demos_path)
         for text in self.query(StateText):
             text.show(state)
-        panels.side.show(state)
+        panels.chart.show(state)
+        self.set_class(state.mode == "inference", "-inference")
+        played = state.play.inference.manner is not None
+        self.set_class(played and self.size.height >= HIGH_ENOUGH_FOR_BOTH, "-was-inference")
         self.show_drawing()
         stage = (state.live, state.pause_intended, state.mode_intended, state.run is None, bool(state.failure))
         keys = (*stage, state.pending, state.watching, state.view.drawn is None)

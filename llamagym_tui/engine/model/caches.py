@@ -1,6 +1,6 @@
 """Key-value caches: one shared prefix expanded over rows, and ragged rows that grow in place.
 
-`PrefixCache` serves the update: gradients flow through the prefix to every row. `RaggedCache` serves the rollout:
+`prefix_cache` serves the update: gradients flow through the prefix to every row. `RaggedCache` serves the rollout:
 column j of a row holds position j, so rows of any length live in one buffer with no padding between turns, and a
 row is restarted by shortening it. A forward reads the first rows as they lie: conversations change places, and nothing
 is gathered. Masks are the caller's (`llamagym_tui.engine.model.forward`).
@@ -22,28 +22,13 @@ def recording_cache() -> Cache:
     return Cache(layer_class_to_replicate=DynamicLayer)
 
 
-class _PrefixLayer(DynamicLayer):
-    """Keys and values (1, H, P, D) that stand before those of every row."""
-
-    def __init__(self, keys: Tensor, values: Tensor) -> None:
-        super().__init__()
-        self.keys, self.values = keys, values
-        self.is_initialized = True
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        rows = key_states.shape[0]
-        assert self.keys is not None and self.values is not None
-        return (
-            torch.cat([self.keys.expand(rows, -1, -1, -1), key_states], dim=-2),
-            torch.cat([self.values.expand(rows, -1, -1, -1), value_states], dim=-2),
-        )
-
-
-class PrefixCache(Cache):
-    """A recorded prefix, read by every row of one forward and changed by none."""
-
-    def __init__(self, recorded: Cache) -> None:
-        super().__init__(layers=[_PrefixLayer(layer.keys, layer.values) for layer in recorded.layers])
+def prefix_cache(recorded: Cache, rows: int) -> Cache:
+    """A recorded prefix that stands before what one forward adds to each of its rows."""
+    cache = Cache(layers=[DynamicLayer() for _ in recorded.layers])
+    for layer, source in zip(cache.layers, recorded.layers, strict=True):
+        layer.keys, layer.values = source.keys.expand(rows, -1, -1, -1), source.values.expand(rows, -1, -1, -1)
+        layer.is_initialized = True
+    return cache
 
 
 class _RaggedLayer(DynamicLayer):

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache
 
 from llamagym_tui.config import Precision
-from llamagym_tui.engine.model.caches import PrefixCache, RaggedCache, recording_cache
+from llamagym_tui.engine.model.caches import RaggedCache, prefix_cache, recording_cache
 from llamagym_tui.engine.model.lean import next_states, read_states
 from llamagym_tui.engine.model.precision import Products
 from llamagym_tui.engine.tokens.flat_tree import flat_tree
@@ -153,7 +153,7 @@ class Backbone:
             behind = torch.arange(1, trees.ids.shape[1] + 1, device=self.device)[None]
             at = torch.arange(len(trees.ids), device=self.device)[:, None]
             return self.encode_apart([prefix] * len(trees.trees), trees.trees).picked(at, behind)
-        cache = PrefixCache(self.record(prefix)) if prefix else None
+        cache = prefix_cache(self.record(prefix), len(trees.ids)) if prefix else None
         positions = trees.depths + len(prefix)
         visible = F.pad(trees.visible, (len(prefix), 0), value=True)
         columns = torch.arange(len(prefix), device=self.device).expand(len(trees.ids), -1)
