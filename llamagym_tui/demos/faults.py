@@ -33,14 +33,12 @@ def faults(lines: Iterable[Line], agent: AgentBase | None = None) -> list[Fault]
     """Everything that is wrong, in the order of the lines; without an agent, replies are not compared with actions."""
     found: list[Fault] = []
     first_seen: dict[bytes, int] = {}  # by digest: the lines themselves need not stay
-    count = 0
     for line in lines:
-        count += 1
         found += [Fault(line.number, sentence) for sentence in _line_faults(line, agent)]
         first = first_seen.setdefault(hashlib.sha256(line.content).digest(), line.number)
         if first != line.number and line.content.strip():
             found.append(Fault(line.number, f"This is the same episode as in line {first}."))
-    if count == 0:
+    if not first_seen:
         found.append(Fault(0, "The file is empty."))
     return found
 

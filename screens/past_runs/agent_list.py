@@ -1,6 +1,7 @@
 """The lists of home: agents, each with its picture and its line; models, with size and whether they are here."""
 
 import asyncio
+from itertools import zip_longest
 
 from textual import on, work
 from textual.binding import Binding
@@ -61,9 +62,8 @@ class ModelList(OptionList):
 
     @work(exclusive=True, group="models")
     async def _look(self) -> None:
-        for entry in ENTRIES:
-            self.here[entry.name] = await asyncio.to_thread(is_here, entry.name)
-            self._draw()
+        self.here = await asyncio.to_thread(lambda: {entry.name: is_here(entry.name) for entry in ENTRIES})
+        self._draw()
 
     def on_resize(self, event: Resize) -> None:
         self._draw()
@@ -106,11 +106,9 @@ def agent_card(name: str, agent: type[AgentBase], width: int) -> Content:
     words = f"Not installed: {needed}" if (needed := missing(agent)) else agent.description or name
     text = [title, *Content(one_line(words)).wrap(max(1, width - indent - 1))]
     picture = [literal(row) for row in agent.picture.splitlines()[:PICTURE_HEIGHT]] if indent else []
-    rows = max(len(picture), len(text))
     lines = [
-        Content.styled(f"{picture[row] if row < len(picture) else '':<{indent}}"[:indent], "$primary")
-        + (text[row] if row < len(text) else Content(""))
-        for row in range(rows)
+        Content.styled(f"{row or '':<{indent}}"[:indent], "$primary") + (line or Content(""))
+        for row, line in zip_longest(picture, text)
     ]
     return Content("\n").join([*lines, Content("")])
 

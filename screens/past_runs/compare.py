@@ -5,6 +5,7 @@ Each can stand for the runs that differ from it in seed only: their mean, with i
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
@@ -145,8 +146,7 @@ def _line(name: str, pair: tuple[str, ...], names: int, room: int) -> Content:
     """A name and the value of each run; a value that is too long goes on below."""
     parts = [Content.styled(one_line(value), style).wrap(room) for value, style in zip(pair, STYLES, strict=True)]
     lines = []
-    for index in range(max(map(len, parts))):
-        left, right = (lines_of[index] if index < len(lines_of) else Content("") for lines_of in parts)
+    for index, (left, right) in enumerate(zip_longest(*parts, fillvalue=Content(""))):
         head = Content.styled(f"{name if index == 0 else '':<{names}}", "$foreground 60%")
         lines.append(head + left.pad_right(max(0, room + 2 - left.cell_length)) + right)
     return Content("\n").join(lines)

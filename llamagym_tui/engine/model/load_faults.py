@@ -1,5 +1,6 @@
 """Why a model does not load, in one sentence, and before much was downloaded or read."""
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -24,15 +25,12 @@ def require_reachable(name: str) -> None:
     cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
     if isinstance(cached, str) or os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
         return
-    hub = urlsplit(huggingface_hub.constants.ENDPOINT)
-    offline = huggingface_hub.constants.HF_HUB_OFFLINE
-    try:
-        if not offline:
-            port = hub.port or (443 if hub.scheme == "https" else 80)
+    if not huggingface_hub.constants.HF_HUB_OFFLINE:
+        hub = urlsplit(huggingface_hub.constants.ENDPOINT)
+        port = hub.port or (443 if hub.scheme == "https" else 80)
+        with contextlib.suppress(OSError):
             socket.create_connection((hub.hostname or "", port), timeout=HUB_TIMEOUT_S).close()
             return
-    except OSError:
-        pass
     raise ModelLoadError(
         f"Model {name!r} is not on this machine and the hub cannot be reached: "
         f"check its name and the network, {INSTEAD}."

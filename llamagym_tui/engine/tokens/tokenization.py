@@ -8,6 +8,8 @@ Messages are text: a special token that is spelled out in one stays literal (`li
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
+from operator import eq
 from typing import Any, NamedTuple
 
 from llamagym_tui.engine.tokens.literal_text import LiteralText
@@ -63,9 +65,7 @@ class ChatTokenizer:
         text = self._render([*opening(system_prompt), user(_MARK)], prompt=True)
         prefix = self._ids(text[: text.rindex(_MARK)])
         ids = self._ids(self._render([*opening(system_prompt), user(observation)], prompt=True))
-        shared = 0
-        while shared < min(len(prefix), len(ids) - 1) and prefix[shared] == ids[shared]:
-            shared += 1
+        shared = sum(takewhile(bool, map(eq, prefix, ids[:-1])))
         return Opening(tuple(ids[:shared]), tuple(ids[shared:]))
 
     def _continuation(self, observation: str, *, ended: bool) -> tuple[int, ...]:
