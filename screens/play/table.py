@@ -42,31 +42,26 @@ MOST_NAMED = 4
 class PolicyHint:
     """What the policy would do where a person plays, requested once a turn; answers to earlier ones are ignored."""
 
-    _ticket = 0
-    _requested: object = None
-    _first: tuple[object, int] = (None, 0)
-    """The present turn, and the ticket of the first request for it."""
+    def __init__(self) -> None:
+        self._requested: list[tuple[object, object]] = []
+        """By ticket, from 1: the turn, and the policy that was to answer."""
 
     def question(self, game: HumanGame, state: RunState) -> WeighActions | None:
         """The request for this turn; None: nobody can answer, or it was sent already.
 
         Another update or setting makes it another policy, which is requested again.
         """
-        if game.over or not state.live or state.run is None:
+        about = (game.place, (state.pid, state.updates, state.marks))
+        if game.over or not state.live or state.run is None or self._requested[-1:] == [about]:
             return None
-        about = (game.place, state.pid, state.updates, state.marks)
-        if about == self._requested:
-            return None
-        self._ticket += 1
-        if game.place != self._first[0]:
-            self._first = game.place, self._ticket
-        self._requested = about
-        return WeighActions(ticket=self._ticket, messages=game.messages)
+        self._requested.append(about)
+        return WeighActions(ticket=len(self._requested), messages=game.messages)
 
     def answer(self, game: HumanGame, state: RunState) -> ConversationWeighed | None:
         """The newest answer for the present turn."""
-        found, (place, first) = state.weighed, self._first
-        return found if found and not game.over and game.place == place and found.ticket >= first else None
+        if (found := state.weighed) is None or game.over or found.ticket > len(self._requested):
+            return None
+        return found if self._requested[found.ticket - 1][0] == game.place else None
 
     def text(self, game: HumanGame, state: RunState) -> str:
         """The policy's probabilities, or why there are none."""
