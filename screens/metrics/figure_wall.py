@@ -15,7 +15,7 @@ from llamagym_tui.returns import margin
 from llamagym_tui.screens.metrics.figure_texts import CHARTED, FIGURES, OF_ENDED, Health, health
 from llamagym_tui.screens.widgets.look import ASIDE, own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain, share, spark_rows
-from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Level, Plot, baseline_levels
+from llamagym_tui.screens.widgets.plot import Curve, Drawing, Level, Plot, baseline_levels
 from llamagym_tui.state.run import RunState
 
 SHARES = ("clip_fraction", "parse_failure_rate")
@@ -44,8 +44,8 @@ def badge(found: Health) -> tuple[str, str]:
     return ("ok", "$success") if found.ok else ("out", "bold $error")
 
 
-def samples(state: RunState, field: str) -> list[BandPoint]:
-    """A figure over the run, with half the 95 % confidence interval where there is one; finite values alone."""
+def samples(state: RunState, field: str) -> list[tuple[float, float, float]]:
+    """A figure over the episodes, with half the 95 % confidence interval where there is one; finite values alone."""
     halves = [
         margin(sample.stats.return_std / math.sqrt(max(sample.stats.episodes - 1, 1)))
         if field == "mean_return" and math.isfinite(sample.stats.return_std)
@@ -53,7 +53,7 @@ def samples(state: RunState, field: str) -> list[BandPoint]:
         for sample in state.history.samples
     ]
     values = zip(state.history.values(field), halves, strict=True)
-    return [BandPoint(episode, value, half) for (episode, value), half in values if math.isfinite(value)]
+    return [(episode, value, half) for (episode, value), half in values if math.isfinite(value)]
 
 
 def figure_drawing(state: RunState, field: str) -> Drawing | None:
@@ -68,7 +68,7 @@ def figure_drawing(state: RunState, field: str) -> Drawing | None:
     near = [bound for bound in (text.low, text.high) if bound is not None and low - span <= bound <= high + span]
     return Drawing(
         [Curve([(x, y) for x, y, _ in points])],
-        points,
+        [half for *_, half in points],
         [*(Level(bound, "success") for bound in near), *baseline_levels(known)],
         [mark.episode for mark in state.marks],
         [low, high, *near, *known.values()],
@@ -151,7 +151,7 @@ def small_figure(state: RunState, field: str, width: int, height: int) -> list[C
     value = figure_value(field, float(getattr(state.stats, field)))
     words = (FIGURES[field].short, "bold"), "  ", value, "  ", badge(present_health(state, field))
     heading = Content.assemble(*words).truncate(width, ellipsis=True)
-    values = [point.y for point in samples(state, field)]
+    values = [y for _, y, _ in samples(state, field)]
     bars = spark_rows(stretched(values, width), width, height - 1)
     return [heading.pad_right(width - heading.cell_length), *(Content.styled(bar, "$primary") for bar in bars)]
 

@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from llamagym_tui.protocol.literal import one_line
-from llamagym_tui.returns import Point, margin, smoothing_window, thinned
+from llamagym_tui.returns import margin, smoothing_window, thinned
 from llamagym_tui.screens.widgets.look import own_styles
 from llamagym_tui.screens.widgets.numbers import baselines, plain
-from llamagym_tui.screens.widgets.plot import BandPoint, Curve, Drawing, Plot, baseline_levels
+from llamagym_tui.screens.widgets.plot import Curve, Drawing, Plot, baseline_levels
 from llamagym_tui.state.run import Mark, RunState
 
 
@@ -41,17 +41,15 @@ class ReturnChart(Vertical):
             legend.update(_legend(window, known, state.marks))
         return Drawing(
             [Curve([(point.episode, point.mean_return) for point in points])],
-            [BandPoint(point.episode, point.mean_return, margin(point.stderr)) for point in points],
+            [margin(point.stderr) for point in points],
             baseline_levels(known),
             [mark.episode for mark in state.marks],
             # The band of the first few episodes is as wide as the returns are: it may leave the chart.
-            [*known.values(), *_edges(points[len(points) // 4 :])],
+            [
+                *known.values(),
+                *(p.mean_return + s * margin(p.stderr) for p in points[len(points) // 4 :] for s in (-1, 1)),
+            ],
         )
-
-
-def _edges(points: list[Point]) -> list[float]:
-    """The outermost values of the band."""
-    return [point.mean_return + side * margin(point.stderr) for point in points for side in (-1, 1)]
 
 
 def _legend(window: int, known: dict[str, float], marks: Sequence[Mark]) -> Content:

@@ -58,19 +58,11 @@ def baseline_levels(known: Mapping[str, float]) -> list[Level]:
     return [Level(value, "success" if name == "optimal" else "warning") for name, value in known.items()]
 
 
-class BandPoint(NamedTuple):
-    x: float
-    y: float
-    """Its middle."""
-    half: float
-    """Half its height."""
-
-
 class Drawing(NamedTuple):
     curves: Sequence[Curve]
     """At least one point among them."""
-    band: Sequence[BandPoint] = ()
-    """By rising x; nothing is shaded where `half` is 0."""
+    band: Sequence[float] = ()
+    """Half the height of what is shaded around the first curve, at each of its points."""
     levels: Sequence[Level] = ()
     marks: Sequence[float] = ()
     """x of vertical lines."""
@@ -174,7 +166,7 @@ class Plot(Vertical):
             plot.clear()
             rows = max(2, self.size.height - FRAME)
             low, high = _set_scale(plot, left, right, [*(y for _, y in points), *drawing.fitted], min(5, rows // 2))
-            self._draw_band(plot, drawing.band, low, high, colors["secondary"])
+            self._draw_band(plot, drawing, low, high, colors["secondary"])
             dashes = max(2, (self.size.width - MARGIN_LEFT) // CELLS_PER_DASH)
             across = [left + (right - left) * (dash + 0.5) / dashes for dash in range(dashes)]
             for level in drawing.levels:
@@ -194,19 +186,19 @@ class Plot(Vertical):
         # The plot fits its canvas to its place only with a new layout, and its margins may just have moved it.
         plot.refresh(layout=True)
 
-    def _draw_band(self, plot: PlotWidget, band: Sequence[BandPoint], low: float, high: float, color: str) -> None:
+    def _draw_band(self, plot: PlotWidget, drawing: Drawing, low: float, high: float, color: str) -> None:
         """Shade the band, cell by cell: in the middle of each column, along the line between its points."""
         import numpy as np
 
-        if len(band) < 2:
+        if len(drawing.band) < 2:
             return
         columns, rows = max(2, self.size.width - MARGIN_LEFT - 2), max(2, self.size.height - FRAME)
         step = (high - low) / rows / 2
         across: list[float] = []
         up: list[float] = []
-        xs, ys, halves = zip(*band, strict=True)
+        xs, ys = zip(*drawing.curves[0].points, strict=True)
         at = xs[0] + (xs[-1] - xs[0]) * (np.arange(columns) + 0.5) / columns
-        for x, y, half in zip(at, np.interp(at, xs, ys), np.interp(at, xs, halves), strict=True):
+        for x, y, half in zip(at, np.interp(at, xs, ys), np.interp(at, xs, drawing.band), strict=True):
             bottom, top = max(low, y - half), min(high, y + half)
             cells = max(1, math.ceil((top - bottom) / step)) if half and top > bottom else 0
             across += [x] * cells

@@ -30,7 +30,9 @@ def is_llama_like(config: Any) -> bool:
 def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     """(M, D) hidden states, after the final norm, of the tokens that are read."""
     hidden = decoder.embed_tokens(flat.ids)
-    rotation = _rotation(*decoder.rotary_emb(hidden, flat.positions[None]))
+    cos, sin = decoder.rotary_emb(hidden, flat.positions[None])
+    half = cos.shape[-1] // 2
+    rotation = torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])  # (N, 1, D / 2)
     *layers, last = decoder.layers
     for layer in layers:
         normed = layer.input_layernorm(hidden)
@@ -40,12 +42,6 @@ def read_states(decoder: Any, flat: FlatTree) -> Tensor:
     asking = normed.index_select(0, flat.read)
     hidden = hidden + _attended(last.self_attn, asking, normed, rotation[flat.read], rotation, flat.last)
     return decoder.norm(hidden + last.mlp(last.post_attention_layernorm(hidden)))
-
-
-def _rotation(cos: Tensor, sin: Tensor) -> Tensor:
-    """(N, 1, D / 2) complex."""
-    half = cos.shape[-1] // 2
-    return torch.complex(cos[0, :, None, :half], sin[0, :, None, :half])
 
 
 def _attended(

@@ -47,8 +47,9 @@ def test_the_band_of_a_mean_return_fits_into_its_chart():
     state = after("mean_return", -0.5, -0.25)
     drawing = figure_drawing(state, "mean_return")
     assert drawing is not None
-    assert drawing.band[0].half > 0
-    assert min(drawing.fitted) == pytest.approx(min(point.y - point.half for point in drawing.band))
+    assert drawing.band[0] > 0
+    points = zip(drawing.curves[0].points, drawing.band, strict=True)
+    assert min(drawing.fitted) == pytest.approx(min(y - half for (_, y), half in points))
 
 
 def test_a_mean_return_has_its_baselines_in_its_chart_and_no_other_figure_has():

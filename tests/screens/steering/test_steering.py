@@ -306,7 +306,7 @@ def test_the_band_of_a_batch_is_half_a_confidence_interval():
     stats = structs.replace(fakes.STATS, return_std=1.0, episodes=5)
     state = reduce(initial_state(fakes.config(Path("/runs/demo"))), UpdateFinished(update=1, episodes=5, stats=stats))
     # `return_std` divides by 5, s by 4: s² = 5 / 4, and the error is √(s² / 5) = 1 / 2.
-    assert [point.half for point in samples(state, "mean_return")] == pytest.approx([1.96 / 2])
+    assert [half for *_, half in samples(state, "mean_return")] == pytest.approx([1.96 / 2])
 
 
 def test_without_a_trainer_nothing_can_be_asked_for():
