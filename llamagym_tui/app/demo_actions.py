@@ -110,8 +110,8 @@ class DemoActions(PersonalApp):
     async def _save(self, notice: str = "") -> None:
         writer = self.recorder.writer
         await asyncio.to_thread(writer.save)
-        if writer.saved.fault:
-            self.notify(writer.saved.fault, severity="error")
+        if writer.fault:
+            self.notify(writer.fault, severity="error")
         elif notice:
             self.notify(f"{notice} in {writer.path}.")
 
@@ -153,7 +153,7 @@ class DemoActions(PersonalApp):
 
     def _unsaved_reasons(self) -> list[str]:
         return [
-            f"{recorder.waiting} of your episodes are not on disk and would be lost. {recorder.writer.saved.fault}"
+            f"{recorder.waiting} of your episodes are not on disk and would be lost. {recorder.writer.fault}"
             for recorder in self._recorders.values()
             if recorder.waiting
         ]

@@ -1,11 +1,10 @@
 """A person's finished episodes on their way to disk: what could not be written is kept, and tried again.
 
-`add` and `saved` return at once; `save` and `take_back` may block for a moment and may be called in any thread.
+`add` returns at once; `save` and `take_back` may block for a moment and may be called in any thread.
 """
 
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from llamagym_tui.demos import edits
 from llamagym_tui.demos import files as demo_files
@@ -13,44 +12,38 @@ from llamagym_tui.demos.demonstration import Demonstration, encode
 from llamagym_tui.errors import DemoFileError
 
 
-class Saved(NamedTuple):
-    episodes: int
-    """On disk."""
-    waiting: int
-    """Not on disk yet."""
-    fault: str
-    """Why episodes wait, for people; empty if none does."""
-
-
 class DemoWriter:
     """Appends episodes to one file, in order; the file is made with its first episode."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._saved = 0
+        self.saved = 0
+        """Episodes on disk."""
+        self.fault = ""
+        """Why episodes wait, for people; empty if none does."""
         self._waiting: list[Demonstration] = []
-        self._fault = ""
         self._writing = threading.Lock()
 
     @property
-    def saved(self) -> Saved:
-        return Saved(self._saved, len(self._waiting), self._fault)
+    def waiting(self) -> int:
+        """Episodes that are not on disk yet."""
+        return len(self._waiting)
 
     def add(self, demo: Demonstration) -> None:
         self._waiting.append(demo)
 
     def save(self) -> None:
-        """Write what waits; `saved` has the result, errors included."""
+        """Write what waits; `saved`, `waiting` and `fault` have the result."""
         with self._writing:
-            self._fault = ""
+            self.fault = ""
             while self._waiting:
                 try:
                     demo_files.append(self.path, self._waiting[0])
                 except DemoFileError as error:
-                    self._fault = str(error)
+                    self.fault = str(error)
                     return
                 self._waiting.pop(0)
-                self._saved += 1
+                self.saved += 1
 
     def take_back(self, demo: Demonstration) -> None:
         """Take an episode back: out of the file and into its trash (raises as `edits`), or out of those that wait."""
@@ -59,4 +52,4 @@ class DemoWriter:
                 self._waiting.remove(demo)
                 return
             edits.remove(self.path, [encode(demo)])
-            self._saved -= 1
+            self.saved -= 1

@@ -58,7 +58,7 @@ class DemoRecorder:
     @property
     def waiting(self) -> int:
         """Number of episodes that are not on disk."""
-        return self._writer.saved.waiting if self._writer is not None else 0
+        return self._writer.waiting if self._writer is not None else 0
 
     def table(self, system_prompt: Callable[[], str]) -> HumanGame:
         """The person's game, which stays as it was left."""

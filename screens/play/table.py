@@ -149,15 +149,15 @@ def match_text(match: Match, state: RunState) -> str:
 
 
 def saved_text(game: HumanGame, fault: str) -> Content:
-    saved = game.writer.saved
+    writer = game.writer
     if fault:
         text = fault
-    elif saved.fault:
-        text = f"{saved.waiting} not saved, kept in memory (ctrl+s tries again): {saved.fault}"
-    elif not saved.episodes:
-        text = f"Finished episodes are appended to {game.writer.path}"
+    elif writer.fault:
+        text = f"{writer.waiting} not saved, kept in memory (ctrl+s tries again): {writer.fault}"
+    elif not writer.saved:
+        text = f"Finished episodes are appended to {writer.path}"
     else:
-        text = f"{counted(saved.episodes, 'episode')} saved to {game.writer.path}"
+        text = f"{counted(writer.saved, 'episode')} saved to {writer.path}"
     return Content(one_line(text))
 
 
@@ -231,7 +231,7 @@ class HumanTableScreen(ChoosingScreen[None]):
                 able = self._opened and game.over and self._state.live and self._state.run is not None
                 return True if able and self._state.pending.evaluation is None else None
             case "save":
-                return game.writer.saved.waiting > 0
+                return game.writer.waiting > 0
         return True
 
     def action_choose(self, index: int) -> None:
@@ -311,7 +311,7 @@ class HumanTableScreen(ChoosingScreen[None]):
         self.update_text("score", score_text(game, self._state))
         saved = self.query_one("#saved", Static)
         saved.update(saved_text(game, self._fault))
-        saved.set_class(bool(game.writer.saved.fault or self._fault), "-fault")
+        saved.set_class(bool(game.writer.fault or self._fault), "-fault")
         self.refresh_bindings()
 
     def _show_hint(self) -> None:

@@ -123,7 +123,7 @@ def test_an_unreadable_line_is_an_unreadable_row_and_the_next_hand_is_kept(
     writer = DemoWriter(path)
     writer.add(a_demo(seed=7))
     writer.save()
-    assert writer.saved == (1, 0, "")
+    assert (writer.saved, writer.waiting, writer.fault) == (1, 0, "")
     after = path.read_bytes()
     aside = Path(f"{path}.torn")
     assert after.endswith(encode(a_demo(seed=7)) + b"\n")

@@ -160,8 +160,8 @@ def test_an_episode_can_be_taken_back_before_and_after_it_is_written(tmp_path: P
         writer.add(a_demo(seed=seed))
     writer.take_back(a_demo(seed=1))
     writer.save()
-    assert writer.saved == (2, 0, "")
+    assert (writer.saved, writer.waiting, writer.fault) == (2, 0, "")
     writer.take_back(a_demo(seed=2))
-    assert writer.saved == (1, 0, "")
+    assert (writer.saved, writer.waiting, writer.fault) == (1, 0, "")
     assert seeds(writer.path) == [0]
     assert seeds(edits.trash_path(writer.path)) == [2]

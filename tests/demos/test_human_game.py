@@ -118,7 +118,7 @@ def test_a_finished_episode_is_one_demonstration(tmp_path: Path):
             recorded_at="2026-01-02T12:00:00Z",
         )
     ]
-    assert game.writer.saved == (1, 0, "")
+    assert (game.writer.saved, game.writer.waiting, game.writer.fault) == (1, 0, "")
 
 
 def test_turns_are_marked_as_a_persons(tmp_path: Path):
@@ -153,11 +153,11 @@ def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path):
     game.act(0)
     game.act(1)
     game.writer.save()
-    assert (game.writer.saved.episodes, game.writer.saved.waiting) == (0, 1)
-    assert "not saved" in game.writer.saved.fault
+    assert (game.writer.saved, game.writer.waiting) == (0, 1)
+    assert "not saved" in game.writer.fault
     (tmp_path / "demos").unlink()
     game.writer.save()
-    assert game.writer.saved == (1, 0, "")
+    assert (game.writer.saved, game.writer.waiting, game.writer.fault) == (1, 0, "")
     assert len(demo_files.read(game.writer.path)) == 1
 
 
@@ -279,9 +279,9 @@ def test_a_discarded_episode_leaves_the_file_and_comes_back(tmp_path: Path):
     game.act(1)
     game.writer.save()
     game.discard()
-    assert (demo_files.read(game.writer.path), game.writer.saved.episodes, game.discarded) == ([], 0, True)
+    assert (demo_files.read(game.writer.path), game.writer.saved, game.discarded) == ([], 0, True)
     game.discard()
-    assert (len(demo_files.read(game.writer.path)), game.writer.saved.episodes, game.discarded) == (1, 1, False)
+    assert (len(demo_files.read(game.writer.path)), game.writer.saved, game.discarded) == (1, 1, False)
 
 
 def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
@@ -290,7 +290,7 @@ def test_an_episode_that_waits_to_be_written_can_be_discarded(tmp_path: Path):
     game.act(1)
     game.discard()
     game.writer.save()
-    assert game.writer.saved == (0, 0, "")
+    assert (game.writer.saved, game.writer.waiting, game.writer.fault) == (0, 0, "")
     assert not game.writer.path.exists()
 
 
