@@ -65,7 +65,8 @@ def test_backwards_the_oldest_comes_first():
 def test_a_row_says_what_is_known():
     texts = {column.title: column.text(ROWS[0]) for column in COLUMNS}
     assert (texts["when"], texts["agent"], texts["return"]) == ("02 Jan 12:09", "cliff.py", "−1.000")
-    assert [column.text(ROWS[2]) for column in COLUMNS][3:] == [*[""] * 6, "…"]
+    assert not any(column.text(ROWS[2]) for column in COLUMNS[3:-1])
+    assert COLUMNS[-1].text(ROWS[2]) == "…"
 
 
 @pytest.mark.parametrize(
