@@ -130,8 +130,8 @@ def estimate_memory(
         trees = math.ceil(columns / max(TREE_COLUMNS, workload.longest))
         activations += trees * workload.prefix * shape.layers * 2 * shape.queries * b
         update = int(activations * (HEAP[full] if on_host else 1)) + scored * LOGIT_COPIES * shape.vocabulary * FP32
-    if config.precision == "bf16":  # a rounded copy, of the reference too
-        weights += (2 if full and learns else 1) * shape.parameters * 2
+    if config.precision == "bf16":  # a rounded copy
+        weights += shape.parameters * 2
     cache = config.n_envs * cached * shape.layers * 2 * shape.keys * b
     rollout = config.n_envs * (layer * b + SAMPLING_COPIES * shape.vocabulary * FP32)
     return MemoryEstimate(base, weights, training, cache, rollout, update)

@@ -36,44 +36,39 @@ TOKENS_APART = 512
 class Encoded:
     """Hidden states of a forward, from which logits are computed only where they are needed."""
 
-    def __init__(self, hidden: Tensor, head: nn.Module, logits: Tensor | None) -> None:
+    def __init__(self, head: nn.Module, hidden: Tensor, *logits: Tensor) -> None:
+        """`hidden`, (B, T, D) after the final norm, is what the head reads; with `logits` it need not be."""
         self.hidden = hidden
-        """(B, T, D) after the final norm: what the LM head reads."""
-        self._head, self._logits = head, logits
+        self._head, self._all = head, (hidden, *logits)
 
     def logits_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """(N, V) logits at N positions, in fp32."""
-        if self._logits is not None:
-            return self._logits[rows, columns].float()
-        return self._head(self.hidden[rows, columns]).float()
+        found = self._all[-1][rows, columns]
+        return (found if len(self._all) > 1 else self._head(found)).float()
 
     def picked(self, rows: Tensor, columns: Tensor) -> Encoded:
         """(R, C) of the positions, as a forward of its own; rows and columns broadcast to (R, C)."""
-        logits = None if self._logits is None else self._logits[rows, columns]
-        return Encoded(self.hidden[rows, columns], self._head, logits)
+        return Encoded(self._head, *(each[rows, columns] for each in self._all))
 
     @property
     def bytes(self) -> int:
-        return self.hidden.nbytes + (0 if self._logits is None else self._logits.nbytes)
+        return sum(each.nbytes for each in self._all)
 
     def rows(self) -> list[Encoded]:
         """Each row by itself, without its dimension."""
-        logits = [None] * len(self.hidden) if self._logits is None else self._logits.unbind()
-        return [Encoded(hidden, self._head, each) for hidden, each in zip(self.hidden.unbind(), logits, strict=True)]
+        return [Encoded(self._head, *row) for row in zip(*(each.unbind() for each in self._all), strict=True)]
 
     @staticmethod
     def stacked(rows: Sequence[Encoded]) -> Encoded:
         """What `rows` took apart, in as many columns as the widest has."""
-        logits = [row._logits for row in rows if row._logits is not None]
-        hidden = pad_sequence([row.hidden for row in rows], batch_first=True)
-        return Encoded(hidden, rows[0]._head, pad_sequence(logits, batch_first=True) if logits else None)
+        every = zip(*(row._all for row in rows), strict=True)
+        return Encoded(rows[0]._head, *(pad_sequence(list(each), batch_first=True) for each in every))
 
     @staticmethod
     def joined(parts: Sequence[Encoded], order: Tensor) -> Encoded:
         """Rows of several forwards of one width as one; `order` indexes the rows of all."""
-        logits = [part._logits for part in parts if part._logits is not None]
-        hidden = torch.cat([part.hidden for part in parts])[order]
-        return Encoded(hidden, parts[0]._head, torch.cat(logits)[order] if logits else None)
+        every = zip(*(part._all for part in parts), strict=True)
+        return Encoded(parts[0]._head, *(torch.cat(each)[order] for each in every))
 
 
 class Backbone:
@@ -121,9 +116,9 @@ class Backbone:
     def _forward(self, **arguments: Any) -> Encoded:
         with self.products.at(self.precision):
             if self.is_split:
-                return Encoded(self.decoder(**arguments).last_hidden_state, self.head, None)
+                return Encoded(self.head, self.decoder(**arguments).last_hidden_state)
             output = self.lm(**arguments, output_hidden_states=True)
-        return Encoded(output.hidden_states[-1], self.head, output.logits)
+        return Encoded(self.head, output.hidden_states[-1], output.logits)
 
     def encode_next(
         self, ids: Tensor, columns: Tensor, width: int, cache: RaggedCache, prefix: Cache | None
@@ -135,7 +130,7 @@ class Backbone:
         cache.aim(columns, width)
         if prefix is not None and self.is_lean:
             with self.products.at(self.precision):
-                return Encoded(next_states(self.decoder, ids, cache, prefix), self.head, None)
+                return Encoded(self.head, next_states(self.decoder, ids, cache, prefix))
         return self.encode(ids[:, None], columns, self.causal_mask(columns, width), cache)
 
     def encode_rows(self, prefix: Sequence[int], rows: Sequence[Sequence[int]]) -> Encoded:
@@ -166,7 +161,7 @@ class Backbone:
         with self.products.at(self.precision):
             states = read_states(self.decoder, flat)
         hidden = states.new_zeros(*read.shape, states.shape[-1]).index_put((flat.rows, flat.columns), states)
-        return Encoded(hidden, self.head, None)
+        return Encoded(self.head, hidden)
 
     def encode_apart(self, contexts: Sequence[Sequence[int]], trees: Sequence[TokenTree]) -> Encoded:
         """B trees behind contexts of their own, every path computed whole; columns: the context's last token, nodes."""

@@ -67,11 +67,10 @@ def test_full_fine_tuning_leaves_the_reference_as_it_was(make_policy):
     policy = make_policy()
     ppo = PPO(policy, QUICK)
     assert ppo.reference is not None
-    assert ppo.reference.frozen_copy is not None
-    before = [p.clone() for p in ppo.reference.frozen_copy.lm.parameters()]
+    before = [then.clone() for _, then in ppo.reference.start]
     ppo.update(collect(policy))
-    after = list(ppo.reference.frozen_copy.lm.parameters())
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert all(torch.equal(then, kept) for (_, then), kept in zip(ppo.reference.start, before, strict=True))
+    assert not any(torch.equal(weight, kept) for (weight, _), kept in zip(ppo.reference.start, before, strict=True))
 
 
 def test_with_an_adapter_the_models_own_weights_stay(make_policy):
@@ -127,14 +126,14 @@ def test_kl_is_charged_to_the_turn_that_spent_it(make_policy):
     assert targets.returns[1].item() == pytest.approx(segment.turns[1].reward - 2.0 * spent[1], abs=1e-2)
 
 
-def test_a_reference_is_a_copy_only_where_it_must_be_and_only_if_it_is_used(make_policy):
+def test_a_reference_is_of_the_trained_weights_alone_and_only_if_it_is_used(make_policy):
     unused = replaced(QUICK, kl_coef=0.0, kl_coef_final=0.0)
     assert PPO(make_policy(), unused).reference is None
     adapted, full = (PPO(make_policy(lora=lora), QUICK).reference for lora in (True, False))
     assert adapted is not None
-    assert adapted.frozen_copy is None
     assert full is not None
-    assert full.frozen_copy is not None
+    assert 0 < len(adapted.start) < len(list(adapted.policy.model.pretrained_model.parameters()))
+    assert len(full.start) == len(list(full.policy.model.pretrained_model.parameters()))
 
 
 def test_critic_warm_up_changes_the_value_head_alone(make_policy):

@@ -27,5 +27,5 @@ def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch,
     assert ppo.reference is not before
     assert (tmp_path / "start").is_dir(), "a resumed run needs it"
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
-    kept = [then for _, then in ppo.reference.start] if lora else list(ppo.reference.frozen_copy.lm.parameters())
+    kept = [then for _, then in ppo.reference.start]
     assert all(torch.equal(a, b) for a, b in zip(weights, kept, strict=True))
