@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import torch
 
-from llamagym_tui.engine.learning.batch import batch_rows, forwards
+from llamagym_tui.engine.learning.batch import Row, forwards
 from llamagym_tui.engine.model.shape import ForwardLimits
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.trajectory import Segment, Trajectory, Turn
+from llamagym_tui.engine.policy.trajectory import Segment, Turn
 
 SMALL_MODEL = 20_000_000
 """Parameters up to which an update's own work is measured."""
@@ -71,9 +71,8 @@ def update_like_step(policy: Policy) -> Callable[[], object]:
     start = TRIAL_LENGTH - TRIAL_REPLY
     turn = Turn(start, TRIAL_LENGTH, (0.0,) * TRIAL_REPLY, value=0.0, reward=0.0)
     ids = [[(row + 3 * column) % vocabulary for column in range(TRIAL_LENGTH)] for row in range(TRIAL_ROWS)]
-    segments = [Segment(tuple(ids[0]), row, [turn]) for row in ids]
-    batch = batch_rows([Trajectory([segment], "terminated") for segment in segments])
-    parts = list(forwards(batch, ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH), backbone.device))
+    rows = [Row(Segment(tuple(ids[0]), row, [turn]), number) for number, row in enumerate(ids)]
+    parts = list(forwards(rows, ForwardLimits(2 * TRIAL_ROWS * TRIAL_LENGTH), backbone.device))
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]
 
     def step() -> object:

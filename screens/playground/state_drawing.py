@@ -28,15 +28,11 @@ class StateDrawing(StateText):
 
     def show(self, state: RunState) -> None:
         """Show another state; the place grows with the largest drawing, and never shrinks: nothing under it jumps."""
-        changed = state.view is not self.state.view or state.run is not self.state.run
-        self.state = state
-        if not changed:
-            return
         if (drawn := state.view.drawn) is not None:
             self._lines = max(self._lines, min(1 + drawn.text.count("\n"), MAX_LINES))
         if self.styles.height is None or self.styles.height.value != 1 + self._lines:
             self.styles.height = 1 + self._lines
-        self.refresh()
+        super().show(state)
 
     def content_at(self, width: int) -> Content:
         """The title and as many lines as there is room for."""

@@ -56,6 +56,8 @@ class Place(NamedTuple):
     label: int
     rows: int
     columns: int
+    width: int
+    """With the optimal strategy next to the panel."""
 
 
 class Places(NamedTuple):
@@ -70,16 +72,11 @@ class Places(NamedTuple):
 
     @property
     def width(self) -> int:
-        return max((place.x + self.width_of(place) for place in self.panels), default=0)
+        return max((place.x + place.width for place in self.panels), default=0)
 
     @property
     def height(self) -> int:
         return max((place.y + 1 + place.rows * self.cell.height for place in self.panels), default=0)
-
-    def width_of(self, place: Place) -> int:
-        """Width of a panel, with the optimal strategy next to it."""
-        extra = GAP + place.columns * self.optimal_width if self.with_optimal else 0
-        return place.label + place.columns * self.cell.width + extra
 
 
 def places_for(layout: PolicyMapLaidOut, width: int, height: int) -> Places:
@@ -99,16 +96,16 @@ def _places(layout: PolicyMapLaidOut, field: CellSize, *, with_optimal: bool, ac
     most = max((len(cell.best) for panel in layout.panels for row in panel.cells for cell in row), default=1)
     optimal_width = field.width if field.width >= LARGE else max(most + 1, 3 if field.width >= 5 else 2)
     panels: list[Place] = []
-    made = Places((), field, optimal_width, with_optimal, across)
-    x = y = 0
+    x = y = bottom = 0
     for number, panel in enumerate(layout.panels, 1):
         label = min(max(map(len, [panel.title, *panel.rows])), MOST_LABEL) + 1
-        place = Place(x, y, label, len(panel.rows), len(panel.columns))
-        panels.append(place)
-        x += made.width_of(place) + APART
+        rows, columns = len(panel.rows), len(panel.columns)
+        width = label + columns * field.width + (GAP + columns * optimal_width if with_optimal else 0)
+        panels.append(Place(x, y, label, rows, columns, width))
+        x, bottom = x + width + APART, max(bottom, y + 1 + rows * field.height)
         if number % across == 0:
-            x, y = 0, made._replace(panels=tuple(panels)).height
-    return made._replace(panels=tuple(panels))
+            x, y = 0, bottom
+    return Places(tuple(panels), field, optimal_width, with_optimal, across)
 
 
 class PolicyGrid(ScrollView, can_focus=True):
@@ -218,7 +215,7 @@ class PolicyGrid(ScrollView, can_focus=True):
                 continue
             segments.append(Segment(" " * (place.x - at), self.rich_style))
             segments += self._head(number, place) if line == place.y else self._row(number, place, line - place.y - 1)
-            at = place.x + self.places.width_of(place)
+            at = place.x + place.width
         return Strip(segments).crop_extend(scroll_x, scroll_x + self.size.width, self.rich_style)
 
     def _head(self, number: int, place: Place) -> list[Segment]:

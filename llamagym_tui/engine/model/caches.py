@@ -62,12 +62,6 @@ class _RaggedLayer(DynamicLayer):
         self.values[rows, :, columns] = value_states.transpose(1, 2)
         return self.keys[: len(rows), :, :width], self.values[: len(rows), :, :width]
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.owner.target[2], 0
-
-    def get_seq_length(self) -> int:
-        return self.owner.target[2]
-
 
 class RaggedCache(Cache):
     """Conversations of different lengths, each in a row of its own and continued where it ends."""
