@@ -20,9 +20,6 @@ from llamagym_tui.state.run import Mark, RunState
 class ReturnChart(Vertical):
     DEFAULT_CSS = own_styles(__file__)
 
-    def __init__(self) -> None:
-        super().__init__(id="return-chart")
-
     def compose(self) -> ComposeResult:
         yield Plot("The curve begins with the first episodes.")
         yield Static(id="chart-legend", markup=False)
