@@ -73,12 +73,16 @@ def require_code_of(folder: Path, env: Env) -> None:
 
 
 def figure_by_code_of(folder: Path, env: Env, script: Path, *options: object) -> float:
-    """The last word that a script of this checkout prints, run on one thread by the code of a folder."""
+    """The last word that `printed_by_code_of` has."""
+    return float(printed_by_code_of(folder, env, script, *options).split()[-1])
+
+
+def printed_by_code_of(folder: Path, env: Env, script: Path, *options: object) -> str:
+    """What a script of this checkout prints, run on one thread by the code of a folder."""
     variables = env | ONE_THREAD | {"PYTHONPATH": str(folder)}
     require_code_of(folder, variables)
     command = [sys.executable, str(script), *map(str, options)]
-    done = subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    return subprocess.run(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def played(figures: dict[str, Any]) -> float:

@@ -16,50 +16,19 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
-import gymnasium
 import typer
-from gymnasium import spaces
 
 from benchmarks import turns
 from benchmarks.against import HERE, figure_by_code_of
 from benchmarks.bare_run import BareRun, settings
 from benchmarks.first_frame import environment
 from benchmarks.timing import alternate, machine, ratios, spread
-from benchmarks.turns import turns_a_second
-from llamagym_tui.agents.cart_pole import CartPoleAgent
+from benchmarks.turns import counting_rollout, turns_a_second
 from llamagym_tui.engine.policy import known_tokens
-from llamagym_tui.trainer.rollout.rollout import Rollout
 
 TURNS, AROUND, ENVS = 400, 20, 4
-
-
-class Counting(gymnasium.Env[int, int]):
-    """It never ends and never shows a number twice."""
-
-    shown = 0
-
-    def __init__(self) -> None:
-        self.observation_space, self.action_space = spaces.Discrete(10**9), spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self.next(), {}
-
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        return self.next(), 0.0, False, False, {}
-
-    def next(self) -> int:
-        Counting.shown += 1
-        return 100_000_000 + Counting.shown
-
-
-class CountingAgent(CartPoleAgent):
-    env_id = "LlamaCounting-v0"
-
-    def format_observation(self, observation: Any) -> str:
-        return f"Observation: {observation}"
 
 
 def main(
@@ -83,7 +52,6 @@ def main(
 
 
 def late_turns(updates: int) -> None:
-    gymnasium.register(CountingAgent.env_id, entry_point=Counting)
     run = BareRun(settings("cart_pole", ["seed=11"]), threads=1)
     room = known_tokens.REMEMBERED, known_tokens.HELD
     for name, held in (("with", room), ("without", (0, 0))):
@@ -103,7 +71,7 @@ def compare(agent: str, sides: dict[str, Callable[[], float]], rounds: int) -> N
 def late_over_early(run: BareRun) -> float:
     """Processor seconds of the last steps of episodes over those of the first, a step being a turn of each."""
     run.policy.history = 0
-    rollout = Rollout(CountingAgent(), run.policy, n_envs=ENVS, max_turns=TURNS + 1, batch_turns=ENVS * TURNS, seed=1)
+    rollout = counting_rollout(run, TURNS, ENVS)
     seconds = []
     for _ in range(TURNS):
         began = time.process_time()

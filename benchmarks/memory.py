@@ -24,6 +24,7 @@ from typing import Annotated, Any
 import typer
 
 MIB = 2**20
+COMMAND = [sys.executable, "-m", "benchmarks.memory"]
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,10 @@ def main(
 
 def measured(name: str) -> float:
     """Measured over predicted peak of a setting; both are printed, with the parts of the prediction."""
-    command = [sys.executable, "-m", "benchmarks.memory", "--setting", name]
     with tempfile.TemporaryDirectory() as folder:
-        # Two processes: what building a model takes must not count.
-        subprocess.run([*command, "--build", folder], check=True)
-        done = subprocess.run([*command, "--train", folder], stdout=subprocess.PIPE, text=True, check=True)
+        build(name, Path(folder))
+        command = [*COMMAND, "--setting", name, "--train", folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     parts = ", ".join(f"{part} {amount / MIB:.0f}" for part, amount in found["parts"].items())
     print(f"{name}: {found['parameters']:,} parameters; MiB by parts: {parts}")
@@ -90,6 +90,11 @@ def measured(name: str) -> float:
         flush=True,
     )
     return ratio
+
+
+def build(name: str, folder: Path) -> None:
+    """The model of a setting, in `weights` of a folder; by a process of its own, whose memory does not count."""
+    subprocess.run([*COMMAND, "--setting", name, "--build", str(folder)], check=True)
 
 
 def build_model(shape: dict[str, int], folder: Path) -> None:
