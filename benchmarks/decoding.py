@@ -74,10 +74,10 @@ def compare(name: str, rates: dict[str, list[float]], counts: list[int]) -> None
     print("  over generate(): " + ", ".join(over), flush=True)
 
 
-def build_model(shape: tuple[int, int, int, int], folder: Path) -> None:
-    """A Llama of random weights with the bundled tokenizer."""
+def build_model(shape: tuple[int, int, int, int], folder: Path, tokenizer_of: Path | None = None) -> None:
+    """A Llama of random weights with a model's tokenizer. (the bundled one's)"""
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    tokenizer = AutoTokenizer.from_pretrained(bundled_model_path(), local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_of or bundled_model_path(), local_files_only=True)
     sizes = dict(zip(names, shape, strict=True), vocab_size=len(tokenizer), max_position_embeddings=4096)
     torch.manual_seed(0)
     LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True)).save_pretrained(folder)

@@ -3,7 +3,7 @@
     python -m benchmarks.turns cart_pole history=all --updates 3
     python -m benchmarks.turns blackjack ppo.epochs=1 --prompt-tokens 1000 --other ../old
     python -m benchmarks.turns blackjack --size 0.5B --warm-up 0 --updates 1 --other ../old n_envs=16 ppo.batch_size=32
-    python -m benchmarks.turns counting history=all n_envs=16 --turn 5 --turn 50 --other ../old
+    python -m benchmarks.turns counting history=all --turn 5 --turn 50 --other ../old
     python -m benchmarks.turns blackjack --reach -0.1 --other ../old
 
 With `--other`, code of this checkout and of another one run in turn, each in a process of its own, and the last lines
@@ -40,6 +40,8 @@ FIRST_MODEL = Path(__file__).with_name("first_model")
 SIZES = {"5M": "6M-full", "20M": "20M-full", "135M": "135M-adapter", "0.5B": "0.5B-adapter"}
 """Settings of `benchmarks.memory` with such a shape."""
 SENTENCE = " The dealer shows one card and keeps the other one hidden until the player sticks."
+ENVS = 16
+"""Of the rollout whose turns are timed."""
 AROUND = 2
 """Turns on either side of one whose median is its time."""
 BATCHES = 3
@@ -175,11 +177,10 @@ def turn_ms(run: BareRun, turns: list[int]) -> dict[str, float]:
         rollout.step()
         seconds.append(time.process_time() - began)
     rollout.close()
-    envs = rollout.n_envs
-    return {f"turn {at}, ms": 1e3 * median(seconds[at - 1 - AROUND : at + AROUND]) / envs for at in turns}
+    return {f"turn {at}, ms": 1e3 * median(seconds[at - 1 - AROUND : at + AROUND]) / ENVS for at in turns}
 
 
-def counting_rollout(run: BareRun, turns: int, envs: int = 16) -> Rollout:
+def counting_rollout(run: BareRun, turns: int, envs: int = ENVS) -> Rollout:
     """Of episodes of so many turns."""
     if CountingAgent.env_id not in gymnasium.registry:
         gymnasium.register(CountingAgent.env_id, entry_point=Counting)

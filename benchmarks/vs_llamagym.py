@@ -2,13 +2,16 @@
 
     python -m benchmarks.vs_llamagym
     python -m benchmarks.vs_llamagym --threads 1 --repeats 5 --set ppo.batch_size=2048
+    python -m benchmarks.vs_llamagym --threads 1 --repeats 1 --size 5M
 
 LlamaGym runs in an environment of its own (`llamagym_environment`, made at the first run) and in a process of its own
 (`llamagym_side`): one hand after the other, an update every 16 turns, its default. Ours plays and learns as `train`
 does, with its default batch. Both start from the first bundled model (`first_model`), sample at most 32 tokens, train
 all weights and make 4 PPO epochs; ours is also timed with its default epochs. Both are loaded first, make one update
 that does not count, and then take turns, so that a busy machine slows down both; loading is not timed. The ratio, the
-median and the range of those of each round, comes last.
+median and the range of those of each round, comes last. With `--size`, both have the same random weights, so that a
+reply is free text of 32 tokens, ours has 128 environments and trains all weights, and `generate, 4 epochs` is the only
+variant. LlamaGym takes a reply without an action for a stick: there, ratios of turns count.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import typer
 
 from benchmarks import llamagym_environment
 from benchmarks.bare_run import BareRun, settings
+from benchmarks.decoding import SHAPES, build_model
 from benchmarks.timing import alternate, machine, ratios, spread
 from llamagym_tui.agents.blackjack import BlackjackAgent
 
@@ -61,19 +65,31 @@ def main(
     change: Annotated[list[str] | None, typer.Option("--set", help="A setting of ours, as in ppo.epochs=3.")] = None,
     seed: Annotated[int, typer.Option(help="Of both sides.")] = 1,
     environment: Annotated[Path | None, typer.Option(help="Folder of LlamaGym's environment. (user's cache)")] = None,
+    size: Annotated[str | None, typer.Option(help=f"Random weights: {', '.join(SHAPES)}.")] = None,
     python: Annotated[str | None, typer.Option(help="Python 3.11 that makes it. (this one, or python3.11)")] = None,
 ) -> None:
     interpreter = llamagym_environment.interpreter(environment, python)
     print(machine(), flush=True)
-    for count in threads or [1, 2]:
-        compare(interpreter, count, repeats, seconds, change or [], seed)
+    with tempfile.TemporaryDirectory() as folder:
+        weights = FIRST_MODEL if size is None else Path(folder)
+        if size is not None:
+            build_model(SHAPES[size], weights, FIRST_MODEL)
+        for count in threads or [1, 2]:
+            compare(interpreter, count, repeats, seconds, change or [], seed, weights)
 
 
-def compare(interpreter: Path, threads: int, repeats: int, seconds: float, changes: Sequence[str], seed: int) -> None:
-    with llamagym_process(interpreter, threads, seed) as llamagym:
-        variants: dict[str, Callable[[float], Slice]] = {LLAMAGYM: partial(theirs, llamagym)}
-        for name, own in OURS.items():
-            config = settings("blackjack", [f"seed={seed}", *own, *changes], model=str(FIRST_MODEL))
+def compare(
+    interpreter: Path, threads: int, repeats: int, seconds: float, changes: Sequence[str], seed: int, weights: Path
+) -> None:
+    is_free = weights != FIRST_MODEL
+    with llamagym_process(interpreter, threads, seed, weights) as llamagym:
+        variants: dict[str, Callable[[float], Slice]] = {
+            LLAMAGYM: partial(theirs, llamagym, tokens=(30, 32) if is_free else (3, 6))
+        }
+        for name, own in list(OURS.items())[: 1 if is_free else None]:
+            large = ("n_envs=128", "ppo.batch_size=128", "generation.max_new_tokens=32") if is_free else ()
+            changed = [f"seed={seed}", *own, *large, *changes]
+            config = settings("blackjack", changed, model=str(weights), full_finetuning=True if is_free else None)
             variants[name] = partial(ours, BareRun(config, threads=threads))
         for run in variants.values():
             run(0.0)  # one update, not counted
@@ -87,7 +103,10 @@ def compare(interpreter: Path, threads: int, repeats: int, seconds: float, chang
             f" {sum(part.turns for part in parts) / episodes:.2f} turns an episode,"
             f" {sum(part.updates for part in parts)} updates"
         )
-    of_ours = [f"{name} {ratios(rates[name], rates[LLAMAGYM]):.1f}" for name in OURS]
+    if is_free:
+        rates = {name: [part.turns / part.processor_s for part in parts] for name, parts in slices.items()}
+        print("turns a second of processor time: " + ", ".join(f"{name} {spread(rates[name]):.2f}" for name in rates))
+    of_ours = [f"{name} {ratios(found, rates[LLAMAGYM]):.1f}" for name, found in rates.items() if name != LLAMAGYM]
     print(f"ratio on {threads} threads: " + ", ".join(of_ours))
 
 
@@ -137,8 +156,8 @@ def prompts() -> dict[str, Any]:
     return {"system_prompt": agent.get_system_prompt(), "observations": texts}
 
 
-def theirs(llamagym: subprocess.Popen[str], seconds: float) -> Slice:
-    """Let LlamaGym play and train.
+def theirs(llamagym: subprocess.Popen[str], seconds: float, tokens: tuple[int, int] = (3, 6)) -> Slice:
+    """Let LlamaGym play and train, with replies of so many tokens on average.
 
     Raises:
         RuntimeError: it did not train, or its replies are not those of that model.
@@ -149,7 +168,7 @@ def theirs(llamagym: subprocess.Popen[str], seconds: float) -> Slice:
     did = answer_of(llamagym)
     if not did["weight_change"] > 0:
         raise RuntimeError("LlamaGym's weights did not change: it did not train.")
-    if not 3 <= did["reply_tokens"] <= 6:
+    if not tokens[0] <= did["reply_tokens"] <= tokens[1]:
         raise RuntimeError(f"LlamaGym's replies have {did['reply_tokens']:.1f} tokens: the conversion is broken.")
     return Slice(did["episodes"], did["turns"], did["updates"], did["elapsed_s"], did["processor_s"])
 
