@@ -16,6 +16,7 @@ from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.engine.learning.reference import Reference
 from llamagym_tui.engine.learning.sft import SFTStats, train_on
+from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
@@ -58,7 +59,7 @@ class Builders:
         config = self.config
         torch.set_num_threads(1)  # until `threads` has measured: on a busy machine more can be far slower
         torch.manual_seed(config.seed)  # a new value head and a new adapter begin at random
-        return load_model_and_tokenizer(
+        loaded = load_model_and_tokenizer(
             config.model,
             config.device,
             full_finetuning=config.full_finetuning,
@@ -66,6 +67,8 @@ class Builders:
             dtype=config.dtype,
             precision=config.precision,
         )
+        return_freed_memory()  # of its trial, hundreds of MiB for a large vocabulary
+        return loaded
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
         """The policy, which knows the canonical reply of each action and how much of a conversation it sees."""

@@ -37,9 +37,12 @@ def test_requested_threads_come_before_measured_ones_and_an_accelerator_needs_on
     assert found == chosen
 
 
-def test_a_model_is_loaded_on_one_thread(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_loaded_on_one_thread_and_what_its_trial_took_is_given_back(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[Any] = []
     monkeypatch.setattr(torch, "set_num_threads", done.append)
+    monkeypatch.setattr(builders, "return_freed_memory", lambda: done.append("given back"))
     monkeypatch.setattr(builders, "load_model_and_tokenizer", lambda *_, **__: done.append("loaded"))
     Builders(fakes.config(tmp_path)).model()
-    assert done == [1, "loaded"]
+    assert done == [1, "loaded", "given back"]
