@@ -5,6 +5,7 @@ It shows the inspection in the run state, and requests it from the trainer when 
 chosen, and after every update. The sentences and rows are made by `texts`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -23,7 +24,7 @@ from llamagym_tui.screens.widgets.command_asked import CommandAsked
 from llamagym_tui.screens.widgets.key_bar import KeyBar, own_keys
 from llamagym_tui.screens.widgets.sizes import TooSmall
 from llamagym_tui.state.run import RunState
-from llamagym_tui.state.transcript import Entries, Entry, Reply
+from llamagym_tui.state.transcript import Entry, Reply
 
 ROOMY = 80
 """Cells of the screen from which the column of tokens is wide."""
@@ -159,7 +160,7 @@ def open_inspector(view: ConversationView, state: RunState) -> None:
         view.app.push_screen(InspectorScreen(state, place))
 
 
-def place_of(entries: Entries, pointed_at: Entry | None) -> TurnPlace | None:
+def place_of(entries: Sequence[Entry], pointed_at: Entry | None) -> TurnPlace | None:
     """The turn of an entry, or of the last reply before it; without an entry, of the last reply."""
     fact = pointed_at.fact if pointed_at is not None else None
     if isinstance(fact, ActionsWeighed | ObservationShown | Reply | TurnFinished):
