@@ -75,7 +75,7 @@ def main(
             if seed == first_seed:
                 row(seed, "base", "bundled", 0.0)
             before_s = children_s()
-            sft = summary("sft", agent, "--sft-data", file, "--hands", 0, "--run-dir", place / "sft", *common)
+            sft = summary("sft", agent, "--sft-data", file, "--episodes", 0, "--run-dir", place / "sft", *common)
             cpu = f" ({children_s() - before_s:.0f} s of one core, the program's start included)"
             row(seed, "SFT", str(place / "sft"), sft["elapsed_s"], cpu)
             if not minutes:

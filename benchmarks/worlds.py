@@ -198,7 +198,7 @@ def warm_start(row: Row, seed: int, run_dir: Path, way: Way) -> None:
     file = way.folder / "demonstrations" / f"{run_dir.name}.jsonl"
     file.parent.mkdir(exist_ok=True)
     expert_file(file, row.agent, row.demonstrations, seed, env_words(row))
-    summary("sft", row.agent, "--sft-data", file, "--hands", 0, *beginning(row, seed, run_dir, way))
+    summary("sft", row.agent, "--sft-data", file, "--episodes", 0, *beginning(row, seed, run_dir, way))
 
 
 def train_to(row: Row, seed: int, run_dir: Path, minutes: float, way: Way, last: Record) -> dict[str, Any]:

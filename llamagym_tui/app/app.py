@@ -96,7 +96,7 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
         self.config = config
         self.run_state: RunState | None = initial_state(config) if config else None
         self._agent = RunAgent(config.agent if config else "", config=config)
-        self._client_factory = client_factory or _trainer_process
+        self._client_factory = client_factory
         self._clock = clock
         self._next_seed = next_seed or (lambda: random.SystemRandom().randrange(2**31))
         self._paint_timer: Timer | None = None
@@ -165,8 +165,10 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
 
     @work(exclusive=True, group="trainer")
     async def _follow_trainer(self) -> None:
+        from llamagym_tui.app.trainer_client import TrainerClient
+
         assert self.config is not None
-        self._client = self._client_factory()
+        self._client = (self._client_factory or TrainerClient)()
         try:
             await self._client.start(self.config)
             count = 0
@@ -287,12 +289,6 @@ class LlamaGymApp(DemoActions, PastRunActions, Leaving):
     def _active_prompt(self) -> str:
         prompt = self._state.system_prompt
         return self._agent.own_prompt() if prompt is None else prompt
-
-
-def _trainer_process() -> TrainerClient:
-    from llamagym_tui.app.trainer_client import TrainerClient
-
-    return TrainerClient()
 
 
 def open_playground(

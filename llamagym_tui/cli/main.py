@@ -65,7 +65,6 @@ KINDS = {"text": str, "texts": list[str], "path": Path, "number": int, "decimal"
 PANELS = json.loads(file_text(Path(__file__).with_name("options.json")))
 OPTIONS = {name: _option(panel, **each) for panel, options in PANELS.items() for name, each in options.items()}
 """Options that several commands share, by parameter name, in the order of the help."""
-_, TRAINING = PANELS
 DEFAULTS = {"sft_warm_start": False, "resume": False, "trust_agent": False}
 """Of all other `OPTIONS`: None, which means not given."""
 MODEL_OPTIONS = ("model", "env", "prompt_file", "history", "device", "threads")
@@ -173,16 +172,7 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
 @takes(SFT_OPTIONS)
 def sft(
     agent: Agent,
-    hands: Annotated[
-        int,
-        typer.Option(
-            "--episodes",
-            "--hands",
-            min=0,
-            help="Greedy episodes to play before and after. 0: none.",
-            rich_help_panel=TRAINING,
-        ),
-    ] = 2000,
+    hands: Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")] = 2000,
     json_output: Json = False,
     debug: Debug = False,
     **options: Any,

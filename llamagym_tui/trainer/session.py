@@ -271,16 +271,14 @@ class Session:
                     self._emitter.warn(f"No warm start: {error}", refused="warm_start")
                 else:
                     self._warm_start(run, data, command.episodes)
-            case commands.CancelEvaluation() | commands.CancelWarmStart():
-                pass  # none is under way any more
+            case commands.CancelEvaluation() | commands.CancelWarmStart() | commands.StartRun():
+                pass  # none is under way any more, or one is already
             case commands.SaveCheckpoint():
                 run.save_or_warn()
             case commands.RollBack():
                 run.roll_back("requested")
             case commands.Stop():
                 self._stop(run)
-            case commands.StartRun():
-                self._emitter.warn("The run has begun already; start another trainer for another.")
             case _:
                 assert_never(command)
 

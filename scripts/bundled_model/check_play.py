@@ -37,7 +37,7 @@ def after_sentences(path: Path, seed: int = 1) -> float:
         hands = [json.loads(line) for line in expert_file(place / "expert.jsonl", "blackjack", HANDS, seed).open()]
         file = place / "hands.jsonl"
         file.write_text("".join(json.dumps(hand) + "\n" for hand in reasoned(hands)))
-        start = ("--model", path, "--sft-data", file, "--hands", 0, "--seed", seed)
+        start = ("--model", path, "--sft-data", file, "--episodes", 0, "--seed", seed)
         summary("sft", "blackjack", *start, "--run-dir", place / "sft")
         return float(evaluated("blackjack", place / "sft", 5000, "2")["sampled"]["parse_failure_rate"])
 

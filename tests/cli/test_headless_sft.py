@@ -102,7 +102,7 @@ def run(*words: str) -> Result:
 
 def test_the_command_takes_the_file_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = RecordedCalls(monkeypatch)
-    words = ("--seed", "3", "--hands", "50", "--set", "sft.epochs=5", "--run-dir", str(tmp_path / "run"))
+    words = ("--seed", "3", "--episodes", "50", "--set", "sft.epochs=5", "--run-dir", str(tmp_path / "run"))
     result = run("sft", "blackjack", *words)
     assert result.exit_code == 0, result.stderr
     assert calls.config is not None

@@ -70,7 +70,7 @@ def test_a_run_is_trained_and_its_folder_evaluated(tmp_path: Path, model: str) -
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="terminals are POSIX")
-@pytest.mark.parametrize(("word", "seen"), [("train", "episodes"), ("sft --hands 0", "warm start: step")])
+@pytest.mark.parametrize(("word", "seen"), [("train", "episodes"), ("sft --episodes 0", "warm start: step")])
 def test_a_terminal_that_hangs_up_leaves_a_run_that_goes_on(tmp_path: Path, word: str, seen: str) -> None:
     from tests.app.terminal_app import TerminalApp
 

@@ -4,11 +4,12 @@ Also the stopwatch that counts playing and training, but neither loading nor pau
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llamagym_tui.config import Mode
-from llamagym_tui.protocol.events import EpisodesCounted
+from llamagym_tui.protocol.events import EpisodesCounted, EvaluationFinished
 from llamagym_tui.returns import RECENT, mean_return
 
 REPORT_EVERY_S = 0.2
@@ -33,6 +34,19 @@ class EndedEpisode:
     """Whether a limit cut it off: the environment's, `max_turns`, or what the model can read."""
     number: int = 0
     """Index from 0, from which its environment's seed follows."""
+
+
+def evaluated(ended: Sequence[EndedEpisode], **more: Any) -> EvaluationFinished:
+    """The figures of an evaluation by its episodes; `more` are other fields of the event."""
+    mean, turns = mean_return([each.episode_return for each in ended]), sum(each.length for each in ended)
+    return EvaluationFinished(
+        episodes=len(ended),
+        mean_return=mean.mean if mean else 0.0,
+        return_stderr=mean.stderr if mean else 0.0,
+        parse_failure_rate=sum(each.parse_failures for each in ended) / max(turns, 1),
+        truncated=sum(each.is_truncated for each in ended),
+        **more,
+    )
 
 
 Kind = tuple[Mode, int]

@@ -8,8 +8,7 @@ from typing import Any
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.game.agent_base import AgentBase
 from llamagym_tui.protocol.events import EvaluationFinished, Event, WarningRaised
-from llamagym_tui.returns import MeanReturn, mean_return
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, evaluated
 from llamagym_tui.trainer.rollout.rollout import Rollout
 
 
@@ -74,15 +73,4 @@ def evaluate(
                 episodes = rollout.episode_limit = rollout.episodes + rollout.live
     if rollout.live:
         return None
-    mean = mean_return([episode.episode_return for episode in ended]) or MeanReturn(0.0, 0.0, 0)
-    turns = sum(episode.length for episode in ended)
-    return EvaluationFinished(
-        episodes=len(ended),
-        greedy=greedy,
-        mean_return=mean.mean,
-        return_stderr=mean.stderr,
-        parse_failure_rate=sum(episode.parse_failures for episode in ended) / max(turns, 1),
-        elapsed_s=time.perf_counter() - began,
-        truncated=sum(episode.is_truncated for episode in ended),
-        dropped=rollout.failures.dropped,
-    )
+    return evaluated(ended, greedy=greedy, elapsed_s=time.perf_counter() - began, dropped=rollout.failures.dropped)

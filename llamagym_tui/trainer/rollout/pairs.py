@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llamagym_tui.protocol.events import EvaluationFinished, PromptsCompared
+from llamagym_tui.protocol.events import PromptsCompared
 from llamagym_tui.returns import MeanReturn, margin, mean_return
-from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode
+from llamagym_tui.trainer.rollout.episode_counts import EndedEpisode, evaluated
 
 FIRST, ROUNDS, MOST = 256, 8, 20_000
 """Pairs of episodes from which is known how many are needed; times that some are played, and pairs, at most."""
@@ -64,11 +64,9 @@ def compared(
     by, sides = difference(*pairs), []
     shares: list[list[float]] = []
     for side, of in zip(pairs, played_by, strict=True):
-        mean, turns = mean_return([each.episode_return for each in side]) or NONE, sum(each.length for each in side)
-        failed = sum(each.parse_failures for each in side) / max(turns, 1)
-        figures = {"mean_return": mean.mean, "return_stderr": mean.stderr, "parse_failure_rate": failed, **of}
-        sides.append(EvaluationFinished(episodes=len(side), greedy=greedy, elapsed_s=elapsed_s, **figures))
+        sides.append(evaluated(side, greedy=greedy, elapsed_s=elapsed_s, **of))
         if side and all(each.actions for each in side):
+            turns = sum(each.length for each in side)
             shares.append([sum(counts) / turns for counts in zip(*(each.actions for each in side), strict=True)])
     more |= {"difference": by.mean, "difference_stderr": by.stderr, "shares": shares if len(shares) == 2 else []}
     return PromptsCompared(a=sides[0], b=sides[1], pairs=by.episodes, **more)
