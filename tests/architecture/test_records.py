@@ -14,7 +14,7 @@ from scripts.rooms import modules
 
 ROOMS = tuple(f"llamagym_tui.{room}" for room in ("demos", "engine", "protocol", "returns", "state", "trainer"))
 GROWING = {
-    "CollapseMonitor", "EnvSlot", "Extremes", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
+    "CollapseMonitor", "EnvSlot", "PackedTree", "Reply", "Segment", "Shared", "Trajectory",
     "UpdateSums", "WatchedEpisode", "_EnvSlot",
 }  # fmt: skip
 """Records that grow while something goes on."""
@@ -23,7 +23,6 @@ DEFAULTS = {
     "Demonstration": {"schema": 1},
     "EnvSlot": {"knows_last": True, "mode": "train"},
     "Evaluate": {"episodes": 1000, "greedy": True},
-    "Extremes": {"_highest": -math.inf, "_lowest": math.inf},
     "ForwardLimits": {"scored": math.inf},
     "Lookahead": {"gain": 64.0},
     "ReturnSeries": {"group": 1},

@@ -21,15 +21,12 @@ class BatchUnderWay:
         """The policy's own, in the episodes that have ended."""
         self.typical_length = typical_length
         """Turns of an episode, about: how many to start for a batch follows from it."""
-        self._untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
+        self.untrained: deque[Trajectory] = deque(maxlen=REMEMBERED)
+        """Episodes that are in no batch, to be recalled for a while."""
 
     def add(self, trajectories: Sequence[Trajectory]) -> None:
         self.trajectories += trajectories
         self.turns += sum(each.own_turns for each in trajectories)
-
-    def remember(self, trajectory: Trajectory) -> None:
-        """Keep an episode that is in no batch for a while, to be recalled."""
-        self._untrained.append(trajectory)
 
     def take(self) -> list[Trajectory]:
         """Its episodes; the next batch begins empty."""
@@ -48,5 +45,5 @@ class BatchUnderWay:
     def recall(self, episode: int) -> tuple[Trajectory, Stage] | None:
         """An episode that ended and is in no update yet; None: not kept."""
         ended: list[tuple[Trajectory, Stage]] = [(each, "waiting") for each in self.trajectories]
-        ended += [(each, "inference") for each in self._untrained]
+        ended += [(each, "inference") for each in self.untrained]
         return next((found for found in ended if found[0].episode == episode), None)

@@ -381,7 +381,7 @@ class Rollout:
         except EnvError as error:
             self.wheel.let_go(str(error))
             return
-        self.wheel.offer(offered)
+        self.wheel.choices = offered
         own = [] if slot.admissible is None else list(offered)
         event = events.ActionAwaited(episode=slot.number, turn=slot.length, reply=text, action_name=name, choices=own)
         self._emit(event)
@@ -430,7 +430,7 @@ class Rollout:
         if slot.mode == "train" and trajectory.own_turns:
             self._batch.add([trajectory])
         elif ended.was_watched:
-            self._batch.remember(trajectory)
+            self._batch.untrained.append(trajectory)
         if ended.correction is not None:
             self._emit(ended.correction)
         return ended.counted

@@ -6,7 +6,7 @@ environments and the longest episode. What a drawing is made of is kept for the 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.game.observed import Info
@@ -25,22 +25,8 @@ class Undrawn(NamedTuple):
 
 
 Item = Event | Undrawn
-
-
-@dataclass(slots=True)
-class Extremes:
-    """The best and the worst of some episodes; of equal ones the first."""
-
-    best: list[Item] = field(default_factory=list)
-    worst: list[Item] = field(default_factory=list)
-    _highest: float = float("-inf")
-    _lowest: float = float("inf")
-
-    def add(self, items: list[Item], episode_return: float) -> None:
-        if episode_return > self._highest:
-            self.best, self._highest = items, episode_return
-        if episode_return < self._lowest:
-            self.worst, self._lowest = items, episode_return
+Ended = tuple[float, list[Item]]
+"""Return and events of an episode."""
 
 
 class Spectator:
@@ -58,8 +44,9 @@ class Spectator:
         self._is_held = False
         """Whether a requested episode was emitted to its end, and nothing follows it."""
         self._wants_failure = False
-        self._last: Extremes | None = None
-        self._present = Extremes()
+        self._last: dict[str, Ended] = {}
+        self._present: dict[str, Ended] = {}
+        """The best and the worst episode of the batch under way; of equal ones the first."""
 
     @property
     def env(self) -> int | None:
@@ -79,12 +66,12 @@ class Spectator:
 
     def forget_batches(self) -> None:
         """What comes now belongs to no batch; best and worst are those from now on."""
-        self._last, self._present = None, Extremes()
+        self._last, self._present = {}, {}
 
     def next_batch(self) -> None:
         """A batch is complete: its best and worst episodes are the last batch's now."""
-        if self._present.best:
-            self._last, self._present = self._present, Extremes()
+        if self._present:
+            self._last, self._present = self._present, {}
 
     def observe_state(self, state: Undrawn) -> None:
         """Keep the state of an environment, before its observation is shown or after the last turn."""
@@ -110,7 +97,11 @@ class Spectator:
         if isinstance(event, TurnFinished) and event.names_none and self._wants_failure:
             self._begin(WatchChanged(kind="failure", env=env), [] if env == self.env else items)
         if isinstance(event, EpisodeFinished):
-            self._present.add(items, event.episode_return)
+            ended = (event.episode_return, items)
+            self._present = {
+                "best": max(self._present.get("best", ended), ended, key=itemgetter(0)),
+                "worst": min(self._present.get("worst", ended), ended, key=itemgetter(0)),
+            }
             if env == self.env and self._now.kind == "failure":
                 self._is_held = True
 
@@ -129,10 +120,10 @@ class Spectator:
             self._emit(self._now)
             return True
         extremes = self._last or self._present
-        items = extremes.best if kind == "best" else extremes.worst
-        if not items:
+        if not extremes:
             self._emit(self._now)
             return False
+        _, items = extremes[kind]
         self._begin(WatchChanged(kind=kind, env=self._now.env), items)
         self._is_held = True
         return True

@@ -21,17 +21,14 @@ class Wheel:
         """Environment in which a person acts; None: nobody has the wheel."""
         self.reply: str | None = None
         """The person's reply in the turn that waits; None: they have not chosen yet."""
-        self._choices: tuple[Choice, ...] = ()
+        self.choices: tuple[Choice, ...] = ()
+        """What the person can do in the turn that waits, or until one does."""
 
     def take(self, env: int, choices: tuple[Choice, ...]) -> None:
         """Let a person act in an environment from now on; who has it already keeps it, and what they chose."""
         if self.env is None:
-            self.env, self._choices, self.reply = env, choices, None
+            self.env, self.choices, self.reply = env, choices, None
         self._emit(events.WheelTaken(env=env, choices=list(choices)))
-
-    def offer(self, choices: tuple[Choice, ...]) -> None:
-        """What the person can do in the turn that waits."""
-        self._choices = choices
 
     def let_go(self, reason: str = "") -> None:
         """Let the agent act again, by its reply if a turn waits; a choice that was not used yet is dropped.
@@ -48,7 +45,7 @@ class Wheel:
             UsageError: there is no such action.
             ActionParseError: with this sentence the reply would not be read as the action.
         """
-        if action not in {choice.action for choice in self._choices}:
+        if action not in {choice.action for choice in self.choices}:
             raise UsageError(f"There is no action {action} in {self._agent.env_id}; choose one of those shown.")
         self.reply = worded(self._agent, action, reasoning)
 
