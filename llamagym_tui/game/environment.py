@@ -76,7 +76,13 @@ def wrapped_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
 def agent_env(agent: AgentBase, make: MakeEnv = make_env, **more: Any) -> Env:
     """An environment as the agent plays it: `wrapped_env`, its actions counted from 0 if the agent counts them."""
     env = wrapped_env(agent, make, **more)
-    return _counted(env) if agent.counts_actions else env
+    actions = few_actions(env.action_space) if agent.counts_actions else None
+    if actions is None or actions == range(len(actions)):
+        return env
+    from gymnasium.spaces import Discrete
+    from gymnasium.wrappers import TransformAction
+
+    return TransformAction(env, actions.__getitem__, Discrete(len(actions)))
 
 
 def few_actions(space: Any) -> Sequence[Any] | None:
@@ -100,17 +106,6 @@ def decisions(space: Any) -> list[range] | None:
     starts = np.ravel(getattr(space, "start", np.zeros(len(sizes), int))).tolist()
     parts = [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     return parts if math.prod(sizes) <= MOST_COMBINATIONS else None
-
-
-def _counted(env: Env) -> Env:
-    """The environment with its few actions counted from 0; as it is, if they are so already or cannot be counted."""
-    from gymnasium.spaces import Discrete
-    from gymnasium.wrappers import TransformAction
-
-    actions = few_actions(env.action_space)
-    if actions is None or actions == range(len(actions)):
-        return env
-    return TransformAction(env, lambda index: actions[index], Discrete(len(actions)))
 
 
 def turn_limit(env: Any) -> int:

@@ -175,7 +175,10 @@ class Run:
             self._warned_at[finding] = now
             advice = f" {event_builders.COLLAPSE_ADVICE}" if verdict.level == "collapsed" else ""
             self._emitter.warn(event_builders.verdict_text(verdict) + advice)
-        self._keep_good(good=self._monitor.is_good)
+        try:
+            self._checkpoints.judged(good=self._monitor.is_good)
+        except RunStoreError as error:
+            self._emitter.warn(f"{error} The last good one is older; the run goes on.")
         if self._checkpoints.is_due(self.stopwatch.elapsed_s):
             self.save_or_warn(requested=False)
 
@@ -251,12 +254,6 @@ class Run:
         self._emit(events.RolledBack(update=self.ppo.updates, reason=reason))
         self.save_or_warn()  # or a resumed run would have the weights that were left
         return True
-
-    def _keep_good(self, *, good: bool) -> None:
-        try:
-            self._checkpoints.judged(good=good)
-        except RunStoreError as error:
-            self._emitter.warn(f"{error} The last good one is older; the run goes on.")
 
     def keep_before_warm_start(self) -> None:
         """Write a checkpoint to which a roll back takes the warm start back, if there is room for it."""
