@@ -173,6 +173,15 @@ class SFTSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Demonstrations used, drawn at random by the run's seed. None: all of them."""
 
 
+class DPOSettings(SFTSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Learning from replies that a person replaced; what `SFTSettings` say of conversations holds for pairs."""
+
+    lr: Positive = 3e-6
+    """Adam's learning rate after `warmup`; far lower than SFT's, or the preferred action is taken everywhere."""
+    beta: Positive = 0.1
+    """How much a change from the policy before counts: the higher, the nearer to it the policy stays."""
+
+
 class LoraConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Low-rank adapters through PEFT; the reference policy is the model with the adapter disabled."""
 
@@ -254,6 +263,8 @@ class RunConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """File of demonstrations for it. None: the one that ships for the agent."""
     sft: SFTSettings = field(default_factory=SFTSettings)
     """Settings of every warm start of the run."""
+    dpo: DPOSettings = field(default_factory=DPOSettings)
+    """Settings of those that learn from preferences."""
     ppo: PPOConfig = field(default_factory=PPOConfig)
     """Settings of PPO."""
     generation: GenerationConfig = field(default_factory=GenerationConfig)

@@ -92,7 +92,7 @@ def evaluated(episodes: int) -> EvaluationFinished:
 
 @dataclass(frozen=True)
 class Taught:
-    """The engine's SFTStats, made up."""
+    """The engine's WarmStartStats, made up."""
 
     demonstrations: int
     steps: int
@@ -360,7 +360,7 @@ class FakeBuilders(Builders):
         found = replace(evaluated(done), greedy=arguments["greedy"])
         return found if done == arguments["episodes"] else None
 
-    def warm_start(self, policy: Any, ppo: Any, conversations: Any, *, progress: Any, should_stop: Any) -> Any:
+    def warm_start(self, policy: Any, ppo: Any, data: Any, *, progress: Any, should_stop: Any) -> Any:
         self._fail("warm_start")
         self._takes(policy=policy, ppo=ppo)
         taught, steps = 0, 4
@@ -370,8 +370,8 @@ class FakeBuilders(Builders):
             taught += 1
             progress(taught, steps, 1.0 / taught)
         policy.version += 1
-        self.made["taught"] = conversations
-        return Taught(len(conversations), taught, cancelled=taught < steps)
+        self.made["taught"], self.made["method"] = data.conversations, data.method
+        return Taught(len(data.conversations), taught, cancelled=taught < steps)
 
     def restore_start(self, run_dir: Path, policy: Any) -> None:
         self._takes(policy=policy)

@@ -1,11 +1,12 @@
-"""`sft` without a screen: a session that plays nothing for the run, but evaluates, trains on demonstrations, evaluates.
+"""`sft` and `dpo` without a screen: a session that plays nothing for the run, but evaluates, trains on demonstrations,
+evaluates.
 
 It is the trainer's own session, driven by the same commands as the playground's; it leaves a run folder that
 `train --resume` goes on from. Stdout carries one line, as in `headless`.
 """
 
 import queue
-from typing import Any
+from typing import Any, Literal
 
 from llamagym_tui.cli import headless
 from llamagym_tui.config import RunConfig
@@ -14,31 +15,39 @@ from llamagym_tui.protocol.commands import AnyCommand, Evaluate, Pause, Stop, Wa
 from llamagym_tui.returns import counted, evaluated_return
 from llamagym_tui.state.reduce import warm_start_text
 
-FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies")
+FACTS = ("episodes", "turns", "actions", "prompts", "under_present_prompt", "free_replies", "preferences")
 """Of the demonstrations, in the line of JSON."""
 TRAINED = ("demonstrations", "tokens", "steps", "first_loss", "last_loss")
 """Of the training; each null if nothing was trained."""
 
 
-def warm_start(config: RunConfig, *, hands: int, json_output: bool = False, debug: bool = False) -> int:
+def warm_start(
+    config: RunConfig,
+    *,
+    hands: int,
+    method: Literal["sft", "dpo"] = "sft",
+    json_output: bool = False,
+    debug: bool = False,
+) -> int:
     """Train the policy of a new run on `config.sft_data`, which was checked, as `headless.run_session` does.
 
     The evaluations before and after have as many greedy episodes as `hands`. 0: there are none.
     """
-    script = _Script(config, hands)
+    script = _Script(config, hands, method)
     return headless.run_session(
         config, script, script.queue, json_output=json_output, debug=debug, episodes=hands or None
     )
 
 
 class _Script:
-    """Command script for `sft`: evaluate, train, evaluate, stop; each command is sent when the session pauses."""
+    """Command script: evaluate, train, evaluate, stop; each command is sent when the session pauses."""
 
-    def __init__(self, config: RunConfig, hands: int) -> None:
+    def __init__(self, config: RunConfig, hands: int, method: Literal["sft", "dpo"]) -> None:
         self.queue: queue.SimpleQueue[AnyCommand] = queue.SimpleQueue()
-        self._config, self._hands = config, hands
+        self._config, self._hands, self._method = config, hands, method
         evaluation: list[AnyCommand] = [Evaluate(episodes=hands, greedy=True)] if hands else []
-        self._next: list[AnyCommand] = [*evaluation, WarmStart(sft_data=config.sft_data), *evaluation, Stop()]
+        training = WarmStart(sft_data=config.sft_data, method=method)
+        self._next: list[AnyCommand] = [*evaluation, training, *evaluation, Stop()]
         self._read: events.DemonstrationsRead | None = None
         self._trained: events.WarmStartFinished | None = None
         self._before: events.EvaluationFinished | None = None
@@ -66,6 +75,7 @@ class _Script:
             "model": self._config.model,
             "seed": self._config.seed,
             "sft_data": self._config.sft_data,
+            "method": self._method,
             "facts": {name: getattr(self._read, name, None) for name in FACTS},
             **{name: getattr(trained, name, None) for name in TRAINED},
             "elapsed_s": round(trained.elapsed_s, 3) if trained else 0.0,

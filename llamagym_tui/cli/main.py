@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
 import typer
 
@@ -168,22 +168,30 @@ def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = F
     raise typer.Exit(headless.train(with_run_dir(config), json_output=json_output, debug=debug, tracker=tracker))
 
 
+Hands = Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")]
+
+
 @app.command()
 @takes(SFT_OPTIONS)
-def sft(
-    agent: Agent,
-    hands: Annotated[int, typer.Option("--episodes", min=0, help="Greedy episodes before and after. 0: none.")] = 2000,
-    json_output: Json = False,
-    debug: Debug = False,
-    **options: Any,
-) -> None:
+def sft(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
     """Train on demonstrations, as a start that PPO goes on from."""
+    _warm_start("sft", agent, options, hands=hands, json_output=json_output, debug=debug)
+
+
+@app.command()
+@takes(SFT_OPTIONS)
+def dpo(agent: Agent, hands: Hands = 2000, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
+    """Learn to prefer a person's replies over those of the model that they replaced, at the wheel."""
+    _warm_start("dpo", agent, options, hands=hands, json_output=json_output, debug=debug)
+
+
+def _warm_start(method: Literal["sft", "dpo"], agent: str, options: dict[str, Any], **how: Any) -> NoReturn:
     from llamagym_tui.setup.run_config import sft_file, with_run_dir
 
-    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"], options["env"])})
+    config = _config(agent, **options | {"sft_data": sft_file(agent, options["sft_data"], options["env"], method)})
     from llamagym_tui.cli import headless_sft
 
-    raise typer.Exit(headless_sft.warm_start(with_run_dir(config), hands=hands, json_output=json_output, debug=debug))
+    raise typer.Exit(headless_sft.warm_start(with_run_dir(config), method=method, **how))
 
 
 @app.command("eval")

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from llamagym_tui.demos import jsonl
 from llamagym_tui.errors import DemoFileError
 from llamagym_tui.game.agent_base import AgentBase, prompt_sha256
-from llamagym_tui.game.chat import ChatMessage, Conversation, assistant, opening, user, with_actions
+from llamagym_tui.game.chat import ChatMessage, Conversation, Preference, assistant, opening, user, with_actions
 
 SCHEMA = 1
 """Raised with every change that an older reader would misread."""
@@ -136,6 +136,17 @@ class Demonstration(Struct, frozen=True, kw_only=True):
                     lesson[at] = {**message, "weight": 0}
                 turn += 1
         return lesson
+
+    @property
+    def preferences(self) -> list[Preference]:
+        """A person's reply over the model's own, for each turn in which the two differ."""
+        lesson = self.lesson
+        replies = [at for at, message in enumerate(lesson) if message["role"] == "assistant"]
+        return [
+            Preference(lesson[:at], lesson[at]["content"], own)
+            for turn, own in sorted(self.corrected.items())
+            if own != lesson[at := replies[turn]]["content"]
+        ]
 
 
 def conversation(prompt: str, turns: Iterable[Turn]) -> Conversation:

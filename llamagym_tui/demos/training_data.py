@@ -7,13 +7,13 @@ A file in which `demos check` finds a fault, or whose replies the agent reads as
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from llamagym_tui.demos import files as demo_files
 from llamagym_tui.demos.demonstration import Demonstration
 from llamagym_tui.errors import DemoFileError, UsageError
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import Conversation
+from llamagym_tui.game.chat import Conversation, Preference
 from llamagym_tui.protocol.events import DemonstrationsRead
 
 AGENTS = "llamagym_tui.agents."
@@ -25,17 +25,25 @@ class TrainingData(NamedTuple):
 
     path: Path
     demonstrations: list[Demonstration]
+    method: Literal["sft", "dpo"]
+    """What is learnt from: conversations, or preferences."""
 
     @property
     def conversations(self) -> list[Conversation]:
         return [demo.lesson for demo in self.demonstrations]
 
+    @property
+    def preferences(self) -> list[Preference]:
+        return [pair for demo in self.demonstrations for pair in demo.preferences]
 
-def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingData:
+
+def training_data(
+    agent: AgentBase, path: str | Path | None = None, method: Literal["sft", "dpo"] = "sft"
+) -> TrainingData:
     """Read demonstrations to train an agent on; without a path, those that ship for it.
 
     Raises:
-        UsageError: none ships for this agent, or the file is not there.
+        UsageError: none ships for this agent, the file is not there, or it has no preferences to learn from (dpo).
         DemoFileError: the file has a fault; the message names the first one and its line.
     """
     place = shipped(agent) if path is None else Path(path).expanduser()
@@ -60,7 +68,12 @@ def training_data(agent: AgentBase, path: str | Path | None = None) -> TrainingD
                 f"{place}, line {number}: the episode is of {demo.env_id}, and {type(agent).__name__} plays "
                 f"{agent.env_id}; nothing was trained: name a file of this environment."
             )
-    return TrainingData(place, found)
+    data = TrainingData(place, found, method)
+    if method == "dpo" and not data.preferences:
+        raise UsageError(
+            f"{place} has no reply that a person replaced, so nothing is preferred: correct some with w, at the wheel."
+        )
+    return data
 
 
 def shipped(agent: AgentBase) -> Path | None:
@@ -101,6 +114,7 @@ def training_facts(data: TrainingData, agent: AgentBase, system_prompt: str) -> 
         under_present_prompt=sum(demo.system_prompt == system_prompt for demo in data.demonstrations),
         free_replies=len(free),
         free_reply=free[0][:LONGEST_EXAMPLE] if free else "",
+        preferences=len(data.preferences),
     )
 
 

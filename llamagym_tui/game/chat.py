@@ -1,7 +1,7 @@
 """Chat messages and conversations, in the form that chat templates and TRL's datasets take."""
 
 from collections.abc import Sequence
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, NamedTuple, NotRequired, TypedDict
 
 Role = Literal["system", "user", "assistant"]
 
@@ -17,6 +17,15 @@ class ChatMessage(TypedDict):
 
 Conversation = list[ChatMessage]
 """Messages in order: at most one system message first, then user and assistant in turn."""
+
+
+class Preference(NamedTuple):
+    """Two replies to the same conversation, of which one is better."""
+
+    prompt: Conversation
+    """It ends with a user's message."""
+    chosen: str
+    rejected: str
 
 
 def system(content: str) -> ChatMessage:

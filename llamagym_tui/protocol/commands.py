@@ -160,6 +160,8 @@ class WarmStart(Command, frozen=True, kw_only=True):
 
     sft_data: str | None = None
     """File of demonstrations. None: the one that ships for the agent."""
+    method: Literal["sft", "dpo"] = "sft"
+    """Imitate the replies, or prefer a person's over those of the model that they replaced."""
     episodes: int = 0
     """Sampled episodes before and after, to compare; fewer where they take long. 0: none."""
 

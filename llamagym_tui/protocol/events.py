@@ -484,25 +484,29 @@ class DemonstrationsRead(Event, frozen=True, kw_only=True):
     """Replies that are more, or other, than the canonical reply of their action."""
     free_reply: str = ""
     """The beginning of the first of them."""
+    preferences: int = 0
+    """Replies that a person replaced by another: pairs to learn preferences from."""
 
 
 class WarmStartProgressed(Event, frozen=True, kw_only=True):
-    """Supervised training on demonstrations has come so far."""
+    """Training on demonstrations has come so far."""
 
     step: int
     """Optimizer steps made."""
     steps: int
     """Steps in all."""
     loss: float
-    """Nats per token of the demonstrated replies, in this step's batch."""
+    """In this step's batch: nats per token of the demonstrated replies, or DPO's loss of a pair."""
 
 
 class WarmStartFinished(Event, frozen=True, kw_only=True):
     """The policy was trained on demonstrations and is PPO's reference from now on; figures: `docs/METRICS.md`."""
 
+    method: Literal["sft", "dpo"] = "sft"
     demonstrations: int
+    """Conversations, or preference pairs."""
     tokens: int
-    """Of the demonstrated replies, ends included: those with loss."""
+    """Of the demonstrated or preferred replies, ends included."""
     steps: int
     """Optimizer steps made."""
     first_loss: float

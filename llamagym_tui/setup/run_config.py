@@ -7,7 +7,7 @@ the user has not agreed, UntrustedAgent; a faulty file of demonstrations, DemoFi
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -108,13 +108,15 @@ def warm_start(
     return {"sft_warm_start": True, "sft_data": sft_file(agent, path, env) if agent is not None else None}
 
 
-def sft_file(agent: str, path: Path | None, env: Sequence[str] | None = None) -> str:
+def sft_file(
+    agent: str, path: Path | None, env: Sequence[str] | None = None, method: Literal["sft", "dpo"] = "sft"
+) -> str:
     """The file to train an agent on, absolute and without fault; `env` as `env_kwargs` takes it."""
     from llamagym_tui.demos.training_data import training_data
     from llamagym_tui.setup.run_agent import RunAgent
 
     config = RunConfig(agent=agent, run_dir="", env=env_kwargs(env) or {})
-    return str(training_data(RunAgent(agent, config=config).agent, path).path.absolute())
+    return str(training_data(RunAgent(agent, config=config).agent, path, method).path.absolute())
 
 
 def env_kwargs(assignments: Sequence[str] | None) -> dict[str, Any] | None:

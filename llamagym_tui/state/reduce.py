@@ -166,8 +166,9 @@ def _after(state: RunState, event: AnyEvent, *records: str, **fields: Any) -> Ru
 
 def warm_start_text(event: events.WarmStartFinished) -> str:
     how = ("cancelled after " if event.cancelled else "trained in ") + counted(event.steps, "step")
+    what = "demonstration" if event.method == "sft" else "preference pair"
     return (
-        f"{counted(event.demonstrations, 'demonstration')}, {how} and {event.elapsed_s:,.0f} s; "
+        f"{counted(event.demonstrations, what)}, {how} and {event.elapsed_s:,.0f} s; "
         f"loss {event.first_loss:.3f} → {event.last_loss:.3f}"
     )
 

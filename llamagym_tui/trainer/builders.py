@@ -3,7 +3,7 @@
 Each method is the one place that calls that part of the engine, whose errors it raises; tests replace them by fakes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +12,18 @@ from typing import Any
 import torch
 
 from llamagym_tui.config import RunConfig, turns_kept
+from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning import checkpoint
 from llamagym_tui.engine.learning.ppo import PPO
+from llamagym_tui.engine.learning.preferences import prefer
 from llamagym_tui.engine.learning.reference import Reference
-from llamagym_tui.engine.learning.sft import SFTStats, train_on
+from llamagym_tui.engine.learning.sft import WarmStartStats, train_on
 from llamagym_tui.engine.memory import return_freed_memory
 from llamagym_tui.engine.model.loading import LoadedModel, load_model_and_tokenizer
 from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.engine.threads import calibrate_threads_for, cores
 from llamagym_tui.game.agent_base import AgentBase
-from llamagym_tui.game.chat import Conversation
 from llamagym_tui.game.environment import EnvMaker
 from llamagym_tui.game.observed import names_by_turn, reply_of
 from llamagym_tui.protocol.events import EvaluationFinished, Event
@@ -150,15 +151,18 @@ class Builders:
         self,
         policy: Policy,
         ppo: PPO,
-        conversations: Sequence[Conversation],
+        data: TrainingData,
         *,
         progress: Callable[[int, int, float], None],
         should_stop: Callable[[], bool],
-    ) -> SFTStats:
-        """Train the policy on conversations, keep what comes out in the run folder, and make it PPO's reference."""
-        stats = train_on(
-            policy, conversations, self.config.sft, seed=self.config.seed, progress=progress, should_stop=should_stop
-        )
+    ) -> WarmStartStats:
+        """Train the policy on conversations (sft) or preferences (dpo), keep what comes out in the run folder, and make
+        it PPO's reference."""
+        how: Any = {"seed": self.config.seed, "progress": progress, "should_stop": should_stop}
+        if data.method == "dpo":
+            stats = prefer(policy, data.preferences, self.config.dpo, **how)
+        else:
+            stats = train_on(policy, data.conversations, self.config.sft, **how)
         if ppo.reference is not None:
             ppo.reference = Reference(policy)
         checkpoint.save_start(Path(self.config.run_dir), policy)

@@ -266,7 +266,7 @@ class Session:
                 run.policy_map.weigh(rollout.system_prompt, prompt)
             case commands.WarmStart(sft_data=sft_data):
                 try:
-                    data = training_data(run.agent, sft_data)
+                    data = training_data(run.agent, sft_data, command.method)
                 except (UsageError, DemoFileError) as error:
                     self._emitter.warn(f"No warm start: {error}", refused="warm_start")
                 else:

@@ -33,8 +33,8 @@ def train(
     stats = builders.warm_start(
         run.policy,
         run.ppo,
-        data.conversations,
+        data,
         progress=lambda step, steps, loss: emit(events.WarmStartProgressed(step=step, steps=steps, loss=loss)),
         should_stop=should_stop,
     )
-    emitter.emit(events.WarmStartFinished(**asdict(stats)))
+    emitter.emit(events.WarmStartFinished(method=data.method, **asdict(stats)))

@@ -7,7 +7,7 @@ dialog is closed.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import assert_never
+from typing import Literal, assert_never
 
 from textual import work
 from textual.app import ComposeResult
@@ -36,7 +36,9 @@ CURVE = 60
 """Cells of the loss curve at most."""
 
 
-def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool) -> Content:
+def offers_text(
+    offers: Sequence[Offer] | None, chosen: int, fault: str, key: KeyOf, *, evaluates: bool, method: str = "sft"
+) -> Content:
     """The files that could be trained on (None: they are being read), each with its fault, or why none can be read."""
     if fault:
         return Content.styled(literal(fault), "$text-error")
@@ -47,6 +49,7 @@ def offers_text(offers: Sequence[Offer] | None, chosen: int, fault: str, key: Ke
         return Content(f"There are no demonstrations yet: {play} plays some, {keep} keeps the model's.")
     parts = [_offer(offer, index == chosen) for index, offer in enumerate(offers)]
     how = "300 sampled episodes before and after" if evaluates else "no evaluation"
+    parts.append(Content.assemble(("m  ", "bold $primary"), (_method(offers[chosen], method), ASIDE)))
     parts.append(Content.assemble(("v  ", "bold $primary"), (how, ASIDE)))
     return Content("\n").join(parts)
 
@@ -75,6 +78,16 @@ def question(facts: DemonstrationsRead) -> Content:
     ]
     against = [Content.styled(f"! {one_line(each)}", "$text-warning") for each in doubts(facts)]
     return Content("\n\n").join([Content("\n").join(part) for part in (lines, against) if part])
+
+
+def _method(offer: Offer, method: str) -> str:
+    """What is learnt, in a sentence; of preferences how many there are."""
+    if method == "sft":
+        return "imitate every reply (SFT)"
+    pairs = offer.facts.preferences if offer.facts else 0
+    if not pairs:
+        return "nothing to prefer (DPO): no reply was replaced by a person; correct some with w, at the wheel"
+    return f"prefer a person's reply over the model's (DPO): {counted(pairs, 'preference pair')}"
 
 
 def _offer(offer: Offer, chosen: bool) -> Content:
@@ -112,7 +125,8 @@ def _over(warm_start: WarmStartState) -> str:
     if result is None:
         return "the session ended before the training did"
     how = "cancelled" if result.cancelled else "done"
-    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} episodes in {result.elapsed_s:,.0f} s"
+    what = "episodes" if result.method == "sft" else "preference pairs"
+    return f"{how}: {result.steps:,} steps on {result.demonstrations:,} {what} in {result.elapsed_s:,.0f} s"
 
 
 def _bar(warm_start: WarmStartState, width: int) -> Content:
@@ -166,6 +180,7 @@ class WarmStartDialog(ModalScreen[None]):
         self._fault = ""
         self._at = 0
         self._evaluates = True
+        self._method: Literal["sft", "dpo"] = "sft"
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as frame:
@@ -191,7 +206,8 @@ class WarmStartDialog(ModalScreen[None]):
         if not self.is_mounted or self not in self.app.screen_stack:
             return  # It opens, or it was left while a thread was at work.
         width = max(20, self.query_one(VerticalScroll).content_size.width)
-        offers = offers_text(self._offers, self._at, self._fault, partial(key_of, self.app), evaluates=self._evaluates)
+        key, how = partial(key_of, self.app), self._method
+        offers = offers_text(self._offers, self._at, self._fault, key, evaluates=self._evaluates, method=how)
         self.query_one("#offers", Static).update(offers)
         self.query_one("#offers", Static).display = not state.warm_start.under_way
         stage = warm_start_text(state.warm_start, width, state.return_unit)
@@ -211,7 +227,8 @@ class WarmStartDialog(ModalScreen[None]):
         match action:
             case "begin":
                 able = self._state.live and self._state.run is not None and not training.under_way
-                return True if able and self._chosen is not None and self._chosen.facts is not None else None
+                facts = self._chosen.facts if self._chosen else None
+                return True if able and facts and (self._method == "sft" or facts.preferences) else None
             case "cancel":
                 return True if training.under_way and not training.cancelling and training.result is None else None
         return True
@@ -225,11 +242,16 @@ class WarmStartDialog(ModalScreen[None]):
         self._evaluates = not self._evaluates
         self.show(self._state)
 
+    def action_method(self) -> None:
+        self._method = "dpo" if self._method == "sft" else "sft"
+        self.show(self._state)
+
     def action_begin(self) -> None:
         """Ask for the training, once what is trained on was seen; enter means no where something speaks against it."""
         if self._chosen is None or (facts := self._chosen.facts) is None:
             return
-        asked = CommandAsked(WarmStart(sft_data=facts.path, episodes=EPISODES if self._evaluates else 0))
+        episodes = EPISODES if self._evaluates else 0
+        asked = CommandAsked(WarmStart(sft_data=facts.path, method=self._method, episodes=episodes))
         dialog = CautiousDialog if doubts(facts) else ConfirmDialog
         dialog("warm start?", question(facts), yes="train", no="leave it").ask(
             self.app, partial(self.post_message, asked)

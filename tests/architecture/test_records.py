@@ -33,6 +33,8 @@ DEFAULTS = {
     "TurnInspected": {"credit": "turn", "said_by_policy": True, "stage": "under_way", "temperature": 1.0},
     "UpdateSeries": {"every": 1},
     "Verdict": {"level": "quiet"},
+    "WarmStart": {"method": "sft"},
+    "WarmStartFinished": {"method": "sft"},
     "_EnvSlot": {"is_trained": True},
 }
 """What they hold at first, or in logs of an earlier version, where it is not nothing."""

@@ -74,7 +74,7 @@ def test_what_is_trained_on_is_printed_and_what_speaks_against_it(
     captured = capfd.readouterr()
     assert json.loads(captured.out)["facts"] == {
         "episodes": 3, "turns": 3, "actions": {"heads": 0, "tails": 3}, "prompts": 1, "under_present_prompt": 3,
-        "free_replies": 3,
+        "free_replies": 3, "preferences": 0,
     }  # fmt: skip
     facts = (
         "episodes 3, every line readable; turns 3; actions tails 3 (100%) · heads 0 (0%); prompts 1, the present one"
@@ -91,8 +91,8 @@ class RecordedCalls:
         self.hands = -1
         monkeypatch.setattr(headless_sft, "warm_start", self.warm_start)
 
-    def warm_start(self, config: RunConfig, *, hands: int, json_output: bool, debug: bool) -> int:
-        self.config, self.hands = config, hands
+    def warm_start(self, config: RunConfig, *, hands: int, method: str, json_output: bool, debug: bool) -> int:
+        self.config, self.hands, self.method = config, hands, method
         return 0
 
 
@@ -109,6 +109,13 @@ def test_the_command_takes_the_file_that_ships(tmp_path: Path, monkeypatch: pyte
     assert Path(calls.config.sft_data or "").samefile(SHIPPED)
     assert (calls.config.seed, calls.config.sft.epochs, calls.hands) == (3, 5, 50)
     assert not calls.config.sft_warm_start
+    assert calls.method == "sft"
+
+
+def test_dpo_is_refused_where_nothing_was_replaced(tmp_path: Path) -> None:
+    result = run("dpo", "blackjack", "--run-dir", str(tmp_path / "run"))
+    assert (result.exit_code, "has no reply that a person replaced" in result.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("command", [("sft",), ("train", "--sft-warm-start")])

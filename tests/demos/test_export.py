@@ -98,3 +98,16 @@ def test_trl_trains_on_the_lines(tmp_path: Path, file: Path, form: export.Form) 
     before = model.model.embed_tokens.weight.detach().clone()
     trainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer).train()
     assert not before.equal(model.model.embed_tokens.weight)
+
+
+def test_the_pairs_that_are_trained_on_are_those_that_are_exported(file: Path) -> None:
+    (demo,) = demo_files.read(file)
+    (pair,) = demo.preferences
+    words = [{key: message[key] for key in ("role", "content")} for message in pair.prompt]
+    assert words == TWO_TURNS[:4]
+    assert (pair.chosen, pair.rejected) == (STICK["content"], HIT["content"])
+
+
+def test_a_reply_that_a_person_would_have_given_too_is_no_pair(tmp_path: Path) -> None:
+    (demo,) = demo_files.read(recorded(tmp_path / "same.jsonl", {1: STICK["content"]}))
+    assert demo.preferences == []

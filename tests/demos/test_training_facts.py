@@ -28,7 +28,7 @@ def demo(*replies: str, prompt: str = "Play.", **changes: Any) -> Demonstration:
 
 
 def facts(*demos: Demonstration) -> DemonstrationsRead:
-    return training_facts(TrainingData(Path("hands.jsonl"), list(demos)), AGENT, "Play.")
+    return training_facts(TrainingData(Path("hands.jsonl"), list(demos), "sft"), AGENT, "Play.")
 
 
 def test_one_hand_with_one_honest_sentence_is_doubted_three_times() -> None:

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from llamagym_tui.engine.policy.policy import Policy
 from llamagym_tui.errors import LlamaGymError
 from llamagym_tui.game.chat import ChatMessage
 
+T = TypeVar("T")
 NOT_TRAINED = -100
 """Label of a token without loss, as transformers has it."""
 Progress = Callable[[int, int, float], None]
@@ -38,7 +39,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SFTStats:
+class WarmStartStats:
     """Figures; see `docs/METRICS.md`."""
 
     demonstrations: int
@@ -74,7 +75,7 @@ def train_on(
     seed: int = 0,
     progress: Progress = lambda step, steps, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> SFTStats:
+) -> WarmStartStats:
     """Train the policy on demonstrations; it has a new version afterwards, cancelled or not.
 
     Args:
@@ -84,63 +85,86 @@ def train_on(
     Raises:
         LlamaGymError: a weight is not finite any more; the policy is of no use then.
     """
-    began = time.perf_counter()
-    if settings.max_examples is not None and len(conversations) > settings.max_examples:
-        conversations = random.Random(seed).sample(list(conversations), settings.max_examples)
+    conversations = drawn(conversations, settings, seed)
     rows = [row for conversation in conversations for row in examples(policy, conversation)]
-    with _restored(policy), tempfile.TemporaryDirectory() as folder:
-        losses, steps = _run(policy, rows, settings, folder, seed, progress, should_stop)
-    if not all(weight.isfinite().all() for weight in policy.model.parameters() if weight.requires_grad):
-        raise LlamaGymError("The training on demonstrations diverged and its policy is lost; try a lower sft.lr.")
-    return SFTStats(
+
+    def trainer(folder: str, callbacks: list[Any]) -> Any:
+        from datasets import Dataset
+        from trl import SFTConfig, SFTTrainer
+
+        columns = {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
+        return SFTTrainer(
+            model=policy.model.pretrained_model,
+            processing_class=policy.chat.tokenizer,
+            train_dataset=Dataset.from_dict(columns),
+            callbacks=callbacks,
+            args=arguments(SFTConfig, policy, settings, folder, seed, rows=len(rows)),
+        )
+
+    return trained(
+        policy,
+        trainer,
         demonstrations=len(conversations),
         tokens=sum(label != NOT_TRAINED for row in rows for label in row.labels),
+        progress=progress,
+        should_stop=should_stop,
+    )
+
+
+def drawn(lessons: Sequence[T], settings: SFTSettings, seed: int) -> Sequence[T]:
+    """At most `max_examples` of them, drawn at random."""
+    if settings.max_examples is None or len(lessons) <= settings.max_examples:
+        return lessons
+    return random.Random(seed).sample(list(lessons), settings.max_examples)
+
+
+def trained(
+    policy: Policy,
+    make: Callable[[str, list[Any]], Any],
+    *,
+    demonstrations: int,
+    tokens: int,
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> WarmStartStats:
+    """Train by the trainer of TRL's that `make` gives for a folder and callbacks; nothing is printed or reported.
+
+    Raises:
+        LlamaGymError: as `train_on`.
+    """
+    import huggingface_hub.constants
+    from transformers import PrinterCallback
+
+    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL sends a report about its use and this machine
+    began, callback = time.perf_counter(), _callback(progress, should_stop)
+    with _restored(policy), tempfile.TemporaryDirectory() as folder:
+        trainer = make(folder, [callback])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    if not policy.is_finite:
+        raise LlamaGymError(
+            "The training on demonstrations diverged and its policy is lost; try a lower sft.lr, or dpo.lr."
+        )
+    losses = callback.losses
+    return WarmStartStats(
+        demonstrations=demonstrations,
+        tokens=tokens,
         steps=len(losses),
         first_loss=losses[0] if losses else 0.0,
         last_loss=losses[-1] if losses else 0.0,
         elapsed_s=time.perf_counter() - began,
-        cancelled=len(losses) < steps,
+        cancelled=len(losses) < trainer.state.max_steps,
     )
 
 
-def _run(
-    policy: Policy,
-    rows: Sequence[Example],
-    settings: SFTSettings,
-    folder: str,
-    seed: int,
-    progress: Progress,
-    should_stop: Callable[[], bool],
-) -> tuple[list[float], int]:
-    """The loss of each step made, and the steps that there were to make."""
-    import huggingface_hub.constants
-    from datasets import Dataset
-    from transformers import PrinterCallback
-    from trl import SFTTrainer
-
-    huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True  # or TRL sends a report about its use and this machine
-    callback = _callback(progress, should_stop)
-    columns = {"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]}
-    trainer = SFTTrainer(
-        model=policy.model.pretrained_model,
-        processing_class=policy.chat.tokenizer,
-        train_dataset=Dataset.from_dict(columns),
-        callbacks=[callback],
-        args=_arguments(settings, folder, seed, rows=len(rows), use_cpu=policy.model.backbone.device.type == "cpu"),
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
-    return callback.losses, trainer.state.max_steps
-
-
-def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_cpu: bool) -> Any:
-    """Settings by TRL's names; it cuts off, writes, reports and prints nothing."""
-    from trl import SFTConfig
-
+def arguments(
+    kind: Any, policy: Policy, settings: SFTSettings, folder: str, seed: int, *, rows: int, **more: Any
+) -> Any:
+    """Settings by the names of TRL's configuration `kind`; it cuts off, writes, reports and prints nothing."""
     epochs = max(settings.epochs, math.ceil(settings.min_steps / math.ceil(rows / settings.batch_size)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # `gradient_checkpointing` has a new name that TRL lacks
-        return SFTConfig(
+        return kind(
             output_dir=folder,
             num_train_epochs=epochs,
             per_device_train_batch_size=settings.batch_size,
@@ -151,7 +175,7 @@ def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_
             weight_decay=0.0,
             seed=seed,
             max_length=None,
-            use_cpu=use_cpu,
+            use_cpu=policy.model.backbone.device.type == "cpu",
             bf16=False,
             gradient_checkpointing=False,
             dataloader_pin_memory=False,
@@ -159,6 +183,7 @@ def _arguments(settings: SFTSettings, folder: str, seed: int, *, rows: int, use_
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
+            **more,
         )
 
 

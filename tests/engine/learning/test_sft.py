@@ -126,8 +126,8 @@ def test_no_word_of_a_training_leaves_the_machine(make_policy, monkeypatch: pyte
 
 
 def test_it_trains_where_the_model_is_and_shows_no_bar_of_its_own(make_policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, arguments = [], sft._arguments
-    monkeypatch.setattr(sft, "_arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1])
+    given, arguments = [], sft.arguments
+    monkeypatch.setattr(sft, "arguments", lambda *a, **k: given.append(arguments(*a, **k)) or given[-1])
     sft.train_on(make_policy(), [hand(12)], SFTSettings(epochs=1, min_steps=0))
     assert given[0].use_cpu, "although there may be an accelerator"
     assert given[0].disable_tqdm
@@ -166,7 +166,7 @@ def test_a_cancelled_training_keeps_what_it_has_learnt_and_plays_on(make_policy)
 
 
 def test_the_same_seed_gives_the_same_weights_and_at_most_so_many_examples(make_policy) -> None:
-    def trained(seed: int) -> tuple[sft.SFTStats, torch.Tensor]:
+    def trained(seed: int) -> tuple[sft.WarmStartStats, torch.Tensor]:
         policy = make_policy()
         settings = SFTSettings(epochs=1, min_steps=5, batch_size=2, max_examples=4)
         stats = sft.train_on(policy, [hand(total) for total in range(4, 20)], settings, seed=seed)

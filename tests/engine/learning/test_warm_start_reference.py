@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from llamagym_tui.config import PPOConfig, RunConfig
+from llamagym_tui.demos.training_data import TrainingData
 from llamagym_tui.engine.learning.ppo import PPO
 from llamagym_tui.trainer.builders import Builders
 
@@ -23,7 +24,8 @@ def test_a_warm_start_amid_a_run_makes_a_new_reference(make_policy, monkeypatch,
 
     monkeypatch.setattr("llamagym_tui.trainer.builders.train_on", trained)
     before, builders = ppo.reference, Builders(RunConfig(agent="blackjack", run_dir=str(tmp_path)))
-    builders.warm_start(policy, ppo, [], progress=lambda step, steps, loss: None, should_stop=lambda: False)
+    data = TrainingData(tmp_path, [], "sft")
+    builders.warm_start(policy, ppo, data, progress=lambda step, steps, loss: None, should_stop=lambda: False)
     assert ppo.reference is not before
     assert (tmp_path / "start").is_dir(), "a resumed run needs it"
     weights = [weight for weight in policy.model.pretrained_model.parameters() if weight.requires_grad]

@@ -374,6 +374,30 @@ async def test_a_warm_start_is_requested_and_its_progress_shown(make_app: MakeAp
         await sees(pilot, "cancelled: 2 steps on 3 episodes in 3 s")
 
 
+async def test_m_trains_on_a_persons_corrections_and_only_where_there_are_some(make_app: MakeApp, path: Path):
+    client = fakes.FakeClient(fakes.opening_events())
+    async with make_app(client).run_test(size=SIZE) as pilot:
+        await sees(pilot, "rolling out")
+        await pilot.press("f")
+        await sees(pilot, "imitate every reply (SFT)")
+        await pilot.press("m")
+        await sees(pilot, "nothing to prefer (DPO)")
+        await pilot.press("enter")
+        await stands_still(pilot)
+        assert isinstance(pilot.app.screen, WarmStartDialog), "no question: there is nothing to train on"
+        await pilot.press("escape")
+        demo_files.append(
+            path, a_demo(seed=4, source="correction", model="bundled", replaced_replies={0: '{"action": 0}'})
+        )
+        await pilot.press("f")
+        await sees(pilot, "recorded by you: 4 episodes")
+        await pilot.press("m")
+        await sees(pilot, "over the model's (DPO): 1 preference pair")
+        await pilot.press("v", "enter", "y")
+        await until(pilot, lambda: client.sent)
+        assert client.sent == [WarmStart(sft_data=str(path), method="dpo", episodes=0)]
+
+
 async def test_a_trainer_that_dies_amid_a_warm_start_is_started_again_from_its_dialog(make_app: MakeApp, path: Path):
     first, again = fakes.FakeClient(fakes.opening_events()), fakes.FakeClient(fakes.opening_events())
     app = make_app(first)
