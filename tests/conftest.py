@@ -1,7 +1,8 @@
-"""Games of TextWorld take seconds to make: tests share them, and later ones find them again."""
+"""What all tests share: games of TextWorld, which take seconds to make, and fewer garbage collections."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -10,3 +11,10 @@ import pytest
 def pytest_configure(config: pytest.Config) -> None:
     assert config.cache is not None
     os.environ["LLAMAGYM_TUI_CACHE"] = str(config.cache.mkdir("llamagym-tui"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave out of collections what was imported, and collect seldom: it took a third of the time of screens' tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
