@@ -3,6 +3,7 @@
 Each method is the one place that calls that part of the engine, whose errors it raises; tests replace them by fakes.
 """
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -69,6 +70,9 @@ class Builders:
             precision=config.precision,
         )
         return_freed_memory()  # of its trial, hundreds of MiB for a large vocabulary
+        # Libraries and model stay; turns and trees come in thousands and are freed by counting references.
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
         return loaded
 
     def policy(self, agent: AgentBase, loaded: LoadedModel) -> Policy:
