@@ -63,6 +63,9 @@ class GenerationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """``generate``: free text, token by token. ``score``: one of the canonical replies, by softmax over scores."""
     normalization: Normalization = "sum"
     """Of scores: ``sum`` (GLAM) favours short replies, ``token`` and ``word`` (TWOSOME) do not; else unused."""
+    server: str | None = None
+    """Address of an OpenAI-compatible server that samples the replies, as ``http://localhost:8000/v1``. None: the
+    learner samples them itself."""
 
 
 class PPOConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -481,5 +484,7 @@ class UpdateStats(Struct, frozen=True, kw_only=True):
     """Factor on the environment's reward."""
     exploration_bonus: float = 0.0
     """Mean over the batch's turns of what is added to their reward for reaching observations that were seldom seen."""
+    importance_weight: float = 1.0
+    """Mean over the batch's sampled tokens of their weight in the policy's loss; 1 without a server that samples."""
     skipped_steps: int
     """Optimizer steps skipped because of a non-finite loss or gradient."""

@@ -48,6 +48,10 @@ class ActionParseError(LlamaGymError):
     """A reply names no admissible action."""
 
 
+class GeneratorError(LlamaGymError):
+    """A server that samples replies does not answer, or not with what is needed."""
+
+
 class PromptTooLongError(LlamaGymError):
     """A prompt, with the longest reply to it, does not fit into what the model can read."""
 

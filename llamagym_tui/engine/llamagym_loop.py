@@ -23,7 +23,8 @@ from llamagym_tui.engine.model.loading import resolve_device
 from llamagym_tui.engine.model.value_head import AutoModelForCausalLMWithValueHead
 from llamagym_tui.engine.policy.episode import Episode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Reply
+from llamagym_tui.engine.policy.served import sampler_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.errors import ConfigError, PromptTooLongError
 from llamagym_tui.game.agent_base import AgentBase
@@ -139,7 +140,7 @@ class LlamaGymLoop:
         self.training = True
         self._many = False
         self.slots = [_EnvSlot()]
-        self._sampler = Sampler(self.policy, 1)
+        self._sampler = sampler_of(self.policy, 1)
         self.batch: list[Trajectory] = []
 
     @property
@@ -224,7 +225,7 @@ class LlamaGymLoop:
                     "keep a place for every environment (None where it takes no turn)."
                 )
             self.slots = [_EnvSlot() for _ in range(count)]
-            self._sampler = Sampler(self.policy, count)
+            self._sampler = sampler_of(self.policy, count)
         self._many = many
 
     def _prompts(self, indices: Sequence[int], states: Sequence[Observed]) -> list[list[int]]:

@@ -4,10 +4,10 @@ The ranges are those of `docs/METRICS.md`, which has the formulas; a test holds 
 fixed range are judged against the run's own past where that is meaningful, and left to the reader where it does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -44,8 +44,11 @@ FIGURES = msgspec.json.decode(file_text(Path(__file__).with_name("figures.json")
 """By field of `UpdateStats`, the most telling first."""
 OF_ENDED = ("mean_return", "return_std")
 """Figures of the episodes that ended in a batch, which may be none where it cuts them off."""
-NEEDS = {"exploration_bonus": "exploration_coef"}
-"""Figures that mean something only with a setting of PPO, and that."""
+NEEDS: dict[str, Callable[[RunConfig], Any]] = {
+    "exploration_bonus": lambda config: config.ppo.exploration_coef,
+    "importance_weight": lambda config: config.generation.server,
+}
+"""Figures that mean something only with a setting, and that."""
 
 CHARTED = tuple(FIGURES)[:12]
 """Figures that a large screen charts all at once."""
@@ -55,7 +58,7 @@ STILL = ("approx_kl", "clip_fraction", "grad_norm")
 
 def shown_figures(config: RunConfig) -> tuple[str, ...]:
     """Figures that mean something under a run's settings."""
-    return tuple(field for field in FIGURES if field not in NEEDS or getattr(config.ppo, NEEDS[field]))
+    return tuple(field for field in FIGURES if field not in NEEDS or NEEDS[field](config))
 
 
 def health(field: str, stats: UpdateStats, past: Sequence[float] = ()) -> Health:

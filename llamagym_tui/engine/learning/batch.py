@@ -89,6 +89,8 @@ class PackedRows:
     """(D,) index in the batch of the turn of each decision."""
     old_logprobs: Tensor
     """(D,) when sampled."""
+    weights: Tensor
+    """(D,) in the policy's loss."""
     branch_tokens: Tensor
     """(M,) index into the N tokens."""
     branch_children: Tensor
@@ -232,6 +234,7 @@ def collate(
     tokens: list[tuple[int, int]] = []
     decisions: list[tuple[int, int, int, int]] = []
     old_logprobs: list[float] = []
+    weights: list[float] = []
     branches: list[tuple[int, tuple[int, ...]]] = []
     turns: list[tuple[int, int, int]] = []
     choices: list[Choice] = []
@@ -244,6 +247,7 @@ def collate(
                 decision, first = first, first + len(turn.decision_logprobs)
                 if not turn.is_trained:
                     continue
+                weights += turn.weights or [1.0] * len(turn.decision_logprobs)
                 batch_turn = row.first_turn + number
                 turns.append((index, paths[0][turn.start - 1], batch_turn))
                 if turn.choice is None:
@@ -279,6 +283,7 @@ def collate(
         decisions=Units(column(decisions, 0), column(decisions, 2), column(decisions, 3)),
         decision_turns=column(decisions, 1),
         old_logprobs=torch.tensor(old_logprobs, dtype=torch.float32, device=device),
+        weights=torch.tensor(weights, dtype=torch.float32, device=device),
         branch_tokens=column(branches, 0),
         branch_children=torch.tensor(padded, dtype=torch.long, device=device).reshape(len(padded), widest),
         choices=collated_choices(choices, token_replies, device) if is_chosen else None,

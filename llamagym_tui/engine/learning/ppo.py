@@ -304,7 +304,7 @@ class PPO:
         credited, of_decisions = part.credited(config.credit)
         # The first ratio is 1 up to rounding: sampling and scoring have the same temperature, no truncation, no
         # dropout. `first_ratio` in the figures shows it.
-        advantages = targets.advantages[of_decisions]
+        advantages = targets.advantages[of_decisions] * part.weights
         policy = clipped_policy_loss(scored.logprobs, part.old_logprobs, advantages, config.clip_range)
         hidden = encoded.hidden[credited.rows, credited.columns]
         # The value head gets the full gradient of its error. The trunk, which the policy shares, gets it times

@@ -80,6 +80,7 @@ def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: Upd
     turns = [turn for trajectory in trajectories for turn in trajectory.turns if turn.is_trained]
     tokens = sum(turn.end - turn.start for turn in turns)
     decisions = sum(len(turn.decision_logprobs) for turn in turns)
+    weights = [weight for turn in turns for weight in turn.weights or [1.0] * (turn.end - turn.start)]
     returns = [trajectory.episode_return for trajectory in trajectories if trajectory.is_own]
     trained = targets.trained
     return UpdateStats(
@@ -101,5 +102,6 @@ def update_stats(trajectories: Sequence[Trajectory], targets: Targets, sums: Upd
         shortened=sum(trajectory.shortened for trajectory in trajectories),
         tokens=tokens,
         skipped_steps=sums.skipped,
+        importance_weight=sum(weights) / max(tokens, 1),
         **known,
     )

@@ -140,6 +140,7 @@ class Episode:
                 branches=self.trie.branches(reply.ids) if is_trained else (),
                 choice=reply.choice,
                 actions=self._actions,
+                weights=tuple(reply.weights),
             )
         )
         text = self.policy.chat.text(reply.ids)

@@ -58,6 +58,8 @@ class Policy:
         self.can_choose = bool(self.trie) or names_by_turn
         if generation.policy == "score" and not self.can_choose:
             raise ConfigError("The score policy chooses among replies, but this agent names no discrete actions.")
+        if generation.policy == "score" and generation.server is not None:
+            raise ConfigError("A server samples replies, and the score policy chooses them: leave one of them out.")
         self.generator = torch.Generator(device=model.backbone.device).manual_seed(seed)
         self.context = context_of(model.causal_lm.config)
         """Tokens that the model reads at most. None: no limit is known."""

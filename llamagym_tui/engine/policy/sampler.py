@@ -47,6 +47,8 @@ class Reply:
     """Whether the policy ended its turn itself, within the allowed tokens."""
     choice: Choice | None = None
     """How the reply was chosen by score; None: it was sampled token by token."""
+    weights: Sequence[float] = ()
+    """Of each id in the policy's loss. Empty: 1, as the policy itself sampled it."""
 
 
 class Ahead(NamedTuple):

@@ -52,6 +52,8 @@ class Turn:
     """Names of the actions that were admissible. None: those of every turn."""
     steps: int = 1
     """Environment steps that its action took: what comes after it is discounted so many times."""
+    weights: tuple[float, ...] = ()
+    """Of each sampled token in the policy's loss. Empty: 1, as the policy itself sampled it."""
 
     @property
     def decision_logprobs(self) -> tuple[float, ...]:

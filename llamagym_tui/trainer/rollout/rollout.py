@@ -15,7 +15,8 @@ import msgspec
 
 from llamagym_tui.config import MAX_FAILURES, Mode
 from llamagym_tui.engine.policy.policy import Policy
-from llamagym_tui.engine.policy.sampler import Lookahead, Reply, Sampler
+from llamagym_tui.engine.policy.sampler import Lookahead, Reply
+from llamagym_tui.engine.policy.served import sampler_of
 from llamagym_tui.engine.policy.trajectory import Trajectory
 from llamagym_tui.engine.ranks import ALONE, Ranks
 from llamagym_tui.errors import EnvError, UsageError
@@ -268,7 +269,7 @@ class Rollout:
         for slot in self.slots[n_envs:]:
             slot.close()
         del self.slots[n_envs:]
-        self._sampler = Sampler(self.policy, n_envs)
+        self._sampler = sampler_of(self.policy, n_envs)
         self.restart()
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class SavedEpisode(Struct, frozen=True, kw_only=True):
         for segment in self.segments:
             for turn in segment.turns:
                 ids = segment.ids[turn.start : turn.end]
-                yield Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice)
+                yield Reply(ids, list(turn.logprobs), turn.value, ids[-1] in end_ids, turn.choice, turn.weights)
 
 
 class SavedRollout(Struct, frozen=True, kw_only=True):

@@ -345,7 +345,7 @@ def test_an_evaluation_is_greedy_or_sampled_under_the_prompt_and_the_seed_that_i
             sampled.add((greedy, self.policy.generator.initial_seed()))
             return super().sample(logits, greedy)
 
-    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.Sampler", Watched)
+    monkeypatch.setattr("llamagym_tui.trainer.rollout.rollout.sampler_of", Watched)
     arguments = {"episodes": 2, "seed": 3, "n_envs": 1, "max_turns": 9, "system_prompt": "Be quick."}
     evaluate(CountAgent(), make_policy(), greedy=greedy, **arguments)
     assert sampled == {(greedy, 3)}
