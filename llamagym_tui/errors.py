@@ -5,6 +5,7 @@ prints it as it is. Causes are chained with ``from``; of an error of other peopl
 """
 
 import os
+from importlib.util import find_spec
 
 MOST_WORDS = 300
 """Characters of somebody else's message that are repeated."""
@@ -78,6 +79,12 @@ class RankLost(LlamaGymError):
 
 class NoModelError(LlamaGymError):
     """An agent made without a model was to act."""
+
+
+def require_library(module: str, extra: str) -> None:
+    """Raises UsageError: the library of an extra is not installed."""
+    if find_spec(module) is None:
+        raise UsageError(f"{module} is not installed: pip install 'llamagym-tui[{extra}]'.")
 
 
 def described(error: BaseException, *, or_library: bool = False) -> str:

@@ -227,11 +227,7 @@ def find_run(spec: str | None) -> Path:
 
 
 def read_config(run_dir: str | Path) -> RunConfig:
-    """The settings of a run.
-
-    Raises:
-        RunStoreError: the folder holds no run, or its settings are not of this version.
-    """
+    """The settings of a run. Raises RunStoreError: the folder holds no run, or its settings are not of this version."""
     path = Path(run_dir) / CONFIG_FILE
     try:
         settings = msgspec.json.decode(file_content(path), type=dict[str, Any])

@@ -311,11 +311,7 @@ def open_home() -> int:
 
 
 def open_replay(run_dir: Path) -> int:
-    """Watch a recorded run; the exit code.
-
-    Raises:
-        RunStoreError: the folder holds no run.
-    """
+    """Watch a recorded run; the exit code. Raises RunStoreError: the folder holds no run."""
     from llamagym_tui.run_store import read_config
 
     read_config(run_dir)

@@ -48,11 +48,7 @@ class TrainerClient:
         return self._process is not None and self.exit_code is None
 
     async def start(self, config: RunConfig) -> None:
-        """Start the process and its run.
-
-        Raises:
-            LlamaGymError: the process or its log could not be made.
-        """
+        """Start the process and its run. Raises LlamaGymError: the process or its log could not be made."""
         from llamagym_tui.run_store import RunStore
 
         self._config = config

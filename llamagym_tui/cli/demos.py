@@ -103,22 +103,50 @@ def merge(
 def export(
     file: Annotated[Path, typer.Argument(help="File of demonstrations, JSON Lines.")],
     to: Annotated[
-        Literal["parquet", "pairs", "prompts", "dpo", "kto"],
+        Literal["parquet", "pairs", "prompts", "dpo", "kto", "minari"],
         typer.Option(
             help="A Parquet table of the episodes, or JSON Lines for TRL: of each turn prompt and completion, or the "
-            "prompt alone; of replies that a person replaced the chosen and the rejected (dpo), or labels (kto)."
+            "prompt alone; of replies that a person replaced the chosen and the rejected (dpo), or labels (kto). Or a "
+            "data set of Minari's, by its name in --output, for which the episodes are played again."
         ),
     ],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="File to write; replaced if it is there. Not given: next to the input."),
     ] = None,
+    agent: Annotated[str | None, typer.Option(help="Agent that played (minari).")] = None,
 ) -> None:
     """Write a file in another form."""
     from llamagym_tui.demos import export
 
+    if to == "minari":
+        from llamagym_tui.demos.minari_sets import to_set
+        from llamagym_tui.setup import catalog
+
+        if agent is None or output is None:
+            raise typer.BadParameter("minari needs --agent, which played, and --output, as blackjack/mine-v0.")
+        echo(f"{output}: {counted(to_set(file, str(output), catalog.find_agent(agent)()), 'episode')}")
+        return
     path = output or file.with_suffix(".parquet" if to == "parquet" else f".{to}.jsonl")
     if to == "parquet":
         echo(f"{path}: {counted(export.to_parquet(file, path), 'episode')}")
     else:
         echo(f"{path}: {counted(export.to_lines(file, path, to), 'line')}")
+
+
+@demos_app.command("import")
+def import_set(
+    form: Annotated[Literal["minari"], typer.Argument(help="Whose form it has.")],
+    name: Annotated[str, typer.Argument(metavar="DATASET", help="As blackjack/mine-v0.")],
+    agent: Annotated[str, typer.Option(help="Agent that puts its observations and actions in words.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; replaced if it is there.")],
+) -> None:
+    """Write a data set of another program's as demonstrations."""
+    from llamagym_tui.demos import files as demo_files
+    from llamagym_tui.demos.minari_sets import from_set
+    from llamagym_tui.run_store import utc_now
+    from llamagym_tui.setup import catalog
+
+    found = list(from_set(name, catalog.find_agent(agent)(), catalog.agent_name(agent), clock=utc_now))
+    demo_files.write(output, found)
+    echo(f"{output}: {counted(len(found), 'episode')}")

@@ -26,6 +26,7 @@ EXTRAS = {  # module, and what it is for
     "tensorboard": ("tensorboard", "--track tensorboard, track --to tensorboard"),
     "trackio": ("trackio", "--track trackio, track --to trackio"),
     "wandb": ("wandb", "--track wandb, track --to wandb"),
+    "minari": ("minari", "demos export --to minari, demos import minari"),
     "sweep": ("optuna", "llamagym-tui sweep"),
     "serve": ("textual_serve", "llamagym-tui serve"),
 }

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
 
@@ -20,7 +19,7 @@ import typer
 
 from llamagym_tui.cli.demos import demos_app
 from llamagym_tui.cli.group import AgentOrCommand, PlayCommand
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import UsageError, require_library
 from llamagym_tui.protocol.literal import echo
 from llamagym_tui.user_files import browser_session, file_text
 
@@ -140,10 +139,11 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
     """Open the playground: watch the agent play and learn, and play yourself."""
     from functools import partial
 
-    from llamagym_tui.cli.track import following, require
+    from llamagym_tui.cli.track import following
     from llamagym_tui.setup.run_config import with_run_dir
 
-    require(tracker := options.pop("track"))
+    if tracker := options.pop("track"):
+        require_library(tracker, tracker)
     config = _config(agent, **options)
     _require_terminal(agent)
     from llamagym_tui.app.app import open_playground
@@ -156,10 +156,10 @@ def play(agent: Agent, debug: Debug = False, **options: Any) -> None:
 @takes(OPTIONS)
 def train(agent: AgentOrNone = None, json_output: Json = False, debug: Debug = False, **options: Any) -> None:
     """Train without a screen: a progress bar on stderr, the outcome on stdout."""
-    from llamagym_tui.cli.track import require
     from llamagym_tui.setup.run_config import warm_start, with_run_dir
 
-    require(tracker := options.pop("track"))
+    if tracker := options.pop("track"):
+        require_library(tracker, tracker)
     sft_data, wanted = options.pop("sft_data"), options.pop("sft_warm_start")
     has_begun = bool(options["resume"] or options["branch_of"])
     config = _config(agent, **options, **warm_start(agent, sft_data, options["env"], wanted=wanted, resume=has_begun))
@@ -429,8 +429,7 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Serve the app to browsers: each visitor plays and trains, or all watch one run."""
-    if find_spec("textual_serve") is None:
-        raise UsageError("`serve` needs textual-serve, which is not installed: pip install 'llamagym-tui[serve]'.")
+    require_library("textual_serve", "serve")
     from llamagym_tui.app.trainer_client import own_python
     from llamagym_tui.cli.serve import serve
     from llamagym_tui.run_store import find_run

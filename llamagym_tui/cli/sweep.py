@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import msgspec
 from msgspec import Struct, field
 
 from llamagym_tui.config import flat
-from llamagym_tui.errors import RunStoreError, UsageError
+from llamagym_tui.errors import RunStoreError, UsageError, require_library
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import echo
@@ -83,11 +82,7 @@ class Spec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_spec(path: Path) -> Spec:
-    """A sweep from its file.
-
-    Raises:
-        UsageError: it cannot be read, or a setting is none, or takes no such value.
-    """
+    """A sweep from its file. Raises UsageError: it cannot be read, or a setting is none, or takes no such value."""
     try:
         spec = msgspec.toml.decode(file_text(path), type=Spec)
     except (OSError, ValueError) as error:
@@ -105,8 +100,7 @@ class Sweep:
         Raises:
             UsageError: Optuna is not installed, or the file is no sweep, or was changed since its first trial.
         """
-        if find_spec("optuna") is None:
-            raise UsageError("Optuna is not installed: pip install 'llamagym-tui[sweep]'.")
+        require_library("optuna", "sweep")
         self.spec, self.name = read_spec(path), path.stem
         self._optuna: Any = import_module("optuna")
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)

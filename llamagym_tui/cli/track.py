@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from html import escape
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +23,7 @@ import msgspec
 
 from llamagym_tui.config import flat
 from llamagym_tui.demos.watched_episode import EpisodeRecorder, WatchedEpisode
-from llamagym_tui.errors import UsageError
+from llamagym_tui.errors import require_library
 from llamagym_tui.protocol import events
 from llamagym_tui.protocol.event_log import followed
 from llamagym_tui.protocol.literal import literal
@@ -64,7 +63,7 @@ def track(run_dir: Path, to: Tracker, wait: Callable[[float], bool] = lambda sec
         UsageError: the tracker's library is not installed.
         RunStoreError: the run cannot be read.
     """
-    require(to)
+    require_library(to, to)
     while not is_run(run_dir) and not wait(1.0):
         pass
     sink = SINKS[to](run_dir)
@@ -134,12 +133,6 @@ def _conversation(episode: WatchedEpisode) -> str:
 def _verbatim(text: str) -> str:
     """A foreign text as a block of Markdown in which nothing is markup."""
     return "\n".join(f"    {line}" for line in literal(text).split("\n"))
-
-
-def require(tracker: Tracker | None) -> None:
-    """Raises UsageError: a tracker is wanted of which the library is not installed."""
-    if tracker and find_spec(tracker) is None:
-        raise UsageError(f"{tracker} is not installed: pip install 'llamagym-tui[{tracker}]'.")
 
 
 class _TensorBoard:

@@ -30,11 +30,7 @@ class Observed(NamedTuple):
 
 
 def observed(agent: AgentBase, observation: Any, info: Info) -> Observed:
-    """A state in the agent's words.
-
-    Raises:
-        TypeError: the agent names its actions by something else than texts.
-    """
+    """A state in the agent's words. Raises TypeError: the agent names its actions by something else than texts."""
     return Observed(observation_text(agent, observation, info), admissible_actions(agent, observation, info))
 
 

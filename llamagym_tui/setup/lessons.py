@@ -89,11 +89,7 @@ class Lesson(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_lesson(path: Path) -> Lesson:
-    """A lesson from its file.
-
-    Raises:
-        ConfigError: it has a fault.
-    """
+    """A lesson from its file. Raises ConfigError: it has a fault."""
     try:
         return msgspec.toml.decode(file_text(path), type=Lesson)
     except (OSError, ValueError, UsageError) as error:

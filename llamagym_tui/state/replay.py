@@ -73,11 +73,7 @@ class Keyframe(NamedTuple):
 
 class Recording(event_log.Pieces):
     def __init__(self, run_dir: str | Path) -> None:
-        """A recording of which nothing has been read yet.
-
-        Raises:
-            RunStoreError: the folder holds no run.
-        """
+        """A recording of which nothing has been read yet. Raises RunStoreError: the folder holds no run."""
         self.run_dir = Path(run_dir)
         self.config = read_config(run_dir)
         self.path = self.run_dir / EVENTS_FILE

@@ -92,11 +92,7 @@ class Checkpoints:
         return self._last
 
     def save(self, policy: Any, ppo: Any, counters: Counters) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            RunStoreError: it cannot be written; the one before still stands.
-        """
+        """Write a checkpoint. Raises RunStoreError: it cannot be written; the one before still stands."""
         self._tried_s, self.is_failing = counters.elapsed_s, True
         self._files().save_checkpoint(self._run_dir, policy, ppo, counters)
         self._last, self._awaits_judgement = msgspec.structs.replace(counters, rollout=None), True

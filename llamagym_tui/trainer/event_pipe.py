@@ -41,11 +41,7 @@ class EventPipe:
         self._thread.start()
 
     def send(self, event: Event) -> None:
-        """Queue an event, or leave it out.
-
-        Raises:
-            OSError: nobody can read any more.
-        """
+        """Queue an event, or leave it out. Raises OSError: nobody can read any more."""
         with self._changed:
             if self._fault is not None:
                 raise self._fault

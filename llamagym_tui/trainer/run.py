@@ -321,11 +321,7 @@ class Run:
             self.save_or_warn(requested=False, then="What was learnt since the one before it is lost.")
 
     def finish(self) -> events.RunFinished:
-        """Save what is new; how the run ended.
-
-        Raises:
-            RunStoreError: the checkpoint cannot be written.
-        """
+        """Save what is new; how the run ended. Raises RunStoreError: the checkpoint cannot be written."""
         self.rollout.emit_corrections()
         counters = self._counters()
         if self._checkpoints.has_news(counters):

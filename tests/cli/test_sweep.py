@@ -12,6 +12,7 @@ import pytest
 from filelock import FileLock
 from typer.testing import CliRunner
 
+from llamagym_tui import errors
 from llamagym_tui.cli import sweep
 from llamagym_tui.cli.main import app
 from llamagym_tui.errors import UsageError
@@ -195,6 +196,6 @@ def test_the_example_is_a_sweep() -> None:
 
 
 def test_without_optuna_it_is_one_sentence_with_the_command(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     result = CliRunner().invoke(app, ["sweep", str(spec)])
-    assert result.stderr == "llamagym-tui: Optuna is not installed: pip install 'llamagym-tui[sweep]'.\n"
+    assert result.stderr == "llamagym-tui: optuna is not installed: pip install 'llamagym-tui[sweep]'.\n"

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from llamagym_tui import errors
 from llamagym_tui.cli import track
 from llamagym_tui.cli.main import app
 from llamagym_tui.protocol.events import AnyEvent, EvaluationFinished, PromptChanged, RunStarted, UpdateFinished
@@ -73,7 +74,7 @@ class Kept:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     sink = Kept()
-    monkeypatch.setattr(track, "require", lambda tracker: None)
+    monkeypatch.setattr(track, "require_library", lambda *names: None)
     monkeypatch.setitem(track.SINKS, "tensorboard", lambda run_dir: sink)
     return sink
 
@@ -125,7 +126,7 @@ def test_a_run_under_way_is_followed_to_its_end_and_a_line_that_is_not_whole_is_
 def test_what_is_not_installed_is_one_sentence_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(track, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     run_dir = record(tmp_path / "one", a_run())
     sentence = "llamagym-tui: wandb is not installed: pip install 'llamagym-tui[wandb]'.\n"
     for words in (["track", str(run_dir), "--to", "wandb"], ["train", "blackjack", "--track", "wandb"]):
@@ -138,7 +139,7 @@ def test_wandb_is_offline_unless_the_user_has_chosen(tmp_path: Path, monkeypatch
     run = SimpleNamespace(log=rows.append, finish=lambda: rows.append({}), define_metric=lambda *names, **more: None)
     fake = SimpleNamespace(init=lambda **settings: run, Html=str)
     monkeypatch.setattr(track, "import_module", lambda name: fake)
-    monkeypatch.setattr(track, "find_spec", lambda name: name)
+    monkeypatch.setattr(errors, "find_spec", lambda name: name)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     environment: dict[str, str] = {}
     monkeypatch.setattr(track.os, "environ", environment)

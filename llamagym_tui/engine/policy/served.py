@@ -14,7 +14,7 @@ from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 from uuid import uuid4
@@ -51,13 +51,6 @@ class Completion(Struct, frozen=True):
     choices: list[Choice]
 
 
-class Loaded(NamedTuple):
-    """An adapter that the server has."""
-
-    version: int
-    name: str
-
-
 def sampler_of(policy: Policy, slots: int) -> Sampler:
     return Sampler(policy, slots) if policy.generation.server is None else ServedSampler(policy, slots)
 
@@ -74,7 +67,8 @@ class ServedSampler(Sampler):
         self._whole: dict[int, list[int]] = {}
         """All ids of each slot's conversation that have been fed."""
         self._adapters = TemporaryDirectory(prefix="llamagym-adapters-")
-        self._loaded: Loaded | None = None
+        self._loaded = (-1, "")
+        """Version and name of the adapter that the server has."""
 
     def restart(self, slot: int, prefix: tuple[int, ...]) -> None:
         super().restart(slot, prefix)
@@ -136,34 +130,30 @@ class ServedSampler(Sampler):
         body = self._post("completions", request)
         try:
             choices = sorted(msgspec.json.decode(body, type=Completion).choices, key=lambda choice: choice.index)
-        except msgspec.MsgspecError as error:
+            counts = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in choices]
+            if len(choices) != len(prompts) or not all(ids == logprobs > 0 for ids, logprobs in counts):
+                raise ValueError(f"{len(choices):,} replies to {len(prompts):,} prompts, or not of each token")
+        except ValueError as error:
             raise GeneratorError(
                 f"The server at {generation.server} answers without token ids and log-probabilities ({error}); "
                 "a server that knows return_token_ids is needed, such as vLLM."
             ) from error
-        of_one = [(len(choice.token_ids), len(choice.logprobs.token_logprobs)) for choice in choices]
-        if len(choices) != len(prompts) or any(ids != logprobs or not ids for ids, logprobs in of_one):
-            raise GeneratorError(
-                f"The server at {generation.server} answers {len(prompts):,} prompts with {len(choices):,} replies, or "
-                "with tokens without log-probabilities; nothing was learnt from them."
-            )
         return choices
 
     def _adapter(self) -> str:
         """The name under which the server has the policy as it is now; it is loaded there first if it is new."""
-        version, before = self.policy.version, self._loaded
-        if before is None or before.version != version:
+        version, before = self._loaded
+        if version != self.policy.version:
             # A name of its own each time: another sampler of this process may have loaded the same version.
             name = f"llamagym-{uuid4().hex[:12]}"
             folder = Path(self._adapters.name)
             self.policy.model.pretrained_model.save_pretrained(folder / name)
             self._post("load_lora_adapter", {"lora_name": name, "lora_path": str(folder / name)})
-            self._loaded = Loaded(version, name)
-            if before is not None:
-                self._post("unload_lora_adapter", {"lora_name": before.name})
-                shutil.rmtree(folder / before.name)
-        assert self._loaded is not None
-        return self._loaded.name
+            self._loaded = self.policy.version, name
+            if before:
+                self._post("unload_lora_adapter", {"lora_name": before})
+                shutil.rmtree(folder / before)
+        return self._loaded[1]
 
     def _post(self, path: str, content: dict[str, Any]) -> bytes:
         server = str(self.policy.generation.server).rstrip("/")
