@@ -92,7 +92,7 @@ def _hidden(policy: Policy, states: Sequence[State]) -> Tensor:
     prompts = [policy.chat.opening(AGENT.get_system_prompt(), AGENT.format_observation(state)) for state in states]
     encoded = policy.model.backbone.encode_rows(prompts[0].prefix, [list(prompt.rest) for prompt in prompts])
     last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
-    return encoded.hidden_at(torch.arange(len(prompts)), last)
+    return encoded.hidden[torch.arange(len(prompts)), last]
 
 
 def _fit(hidden: Tensor, labels: Tensor, new_hidden: Tensor, new_labels: Tensor) -> float:

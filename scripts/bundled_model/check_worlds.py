@@ -163,7 +163,7 @@ def effective_rank(policy: Policy, name: str, count: int = 200) -> float:
     prompts = [policy.chat.opening(agent.get_system_prompt(), text) for text in texts]
     encoded = policy.model.backbone.encode_rows(prompts[0].prefix, [list(prompt.rest) for prompt in prompts])
     last = torch.tensor([len(prompt.rest) - 1 for prompt in prompts])
-    hidden = encoded.hidden_at(torch.arange(len(prompts)), last)
+    hidden = encoded.hidden[torch.arange(len(prompts)), last]
     spectrum = torch.linalg.svdvals(hidden - hidden.mean(0)) ** 2
     shares = spectrum / spectrum.sum()
     return float((-(shares * shares.clamp_min(1e-12).log()).sum()).exp())

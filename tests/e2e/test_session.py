@@ -183,8 +183,8 @@ def test_a_setting_that_changes_amid_a_batch_leaves_the_first_ratio_at_one(
 ) -> None:
     script: dict[int, list[AnyCommand]] = {18: [ChangeSettings(changes=changes)], 45: [Stop()]}
     builders, seen = play(tmp_path, model, script)
-    (changed,) = [event for event in seen if isinstance(event, SettingsChanged)]
-    assert 0 < changed.update < len(builders.batches) - 1
+    (changed,) = [at for at, event in enumerate(seen) if isinstance(event, SettingsChanged)]
+    assert 0 < sum(isinstance(event, UpdateFinished) for event in seen[:changed]) < len(builders.batches) - 1
     assert max(first_ratios(seen)) < 1e-3
 
 
