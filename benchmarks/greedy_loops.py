@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from llamagym_tui import load_model_and_tokenizer
+from llamagym_tui.engine.model.loading import load_model_and_tokenizer
 from llamagym_tui.game.environment import agent_env
 from llamagym_tui.setup.catalog import find_agent
 
