@@ -8,6 +8,8 @@ collector does not track entries (they hold no cycles): it would look through al
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,10 +59,19 @@ class Entry(Struct, frozen=True, gc=False):
     fact: Fact
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Transcript:
-    entries: tuple[Entry, ...] = ()
+    pages: tuple[tuple[Entry, ...], ...] = ()
+    """The entries; all pages but the last are full, and an event copies that one alone."""
     next_serial: int = 0
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(chain.from_iterable(self.pages))
+
+    @property
+    def _last(self) -> Entry | None:
+        return self.pages[-1][-1] if self.pages else None
 
     def after(self, event: ConversationEvent) -> Transcript:
         match event:
@@ -86,7 +97,7 @@ class Transcript:
             case EpisodeFinished() | ActionsWeighed():
                 return self._appended(event)
             case EpisodeDropped():
-                last = self.entries[-1].fact if self.entries else None
+                last = self._last.fact if self._last else None
                 settled = self._last_replaced(replace(last, done=True)) if isinstance(last, Reply) else self
                 return settled.note(f"Episode {event.episode:,} was dropped: {event.reason}.")
 
@@ -102,23 +113,28 @@ class Transcript:
         return self._last_replaced(replace(last, text=clipped(last.text + event.text)))
 
     def _open_reply(self, episode: int, turn: int) -> Reply | None:
-        fact = self.entries[-1].fact if self.entries else None
+        fact = self._last.fact if self._last else None
         return fact if isinstance(fact, Reply) and (fact.episode, fact.turn) == (episode, turn) else None
 
     def _last_replaced(self, fact: Fact) -> Transcript:
-        last = self.entries[-1]
+        *page, last = self.pages[-1]
         if last.fact == fact:
             return self
-        return Transcript(self.entries[:-1] + (Entry(last.serial, fact),), self.next_serial)  # noqa: RUF005
+        return Transcript((*self.pages[:-1], (*page, Entry(last.serial, fact))), self.next_serial)
 
     def tail(self, entries: int) -> Transcript:
         """The same with so many of its last entries."""
-        return Transcript(self.entries[-entries:], self.next_serial) if len(self.entries) > entries else self
+        if len(self.entries) <= entries:
+            return self
+        kept = self.entries[-entries:]
+        return Transcript(tuple(kept[at : at + PAGE] for at in range(0, len(kept), PAGE)), self.next_serial)
 
     def _appended(self, fact: Fact) -> Transcript:
-        kept = self.entries if len(self.entries) < MAX_ENTRIES else self.entries[PAGE:]
-        # Unpacking takes three times as long.
-        return Transcript(kept + (Entry(self.next_serial, fact),), self.next_serial + 1)  # noqa: RUF005
+        *before, last = self.pages or ((),)
+        entry = Entry(self.next_serial, fact)
+        if len(last) < PAGE:
+            return Transcript((*before, (*last, entry)), self.next_serial + 1)
+        return Transcript((*self.pages[1 - MAX_ENTRIES // PAGE :], (entry,)), self.next_serial + 1)
 
 
 def clipped(text: str) -> str:

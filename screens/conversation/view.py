@@ -197,10 +197,13 @@ class ConversationView(ScrollView, can_focus=True):
 
     def action_page_up(self) -> None:
         """A page towards the beginning, at once: to glide there is to paint ten pages."""
-        self.scroll_page_up(animate=False)
+        self._turn_page(-1)
 
     def action_page_down(self) -> None:
-        self.scroll_page_down(animate=False)
+        self._turn_page(1)
+
+    def _turn_page(self, by: int) -> None:
+        self.scroll_to(y=self.scroll_y + by * self.size.height, animate=False, immediate=True)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scrolling away ends the following of the tail; scrolling back to the end begins it again."""
